@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.worker_set import WorkerChoice
 
 
-# ---- The changes of one commit against its first parent, as exact images, in pages and in a frozen order
+# ---- The changes of one commit
 #
 # Order: nodes before edges, then by type, then by id. A page ends after so many changes or bytes; one change that is
 # larger than a page travels alone.
@@ -264,7 +264,7 @@ def _place_behind(delta: TypeDelta, position: Position) -> int:
     raise ChangeCursorRejectedError("its position is not in this commit")
 
 
-# ---- Cursors and page tokens: opaque text that says where a reader is. No state is kept anywhere else
+# ---- Cursors and page tokens
 #
 # Versioned, with a checksum, and bound to what they were made for. Long ids are represented by their beginning and a
 # hash, so that a token stays small.
@@ -332,7 +332,7 @@ def check_binding(body: Mapping[str, Any], expected: Mapping[str, tuple[object, 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The last entity of a commit that was told: its type and its id, which may be represented by a hash."""
+    """The last entity of a commit that was returned: its type and its id, which may be represented by a hash."""
 
     type_id: str
     entity: str
@@ -360,7 +360,7 @@ class Position:
         """The inverse of `to_json`.
 
         Raises:
-            ChangeCursorRejectedError: it is no position.
+            ChangeCursorRejectedError: the value is not a position.
         """
         match body:
             case [str(type_id), str(entity), bool(is_exact)]:

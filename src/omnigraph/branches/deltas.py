@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table, TableStore
 
 
-# ---- Rows as people and programs see them: JSON values of their properties, and the ends of edges
+# ---- Rows as JSON
 
 
 _BLOB = ScalarType(Scalar.BLOB)
@@ -77,7 +77,7 @@ def _json(column: Any, base: Any) -> list[object]:
     return json_column(column.combine_chunks(), base)
 
 
-# ---- Which changes a caller wants: kinds, types and operations. A filter hides changes, it never reclassifies one
+# ---- Filters by kind, type and operation
 
 
 KINDS = ("node", "edge")
@@ -86,7 +86,7 @@ _NO_TYPE = frozenset([""])
 
 
 class Operation(StrEnum):
-    """What happened to an entity, in the order in which changes of one entity are told."""
+    """What happened to an entity, in the order in which changes of one entity are listed."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -157,7 +157,7 @@ def _checked(what: str, given: Sequence[str] | None, known: Collection[str]) -> 
     return frozenset(given or ())
 
 
-# ---- Differences between two snapshots, type by type. A type is its dataset: a renamed one is the same type
+# ---- Differences of two snapshots by type
 
 
 _CACHED_DELTAS = 8
@@ -201,7 +201,7 @@ class TypeDelta:
         return self.table_key.kind == "edge"
 
     def selected(self, filter_: ChangeFilter) -> TypeDelta:
-        """Without operations that nobody wants."""
+        """The delta without the operations that the filter excludes."""
         if not filter_.ops:
             return self
         wanted = [code for code, op in enumerate(_OPS) if filter_.has_op(op)]

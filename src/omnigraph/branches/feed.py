@@ -208,7 +208,7 @@ class Feed:
         )
 
     def _beginning(self, call: FeedCall) -> tuple[int, int, Position | None]:
-        """The last commit that was told in full, the last one of this poll, and how far the one between was told."""
+        """The last commit returned in full, the last one of this poll, and the position in a partly returned one."""
         if call.page_token is not None:
             body = self._decode(call.page_token, _PAGE)
             position = None if body.get("p") is None else Position.from_json(body["p"])

@@ -93,7 +93,7 @@ class GraphHistory:
         if name in state.heads:
             return snapshot_of(state.heads[name])
         if not is_ulid(name):
-            raise BranchNotFoundError(check_branch_name(name), "and it is no id of a commit")
+            raise BranchNotFoundError(check_branch_name(name), "and it is not the id of a commit")
         return resolve_target(self._environment.manifest, state, Target(snapshot=name))
 
     def log(self, state: ManifestState, branch: str | None) -> list[GraphCommit]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.objects import ControlObjects
 
 
-# ---- Rules of the schema on the result of a merge: two branches that are valid alone may not be valid together
+# ---- Schema rules on the result of a merge
 #
 # Only what the merge changes is checked, against the target as it would be: its changed rows, the edges that a
 # deleted node leaves behind, and the sources that gained or lost an edge. Violations are conflicts; all of them are
@@ -73,7 +73,7 @@ _KINDS = {
 }
 
 
-# ---- One merge from two heads to staged writes: plan every type, stage, check the result
+# ---- Planning and staging a merge
 #
 # Nothing here moves a table: what comes out is committed by the protocol of every write, or thrown away.
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.rows import GraphCommit
 
 
-# ---- What becomes of one id when two branches are merged: the truth table, as data, and its evaluation over
-#      columns
+# ---- The merge truth table and its evaluation
 #
 # A row is a number: equal numbers are equal rows. The unit is the whole row.
 
@@ -112,7 +111,7 @@ def _lookup() -> NDArray[np.int8]:
 _TABLE = _lookup()
 
 
-# ---- Where two branches last agreed, also when that is more than one commit
+# ---- Merge bases
 #
 # Two branches that both took over a third one have two bases, and neither of them alone knows the work that is common
 # through the other. Their own merge is the base then: a virtual one, decided id by id and never written down.
