@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table, TableStore
 
 
-# ---- Tables of a schema in storage: their columns, and stored values as Arrow
+# ---- Stored columns of a schema
 
 
 TypeDef = NodeDef | EdgeDef
@@ -84,7 +84,7 @@ def stored_values(column: pa.ChunkedArray[Any]) -> list[Any]:
     return column.to_pylist()
 
 
-# ---- Reading the committed rows that a write is prepared against, at the versions of its snapshot
+# ---- Reading committed rows
 
 
 #: Keys per probe: larger sets are split, very large ones are found by scanning.

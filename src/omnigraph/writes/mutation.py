@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table, TableStore
 
 
-# ---- Values on their way into a row: parameters and constants → stored values of a property
+# ---- Values of inserted and updated rows
 
 
 _MOMENTS = (Scalar.DATE, Scalar.DATETIME)
@@ -93,7 +93,7 @@ def _blob(text: str, external: ExternalIntake) -> bytes:
     return spelled_cell(text) if text.startswith(MANAGED) else external.copied(text)
 
 
-# ---- Running the statements of a mutation against the pending rows
+# ---- Statements
 
 
 _STRING = ScalarType(Scalar.STRING)
@@ -275,7 +275,7 @@ def _columns(rows: pa.Table, *names: str) -> list[list]:  # type: ignore[type-ar
     return [rows[name].to_pylist() for name in names]
 
 
-# ---- A mutation from its representation to staged writes, against one snapshot
+# ---- Compiling a mutation to staged writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
 
 
-# ---- Pending work of one mutation: rows to write and rows to delete, in memory until the end of the query
+# ---- Pending rows of a mutation
 #
 # Later statements see earlier ones: a pending row shadows the committed row with the same id.
 
@@ -236,7 +236,7 @@ def _member_filter(rule: Unique, values: list[StoredValue]) -> Filter:
     return AnyOf(tuple(Compare(column, base, "=", value) for value in values))
 
 
-# ---- External blobs of one mutation: checked, counted, copied. A mutation never keeps a reference
+# ---- External blobs of a mutation
 
 
 @dataclass(slots=True)

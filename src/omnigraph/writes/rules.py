@@ -47,7 +47,7 @@ class Violation:
         return [violation_text(self.rule, example) for example in self.examples]
 
 
-# ---- Rules of values: which values of a column violate a rule. Columns in, a mask out
+# ---- Rules of values
 
 
 def check_values(
@@ -145,7 +145,7 @@ def _nearest_float(bound: float) -> float:
         return math.copysign(math.inf, bound)
 
 
-# ---- Rules between rows: what changes is checked, against all rows as they would be
+# ---- Rules between rows
 
 
 @dataclass(slots=True)
