@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- One blob cell: what it is, its tag, and its bytes in ranges of bounded size
+# ---- Blob cells
 
 
 if TYPE_CHECKING:
@@ -112,13 +112,13 @@ def find_property(definition: NodeDef | EdgeDef, name: str) -> None:
 
     Raises:
         NotFoundError: there is no such property.
-        BadRequestError: it is no Blob.
+        BadRequestError: the property is not a Blob.
     """
     found = definition.properties.get(name)
     if found is None:
         raise NotFoundError(f"{definition.table_key} has no property {name}")
     if found.type.base != _BLOB:
-        raise BadRequestError(f"{definition.table_key}.{name} is no Blob: read it with a query")
+        raise BadRequestError(f"{definition.table_key}.{name} is not a Blob: read it with a query")
 
 
 def open_cell(table: Table, place: CellPlace, reading: Reading) -> BlobReader:
@@ -152,7 +152,7 @@ def etag_of(table: Table, blob: StoredBlob) -> str:
     return f'"sha256-{sha256(data).hexdigest()}"'
 
 
-# ---- The blob half of the façade: single cells, whole, in ranges, or what they are
+# ---- Blob methods of `Graph`
 
 
 class BlobMethods(OpenGraph):

@@ -132,7 +132,7 @@ class BranchMethods(OpenGraph):
         return replace(result, branch_deleted=True)
 
 
-# ---- Creating and deleting branches: one head row each, under the commit lock
+# ---- Creating and deleting branches
 
 
 def create_branch(environment: GraphEnvironment, name: str, base: str, actor: str | None) -> None:
@@ -189,7 +189,7 @@ def delete_branch(
     reclaim_forks_quietly(environment)
 
 
-# ---- Merges of an open graph: outcome, plan without a lock, commit, plan again when the target moved
+# ---- Merging branches
 
 
 STRATEGIES = ("ours", "theirs")

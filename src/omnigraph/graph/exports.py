@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.spark import Session
 
 
-# ---- Exporting a snapshot: which types, to where, and by whom the work is done
+# ---- Exporting a snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ def _result(
     )
 
 
-# ---- Baselines: a whole branch as it is now, and the cursor from which its change feed goes on
+# ---- Baselines of the change feed
 
 
 def write_baseline(

@@ -105,7 +105,7 @@ class Graph(
         `https://host/path`); without it from those in `OMNIGRAPH_EXTERNAL_BLOB_BASES`, and by default from nowhere.
 
         With a `policy`, or the path of a policy file, every write names its actor and has to be allowed; a
-        `PolicyDeniedError` says that nothing happened. Reads are free: whoever opens the storage can read it. A
+        `PolicyDeniedError` says that nothing happened. Reads are not checked. A
         `PolicyGate` can be given another policy while the graph is open. `limits` bound every read that gives none of
         its own.
 
@@ -141,7 +141,7 @@ class Graph(
         Raises:
             BadRequestError: the address or the token is malformed, or the server has several graphs.
             UnauthorizedError: the server does not know the token.
-            ServerUnreachableError: nobody answered.
+            ServerUnreachableError: no response from the server.
         """
         from omnigraph.client.remote_graph import RemoteGraph
 
@@ -218,7 +218,7 @@ class Graph(
         try:
             return self._reader.query(call, self._state(), reading)
         except BaseException:
-            # Whatever happened: a lock that nobody gives back would stop cleanups as long as the graph is open.
+            # After any failure: a lock that is not released would stop cleanups as long as the graph is open.
             reading.end()
             raise
 

@@ -57,7 +57,7 @@ def initialize(
     _refuse_used_root(environment, force=force)
     with _claimed_root(environment) as claim:
         reach(Failpoint.INIT_AFTER_CLAIM)
-        # Somebody may have finished between the first look and the claim.
+        # Another process may have finished between the first look and the claim.
         _refuse_used_root(environment, force=force)
         identities = fresh_identities(compiled.catalog, new_ulid(), compiled.source).identities
         accepted = AcceptedSchema(catalog=compiled.catalog, identities=identities)

@@ -175,7 +175,7 @@ class _Run:
         """Prepare and commit once.
 
         An overwrite does not look at the branch as it is now when rows changed since the beginning, also while the
-        input was read: it would replace rows that nobody has seen.
+        input was read: it would replace rows that the load never read.
         """
         transaction = self._transaction
         if self._call.mode is LoadMode.OVERWRITE:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.spark import Session
 
 
-# ---- The maintaining half of the façade: indexes and layout, which never change a row
+# ---- Index and layout methods of `Graph`
 
 
 class MaintenanceMethods(OpenGraph):
@@ -144,7 +144,7 @@ class MaintenanceMethods(OpenGraph):
         return missing_indexes(catalog, snapshot, self._open)
 
 
-# ---- The retention half of the façade: what is removed, and whether a graph is healthy
+# ---- Retention and health methods of `Graph`
 
 
 class RetentionMethods(OpenGraph):

@@ -117,7 +117,7 @@ class OpenGraph(GraphApi):
         """Ask the policy, where the graph has one. Before healing: a refused write touches nothing at all.
 
         Raises:
-            PolicyDeniedError: it does not allow it, or nobody is named.
+            PolicyDeniedError: the policy does not allow it, or there is no actor.
         """
         if self._gate is not None:
             self._gate.authorize(PolicyRequest(actor, action, branch, target))

@@ -101,7 +101,7 @@ class GraphReader:
             with reading_pins(self._environment.tables, self._removable(context)):
                 yield from batches
         finally:
-            # Also when nobody wants the rest: a result that is dropped closes this generator.
+            # Also when the rest is not read: a result that is dropped closes this generator.
             reading.end()
 
     def _removable(self, context: Context) -> Iterator[TablePin]:

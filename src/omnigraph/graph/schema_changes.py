@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- Changing the schema of a graph: plan, write what is new aside, hold rows against new rules, publish as one
-#      commit
+# ---- Applying a schema change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +293,7 @@ class SchemaMethods(OpenGraph):
         return diff_schemas(self._schema_of(old.schema_hash), self._schema_of(new.schema_hash))
 
 
-# ---- How two schemas differ that one graph has accepted
+# ---- Comparing two accepted schemas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
