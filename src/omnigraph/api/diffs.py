@@ -85,7 +85,7 @@ class ReportedDiff:
         return pa.Table.from_pylist(rows, schema=NET_CHANGES)
 
     def close(self) -> None:
-        """Nothing to do: a diff that was told has no files. As `Diff.close`."""
+        """Do nothing: a reported diff has no files. As `Diff.close`."""
 
     def __enter__(self) -> Self:
         return self
@@ -129,8 +129,8 @@ def diff_page(
 ) -> DiffPage:
     """One page of a diff, with what differs in all and the token of the next page.
 
-    A token belongs to the two commits: whoever asks for the next page by names of branches that moved is refused, and
-    whoever asks by the commits of the first page gets it.
+    A token belongs to the two commits: a request for the next page by names of branches that moved is refused, and
+    one by the commits of the first page is answered.
 
     Raises:
         ChangeCursorRejectedError: the token belongs to something else.

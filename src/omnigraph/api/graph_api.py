@@ -237,7 +237,7 @@ class GraphApi:
         Raises:
             NotFoundError: no such type, entity or property, or the cell is null.
             BlobRangeError: the range begins behind the value.
-            BadRequestError: the range is malformed, the property is no Blob, or the value is external.
+            BadRequestError: the range is malformed, the property is not a Blob, or the value is external.
             ResourceLimitError: the range is larger than one call reads.
             BlobIntegrityError: the stored value is damaged.
         """
@@ -261,7 +261,7 @@ class GraphApi:
 
         Raises:
             NotFoundError: no such type, entity or property, or the cell is null.
-            BadRequestError: the property is no Blob.
+            BadRequestError: the property is not a Blob.
         """
         raise NotImplementedError
 
@@ -280,7 +280,7 @@ class GraphApi:
 
         Raises:
             NotFoundError: no such type, entity or property, or the cell is null.
-            BadRequestError: the property is no Blob.
+            BadRequestError: the property is not a Blob.
         """
         raise NotImplementedError
 
@@ -303,7 +303,7 @@ class GraphApi:
         Raises:
             CompilerError: the query is wrong.
             BadRequestError: a value or a rule of the schema is violated; nothing was written.
-            ConflictError: somebody else changed what this mutation read; nothing was written.
+            ConflictError: a concurrent write changed what this mutation read; nothing was written.
             PreconditionFailedError: the head is another commit.
         """
         raise NotImplementedError
@@ -413,7 +413,7 @@ class GraphApi:
         raise NotImplementedError
 
     def delete_branch(self, name: str, actor: str | None = None) -> BranchReceipt:
-        """Delete a branch; what it did and nobody merged is gone.
+        """Delete a branch, with all of its commits that were not merged.
 
         Raises:
             BranchNotFoundError: there is no such branch.
@@ -446,7 +446,7 @@ class GraphApi:
         Raises:
             MergeConflictsError: `conflicts` holds them, with the row on both sides and at the base.
             BranchNotFoundError: there is no such branch.
-            ConflictError: the target kept moving; nothing happened.
+            ConflictError: too many concurrent writes to the target; nothing was merged.
             HistoricalVersionReclaimedError: the state where the branches last agreed was cleaned up.
             QueryTimeoutError: it took longer than `timeout_s`; nothing was written.
             QueryCancelledError: `cancel` was set; nothing was written.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.targets import Target
 
 
-# ---- Receipts of writes: what an embedded graph and a server both answer
+# ---- Receipts of writes
 
 
 Actor = Annotated[str | None, Key("actor_id")]
@@ -185,7 +185,7 @@ class MergeResult(Document):
     branch_delete_error: Annotated[str | None, OMIT_NONE] = None
 
 
-# ---- The receipt of a schema change, and its steps when they come from a server
+# ---- Receipts of schema changes
 
 
 class SchemaSteps(Protocol):
@@ -296,7 +296,7 @@ class SchemaApplyResult(Document):
         )
 
 
-# ---- Exports and baselines: where lines go, and what is known about them afterwards
+# ---- Exports and baselines
 
 
 #: The target that means standard output.
@@ -348,7 +348,7 @@ def line_writer(target: object) -> Callable[[pa.Buffer | bytes], object]:
     """How a stream takes the bytes of lines.
 
     Raises:
-        BadRequestError: it is no stream.
+        BadRequestError: the sink is not a stream.
     """
     if target in (STDOUT, sys.stdout) and hasattr(sys.stdout, "buffer"):
         # JSON lines are UTF-8 with bare line feeds, whatever the terminal is set to.
@@ -361,7 +361,7 @@ def line_writer(target: object) -> Callable[[pa.Buffer | bytes], object]:
     return lambda text: write(bytes(text).decode())
 
 
-# ---- One blob cell as both kinds of graphs describe it: what it is, and which ranges of it can be read
+# ---- Blob cells
 
 
 #: Largest range of a blob that one call reads, and what a stream of one has in memory.
@@ -489,7 +489,7 @@ def check_range(offset: int, length: int | None, *, limit: int | None = None) ->
 
     Raises:
         BlobRangeError: the offset is negative.
-        BadRequestError: the length is not positive, or the end is no position.
+        BadRequestError: the length is not positive, or the end is not a valid position.
         ResourceLimitError: the length is above the limit.
     """
     if offset < 0:
@@ -497,7 +497,7 @@ def check_range(offset: int, length: int | None, *, limit: int | None = None) ->
     if length is not None and length <= 0:
         raise BadRequestError(f"a blob range has at least 1 byte, not {length}")
     if offset + (length or 0) > _LAST_POSITION:
-        raise BadRequestError(f"{offset} + {length or 0} is no position in a blob")
+        raise BadRequestError(f"{offset} + {length or 0} is not a position in a blob")
     if limit is not None and length is not None and length > limit:
         advice = "read several ranges, or stream the value with `open_blob`"
         raise ResourceLimitError("Blob read range bytes", limit, length, advice)

@@ -59,7 +59,7 @@ def html_table(names: Sequence[str], columns: Sequence[Sequence[object]], *, tot
     )
 
 
-# ---- The result of a read: a stream of Arrow batches first, everything else on top
+# ---- The result of a read
 
 
 _SHOWN_ROWS = 20
@@ -194,11 +194,11 @@ class Result:
             yield from batches
 
 
-# ---- Results on the wire: an Arrow IPC stream, so that a client gets the same columns, batches and types
+# ---- Results as an Arrow IPC stream
 #
 # What a result knows beside its rows travels in the metadata of the schema. A failure behind the first row travels as
-# an empty batch with the error body in its metadata; whoever reads the stream with another library sees it end
-# without the mark of its end, as after a lost connection.
+# an empty batch with the error body in its metadata; in another library the stream ends
+# without its end marker, as after a lost connection.
 
 
 #: The published stubs of pyarrow lack the parts that take metadata.
@@ -243,7 +243,7 @@ def encode_result(result: Result) -> Generator[bytes]:
 
 
 class _Pieces:
-    """A file that only keeps what was written to it, until somebody takes it."""
+    """A file that keeps what was written to it until it is taken."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -277,12 +277,12 @@ def decode_result(
 ) -> Result:
     """The result in a body. Rows arrive as they are asked for.
 
-    `close` is called once: when there are no more, or when nobody asks for them. `target` is what the caller asked for;
+    `close` is called once: when there are no more, or when the result is closed. `target` is what the caller asked for;
     without it the result shows what the sender understood.
 
     Raises:
         OmniError: the failure that the sender met before its first row, as it is raised there.
-        UnexpectedAnswerError: the body is no result, or it ends before its end. Later rows raise both as well.
+        UnexpectedAnswerError: the body is not a result, or is truncated. Later rows raise both as well.
     """
     source = _Source(iter(pieces))
     connection = ExitStack()
@@ -299,7 +299,7 @@ def decode_result(
             commit_id=facts["graph_commit_id"],
             types=tuple(map(_type_from_json, facts["types"])),
         )
-    except BaseException:  # also after an interrupt: nobody else gives the connection back
+    except BaseException:  # also after an interrupt: only this returns the connection
         connection.close()
         raise
 
@@ -311,7 +311,7 @@ class _Arriving:
 
 
 class _Source(io.RawIOBase):
-    """Pieces as a file. Knows whether somebody asked for more than there is."""
+    """Pieces as a file. Knows whether a read went beyond its end."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()
@@ -420,7 +420,7 @@ def _type_from_json(body: Mapping[str, Any]) -> PropertyType:
     return PropertyType(base, body["nullable"])
 
 
-# ---- Results on the wire as one JSON document, made batch by batch: no more than its text is held
+# ---- Results as one JSON document
 
 
 #: Rows that are written at once.
