@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 # ---- Scores of entities
 
 
+_FieldRank = ir.Nearest | ir.Bm25
 #: Candidates beyond the wanted ones: storage orders by 32-bit distances, and ties are broken here.
 _SLACK = 8
 #: Relative difference below which distances are computed again in 64 bits.
@@ -62,7 +63,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CandidateRequest:
     """Which candidates are wanted."""
 
     query: ir.ReadIR
@@ -80,16 +81,16 @@ class Wish:
     exact: bool = False
 
 
-def best_candidates(context: Context, rank: ir.Nearest | ir.Bm25, wish: Wish) -> Candidates:
-    """The best entities that satisfy the filter of the wish."""
+def best_candidates(context: Context, rank: _FieldRank, request: CandidateRequest) -> Candidates:
+    """The best entities that satisfy the filter of the request."""
     match rank:
         case ir.Nearest():
-            return _nearest(context, rank, wish)
+            return _nearest(context, rank, request)
         case ir.Bm25():
-            return _relevant(context, rank, wish)
+            return _relevant(context, rank, request)
 
 
-def score_entities(context: Context, rank: ir.Nearest | ir.Bm25, row_ids: IntArray) -> Candidates:
+def score_entities(context: Context, rank: _FieldRank, row_ids: IntArray) -> Candidates:
     """All of these entities that have a score."""
     match rank:
         case ir.Nearest():
@@ -109,8 +110,8 @@ def score_codes(rank: ir.Rank, scores: FloatArray) -> IntArray:
 # ---- nearest
 
 
-def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
-    entities, field, count = context.entities(rank.field.variable), rank.field, wish.count
+def _nearest(context: Context, rank: ir.Nearest, request: CandidateRequest) -> Candidates:
+    entities, field, count = context.entities(rank.field.variable), rank.field, request.count
     query = query_vector(context, rank)
     if query is None or not entities.row_count or count == 0:
         return _none(field.variable)
@@ -123,7 +124,7 @@ def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
                 field.property,
                 query.tolist(),
                 asked,
-                wish.filter,
+                request.filter,
                 probes=VECTOR_PROBES,
             ),
             entities.row_count,
@@ -135,9 +136,9 @@ def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
             break
         # The cut falls between distances that storage cannot tell apart: all of them are needed for the choice.
         asked = min(asked * 4, entities.row_count)
-    if wish.exact or _has_near_ties(distances):
+    if request.exact or _has_near_ties(distances):
         distances = _distances_of(context, rank, rows.variables[field.variable])
-    return _cut(context, rank, rows, distances, wish, is_complete=is_complete)
+    return _cut(context, rank, rows, distances, request, is_complete=is_complete)
 
 
 def _has_near_ties(distances: FloatArray) -> bool:
@@ -194,12 +195,12 @@ def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> Floa
 # ---- relevance
 
 
-def _relevant(context: Context, rank: ir.Bm25, wish: Wish) -> Candidates:
-    field, count = rank.field, wish.count
+def _relevant(context: Context, rank: ir.Bm25, request: CandidateRequest) -> Candidates:
+    field, count = rank.field, request.count
     scored = _relevance(context, rank)
     if not len(scored.row_ids) or count == 0:
         return _none(field.variable)
-    comparisons = [item for item in wish.predicates if isinstance(item, ir.Comparison)]
+    comparisons = [item for item in request.predicates if isinstance(item, ir.Comparison)]
     asked = count
     while True:
         best = _best(scored, asked)
@@ -214,7 +215,7 @@ def _relevant(context: Context, rank: ir.Bm25, wish: Wish) -> Candidates:
             break
         asked *= _GROWTH
     scores = np.asarray(rows.columns[SCORE_COLUMN].to_numpy())
-    return _cut(context, rank, rows, scores, wish, is_complete=is_complete)
+    return _cut(context, rank, rows, scores, request, is_complete=is_complete)
 
 
 def _best(scored: Scored, count: int | None) -> Scored:
@@ -257,10 +258,10 @@ def _relevance_of(context: Context, rank: ir.Bm25, row_ids: IntArray) -> FloatAr
 
 def _cut(
     context: Context,
-    rank: ir.Nearest | ir.Bm25,
+    rank: _FieldRank,
     rows: Rows,
     scores: FloatArray,
-    wish: Wish,
+    request: CandidateRequest,
     *,
     is_complete: bool,
 ) -> Candidates:
@@ -268,15 +269,15 @@ def _cut(
     present = ~np.isnan(scores)
     if not present.all():
         rows, scores = rows.keep(present), scores[present]
-    count = wish.count
+    count = request.count
     if count is None or rows.count <= count:
         return Candidates(rows, scores, is_complete)
     codes = score_codes(rank, scores)
     is_best = codes <= np.partition(codes, count - 1)[count - 1]
     rows, scores, codes = rows.keep(is_best), scores[is_best], codes[is_best]
-    if rows.count > count and (wish.keys or wish.is_total):
-        rows, further = key_codes(context, rows, wish.query, wish.keys)
-        if wish.is_total:
+    if rows.count > count and (request.keys or request.is_total):
+        rows, further = key_codes(context, rows, request.query, request.keys)
+        if request.is_total:
             order = total_order(context, rows, [codes, *further], count)
         else:
             order = _with_ties([codes, *further], count)
@@ -350,7 +351,7 @@ def ranked_rows(context: Context, query: ir.ReadIR, profile: Profile | None = No
 def _arm(
     context: Context,
     query: ir.ReadIR,
-    rank: ir.Nearest | ir.Bm25,
+    rank: _FieldRank,
     *,
     wanted: int | None,
     wanted_rows: int | None = None,
@@ -373,7 +374,7 @@ def _arm(
 def _rank_first(
     context: Context,
     query: ir.ReadIR,
-    rank: ir.Nearest | ir.Bm25,
+    rank: _FieldRank,
     *,
     wanted: int | None,
     wanted_rows: int | None,
@@ -388,9 +389,9 @@ def _rank_first(
     keys, is_total = _entity_keys(query, rank)
     count = wanted if wanted is None or drops_none else max(wanted, _FIRST_TRY)
     while count is None or count <= _MAX_CANDIDATES or drops_none:
-        wish = Wish(query, scan.filters, pushed.filter, count, keys, is_total, exact)
+        request = CandidateRequest(query, scan.filters, pushed.filter, count, keys, is_total, exact)
         context.budget.enter("Rank")
-        candidates = best_candidates(context, rank, wish)
+        candidates = best_candidates(context, rank, request)
         rows = candidates.rows
         if not drops_none:
             rows = keep_true(context, rows, pushed.rest)
@@ -408,9 +409,7 @@ def _rank_first(
     return None
 
 
-def _entity_keys(
-    query: ir.ReadIR, rank: ir.Nearest | ir.Bm25
-) -> tuple[tuple[ir.OrderKey, ...], bool]:
+def _entity_keys(query: ir.ReadIR, rank: _FieldRank) -> tuple[tuple[ir.OrderKey, ...], bool]:
     """The leading keys that follow from the ranked entity alone, and whether those are all of them.
 
     The arms of a fusion are ordered by score and id.
@@ -429,7 +428,7 @@ def _entity_keys(
 def _rank_after(
     context: Context,
     query: ir.ReadIR,
-    rank: ir.Nearest | ir.Bm25,
+    rank: _FieldRank,
     profile: Profile | None,
 ) -> _Arm:
     """The whole match first, then the scores of its entities."""
@@ -500,7 +499,7 @@ def _fused_rows(context: Context, query: ir.ReadIR, rank: ir.Rrf, profile: Profi
 def _ranking(
     context: Context,
     query: ir.ReadIR,
-    rank: ir.Nearest | ir.Bm25,
+    rank: _FieldRank,
     depth: int,
     profile: Profile | None,
 ) -> _Ranking:
