@@ -45,7 +45,7 @@ class Operation(StrEnum):
     DELETE = "delete"
 
 
-class ElasticEngine(StrEnum):
+class WorkerName(StrEnum):
     """Where work is done whose size shows on the way."""
 
     AUTO = "auto"
@@ -157,7 +157,7 @@ Timeout = Annotated[
 Consent = Annotated[bool, typer.Option("--yes", help="consent to a loss on a remote graph")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no echo and no progress")]
 EngineChoice = Annotated[
-    ElasticEngine,
+    WorkerName,
     typer.Option("--engine", help="where the work is done; auto: Spark when it is much"),
 ]
 Kinds = Annotated[

@@ -12,13 +12,13 @@ from omnigraph.cli.flags import (
     AsJson,
     BranchName,
     Consent,
-    ElasticEngine,
     EngineChoice,
     Kinds,
     Operations,
     Quiet,
     Timeout,
     Types,
+    WorkerName,
     refuse_address,
     scoped,
 )
@@ -131,14 +131,14 @@ def merge_branch(
             help="decide conflicts about rows for the target (ours) or the source (theirs)",
         ),
     ] = None,
-    engine: EngineChoice = ElasticEngine.AUTO,
+    engine: EngineChoice = WorkerName.AUTO,
     timeout: Timeout = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Merge a branch into another one, row by row: all of it becomes visible in one commit, or nothing does."""
     actor = address.actor
-    if engine is not ElasticEngine.AUTO:
+    if engine is not WorkerName.AUTO:
         address.refuse_on_server("--engine")
     address.echo("branch merge in", quiet=quiet)
     with address.open(read_only=False) as graph:
@@ -206,13 +206,13 @@ def diff(
     kind: Kinds = None,
     type: Types = None,
     op: Operations = None,
-    engine: EngineChoice = ElasticEngine.AUTO,
+    engine: EngineChoice = WorkerName.AUTO,
     timeout: Timeout = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Show what turns one state of a graph into another: entities that came (+), changed (~) and went (-)."""
-    if engine is not ElasticEngine.AUTO:
+    if engine is not WorkerName.AUTO:
         address.refuse_on_server("--engine")
     with (
         address.open(read_only=True) as graph,

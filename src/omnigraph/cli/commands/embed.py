@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.flags import AsJson, ElasticEngine, Quiet, Timeout, Types, above_zero, scoped
+from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, WorkerName, above_zero, scoped
 from omnigraph.cli.output import print_json, print_text, terminal_progress
 from omnigraph.cli.scope import Address
 
@@ -77,7 +77,7 @@ class _FileFlags:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GraphFlags:
     branch: str | None
-    engine: ElasticEngine | None
+    engine: WorkerName | None
     rate: float | None
     dry_run: bool
     timeout: float | None
@@ -91,7 +91,7 @@ def embed(
     graph: OnGraph = False,
     branch: GraphBranch = None,
     engine: Annotated[
-        ElasticEngine | None,
+        WorkerName | None,
         typer.Option("--engine", help="where a graph is embedded; auto: Spark when it is much"),
     ] = None,
     rate: Rate = None,
@@ -158,7 +158,7 @@ def _embed_graph(address: Address, flags: _GraphFlags, *, quiet: bool, json: boo
             branch=flags.branch or "main",
             reembed=flags.reembed_all,
             rate=flags.rate,
-            engine=flags.engine or ElasticEngine.AUTO,
+            engine=flags.engine or WorkerName.AUTO,
             actor=address.actor,
             dry_run=flags.dry_run,
             progress=terminal_progress(quiet=quiet),

@@ -11,10 +11,10 @@ from omnigraph.cli.flags import (
     AsJson,
     Branch,
     Consent,
-    ElasticEngine,
     EngineChoice,
     Quiet,
     Timeout,
+    WorkerName,
     scoped,
 )
 from omnigraph.cli.output import print_json, print_lines, print_text, terminal_progress
@@ -42,7 +42,7 @@ def optimize(
         bool, typer.Option("--indexes-only", help="build missing indexes and nothing else")
     ] = False,
     branch: Branch = "main",
-    engine: EngineChoice = ElasticEngine.AUTO,
+    engine: EngineChoice = WorkerName.AUTO,
     timeout: Timeout = None,
     quiet: Quiet = False,
     json: AsJson = False,

@@ -11,10 +11,10 @@ import typer
 from omnigraph.cli.flags import (
     AsJson,
     Consent,
-    ElasticEngine,
     EngineChoice,
     Quiet,
     SchemaFile,
+    WorkerName,
     scoped,
 )
 from omnigraph.cli.output import print_json, print_text, print_warning, terminal_progress
@@ -132,14 +132,14 @@ def apply(
     address: Address,
     allow_data_loss: AllowDataLoss = False,
     backfill: Backfills = None,
-    engine: EngineChoice = ElasticEngine.AUTO,
+    engine: EngineChoice = WorkerName.AUTO,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Make a schema the accepted one, with all tables, in one commit; or change nothing."""
     actor = address.actor
-    if engine is not ElasticEngine.AUTO:
+    if engine is not WorkerName.AUTO:
         address.refuse_on_server("--engine")
     fills = _backfills(backfill)
     if allow_data_loss:
