@@ -38,7 +38,7 @@ from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.errors.writes import RowImage
 from omnigraph.pipeline.scratch import ScratchPlace
 from omnigraph.pipeline.workers import Silent
-from omnigraph.spark import ElasticEngine
+from omnigraph.spark import ElasticWorkers
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
@@ -134,7 +134,7 @@ class GraphHistory:
         one: str,
         other: str,
         selection: Selection,
-        engine: ElasticEngine,
+        engine: ElasticWorkers,
     ) -> Diff:
         """What differs between two states."""
         old, new = self.find(state, one), self.find(state, other)
@@ -217,7 +217,7 @@ class GraphHistory:
             filter_,
             types_of=self._types,
             reader=self._reader,
-            engine=ElasticEngine("auto", None, Silent()),
+            engine=ElasticWorkers("auto", None, Silent()),
         )
 
     def _types(self, schema_hash: str) -> dict[TableKey, KnownType]:

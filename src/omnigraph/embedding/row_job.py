@@ -35,7 +35,7 @@ from omnigraph.embedding.vector_tasks import (
 from omnigraph.embedding.vector_writes import ColumnEdit, VectorsGoneError, column_edit, stage_edits
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.errors.requests import EMBED
-from omnigraph.spark import AUTO, ElasticEngine, choose_workers
+from omnigraph.spark import AUTO, ElasticWorkers, choose_workers
 from omnigraph.storage.datasets.partitions import table_address
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _Run:
         self._budget = budget
         # Most commits change little: comparing each of them on Spark would take longer than embedding.
         comparing = AUTO if call.engine == "spark" else call.engine
-        self._engine = ElasticEngine(comparing, call.spark, call.progress)
+        self._engine = ElasticWorkers(comparing, call.spark, call.progress)
         #: Texts embedded and vectors found, by target, over all tries.
         self._embedded: defaultdict[str, int] = defaultdict(int)
         self._reused: defaultdict[str, int] = defaultdict(int)

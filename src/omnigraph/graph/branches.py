@@ -42,7 +42,7 @@ from omnigraph.errors.requests import MERGE
 from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.maintenance.cleanup import reclaim_forks_quietly
 from omnigraph.policy.rules import Action
-from omnigraph.spark import ElasticEngine
+from omnigraph.spark import ElasticWorkers
 
 if TYPE_CHECKING:
     from omnigraph.commit.schemas import GraphSchema
@@ -230,7 +230,7 @@ def merge_branches(
     A small merge that keeps losing is planned inside the window in the end, where no other writer can move the target.
     A large one never is: it would keep all writers waiting.
     """
-    engine = ElasticEngine(call.engine, call.spark, call.progress)
+    engine = ElasticWorkers(call.engine, call.spark, call.progress)
     budget = call.limits.budget()
     kind = WriterKind.BRANCH_MERGE
     with (
@@ -250,7 +250,7 @@ def _try_merge(
     transaction: Transaction,
     schema_of: Callable[[str], GraphSchema],
     call: MergeCall,
-    engine: ElasticEngine,
+    engine: ElasticWorkers,
 ) -> tuple[Head, MergeResult]:
     """Plan and commit once."""
     environment, target = transaction.environment, transaction.snapshot

@@ -83,11 +83,11 @@ class HistoryMethods(OpenGraph):
         from omnigraph.core.budget import ReadLimits, bounded
         from omnigraph.errors.requests import DIFF
         from omnigraph.pipeline.workers import Silent, operation
-        from omnigraph.spark import ElasticEngine
+        from omnigraph.spark import ElasticWorkers
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
         limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
-        worker = ElasticEngine(engine, spark, progress or Silent())
+        worker = ElasticWorkers(engine, spark, progress or Silent())
         with self._reading(), operation("diff", self.uri), bounded(limits.budget(), DIFF):
             return self._history.diff(self._state(), one, other, selection, worker)
 

@@ -266,7 +266,7 @@ class SchemaMethods(OpenGraph):
         validate: Callable[[Catalog], None] | None = None,
     ) -> SchemaApplyResult:
         from omnigraph.pipeline.workers import Silent
-        from omnigraph.spark import ElasticEngine
+        from omnigraph.spark import ElasticWorkers
 
         self._require_writable()
         call = SchemaCall(
@@ -274,7 +274,7 @@ class SchemaMethods(OpenGraph):
             allow_data_loss=allow_data_loss,
             backfill=backfill or {},
             actor=actor,
-            engine=ElasticEngine(engine, spark, progress or Silent()),
+            engine=ElasticWorkers(engine, spark, progress or Silent()),
             validate=validate,
         )
         self._authorize(Action.SCHEMA_APPLY, actor, target=MAIN)

@@ -21,7 +21,7 @@ from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import ExpectedVersionMismatchError
 from omnigraph.errors.requests import OPTIMIZE
 from omnigraph.maintenance.indexes import PendingIndex, plan_indexes, table_indexes
-from omnigraph.spark import ElasticEngine
+from omnigraph.spark import ElasticWorkers
 from omnigraph.storage.datasets.compaction import (
     CompactionTask,
     choose_rewrites,
@@ -260,7 +260,7 @@ class _Run:
     def __init__(self, transaction: Transaction, catalog: Catalog, call: OptimizeCall) -> None:
         self._transaction = transaction
         self._catalog = catalog
-        self._engine = ElasticEngine(call.engine, call.spark, call.progress)
+        self._engine = ElasticWorkers(call.engine, call.spark, call.progress)
         self._prepared: dict[TableKey, _Prepared] = {}
         self._skipped: dict[TableKey, str] = {}
         self._has_begun = False

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.session import SparkSettings, spark_session
     from omnigraph.spark.worker_choice import (
         AUTO,
-        ElasticEngine,
+        ElasticWorkers,
         check_engine,
         choose_workers,
         make_engine,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUTO",
-    "ElasticEngine",
+    "ElasticWorkers",
     "OmniGraphDataSource",
     "SparkFrames",
     "SparkSettings",
@@ -43,7 +43,7 @@ __getattr__ = late_exports(
     __name__,
     {
         "AUTO": "worker_choice",
-        "ElasticEngine": "worker_choice",
+        "ElasticWorkers": "worker_choice",
         "OmniGraphDataSource": "data_source",
         "SparkFrames": "frames",
         "SparkSettings": "session",

@@ -186,7 +186,7 @@ ELASTIC_ROWS = 2_000_000
 _ROW_BYTES = 200
 
 
-class ElasticEngine:
+class ElasticWorkers:
     """The engine for a number of rows; a session is started, or the caller's is used, at the first large piece."""
 
     def __init__(

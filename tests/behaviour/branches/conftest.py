@@ -25,7 +25,7 @@ def room_for_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", 0)
         monkeypatch.setattr(deltas, "_BUCKET_ROWS", 3)
         here = make_engine("local", None, Silent(), 0)
-        monkeypatch.setattr(worker_choice.ElasticEngine, "for_rows", lambda *_: here)
+        monkeypatch.setattr(worker_choice.ElasticWorkers, "for_rows", lambda *_: here)
 
 
 @pytest.fixture(scope="session")
