@@ -182,7 +182,7 @@ _NOWHERE = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowShape:
-    """What rows of a type are compared by. Plain values that travel to other processes."""
+    """The columns that rows of a type are compared by. Plain values that travel to other processes."""
 
     #: In the order in which they are compared; None is one that this state lacks, which counts as null.
     columns: tuple[str | None, ...]
@@ -270,14 +270,14 @@ def join_sides(old: Any, new: Any, *, with_moved: bool = False) -> Any:
 
 
 def operation_codes(delta: Any) -> NDArray[np.int8]:
-    """What happened to each row of a `DELTA` table."""
+    """The operation of each row of a `DELTA` table."""
     is_new = np.asarray(delta["old"].is_null())
     is_gone = np.asarray(delta["new"].is_null())
     return np.where(is_new, INSERTED, np.where(is_gone, DELETED, UPDATED)).astype(np.int8)
 
 
 def operation_counts(delta: Any) -> tuple[int, ...]:
-    """How many rows of a `DELTA` table there are of each operation."""
+    """The number of rows of a `DELTA` table by operation."""
     return tuple(np.bincount(operation_codes(delta), minlength=OPERATIONS).tolist())
 
 

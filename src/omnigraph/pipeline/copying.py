@@ -54,7 +54,7 @@ PLAN = pa.schema([("id", pa.utf8()), ("source", pa.int64()), ("target", pa.int64
 
 
 class Action(IntEnum):
-    """What happens to a row of the target."""
+    """The action on a row of the target."""
 
     #: The target takes over a row that it does not have.
     INSERT = 0
@@ -73,7 +73,7 @@ class HeldRows:
 
     @property
     def row_count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return int(self.rows.num_rows)
 
     def read(self) -> Any:
@@ -114,7 +114,7 @@ class PlannedConflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPlan:
-    """What a merge does to one table."""
+    """The row changes of a merge in one table."""
 
     parts: tuple[PlannedRows, ...]
     #: Ids of the rows that go.
@@ -130,22 +130,22 @@ class RowPlan:
 
     @property
     def inserted(self) -> int:
-        """How many rows the target gains."""
+        """The number of rows the target gains."""
         return self._counts.get(Action.INSERT, 0)
 
     @property
     def updated(self) -> int:
-        """How many rows of the target are replaced."""
+        """The number of replaced rows of the target."""
         return self._counts.get(Action.UPDATE, 0)
 
     @property
     def deleted(self) -> int:
-        """How many rows of the target go."""
+        """The number of deleted rows of the target."""
         return self._counts.get(Action.DELETE, 0)
 
     @property
     def row_count(self) -> int:
-        """How many rows of the target change."""
+        """The number of changed rows of the target."""
         return sum(self._counts.values())
 
     def of(self, *actions: Action) -> list[PlannedRows]:
@@ -199,7 +199,7 @@ _ADDRESSES = pa.schema([(BUCKET, pa.int32()), ("address", pa.int64())])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPlan:
-    """Which rows of the source come, which rows of the target they replace, and which go."""
+    """The rows to copy from the source, and the rows of the target to replace and to delete."""
 
     key: TableKey
     source: Table
@@ -407,7 +407,7 @@ class _MarkRows:
 
 
 def _addresses(target: Table, part: PlannedRows) -> NDArray[np.int64]:
-    """Where the rows of a part lie in the target."""
+    """The addresses of the rows of a part in the target."""
     rows = part.read()
     found = take_by_row_id(target, _row_ids(rows["target"]), [ROW_ADDRESS, "id"])
     if not found["id"].combine_chunks().equals(rows["id"]):

@@ -56,7 +56,7 @@ class Delta(Protocol):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many rows there are of each operation, by its code."""
+        """The number of rows of each operation, by its code."""
         ...
 
     @property
@@ -377,7 +377,7 @@ def _buckets(rows: int, engine: WorkerSet) -> int:
 
 
 def sample_ids(item: tuple[RowPart, float]) -> Message:
-    """How many rows a part has, and the ids of a share of them."""
+    """The number of rows a part has, and the ids of a share of them."""
     part, share = item
     rows = part.resolved()
     count = rows.row_count

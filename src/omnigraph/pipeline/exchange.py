@@ -33,7 +33,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange(Generic[Item]):
-    """What is read, where it belongs, and what is done with it. Items and functions travel to other processes."""
+    """The items to read, their buckets, and the function of a bucket. Travels to other processes."""
 
     stage: str
     items: Sequence[Item]

@@ -20,7 +20,7 @@ _EMPTY = pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.in
 
 
 class Joins(Protocol):
-    """What a load has to know about keys. Scans of the first argument are what the load brings."""
+    """Key lookups of a load. Scans of the first argument are what the load brings."""
 
     def duplicated(self, rows: Sequence[KeyScan], owner: str | None = None) -> Found:
         """Keys that several rows have: each row beyond the first of its key counts.

@@ -108,7 +108,7 @@ _WIDTH = 8
 
 
 class KeyPrefilter:
-    """Which texts may be in a set."""
+    """A filter of texts that may be in a set."""
 
     def __init__(self, texts: Any) -> None:
         self._seen: Any = None
@@ -368,5 +368,5 @@ def joined_text(key: str) -> str:
 
 
 def total_rows(scans: Sequence[KeyScan]) -> int:
-    """How many rows the scans look at."""
+    """The number of rows the scans look at."""
     return sum(scan.rows for scan in scans)

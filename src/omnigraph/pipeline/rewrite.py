@@ -1,4 +1,4 @@
-"""What a migration means for tables: new columns and backfills as tasks."""
+"""Table changes of a migration: new columns and backfills as tasks."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SCRATCH = Variable(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScratchPlace:
-    """Where an operation may keep files."""
+    """A place for the files of an operation."""
 
     root: GraphLocation
     #: A writer keeps them in the graph: its executors write there anyway.

@@ -66,7 +66,7 @@ _IN_PROCESS_ROWS = 500_000
 
 
 class LoadMode(StrEnum):
-    """What a load does with rows that exist."""
+    """The rule of a load for rows that exist."""
 
     APPEND = "append"
     UPSERT = "merge"
@@ -75,7 +75,7 @@ class LoadMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upserted:
-    """What an upsert does to one table."""
+    """The row changes of an upsert in one table."""
 
     #: Fragments that are committed, as JSON.
     fragments: tuple[str, ...]
@@ -431,7 +431,7 @@ class ExchangeMatcher:
         fragments: Sequence[str],
         folder: AnswerFolder,
     ) -> tuple[dict[int, Message], list[Message]]:
-        """What became of the fragments of the load that have rows left, and of those of the table that lose some."""
+        """The fragments of the load that have rows left, and those of the table that lose some."""
         parallelism = self._workers.parallelism
         rows = sum(answer["decided"] for answer in decided)
         marking = min(max(parallelism, rows // _MARKED_ROWS + 1), len(fragment_sizes(base)) or 1)

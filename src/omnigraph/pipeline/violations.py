@@ -168,7 +168,7 @@ GRAPH = "graph"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record came from: source, number, and what is counted."""
+    """The origin of a record: source, number, and what is counted."""
 
     source: str
     line: int | None = None
@@ -338,7 +338,7 @@ def _named(rule: RowRule, image: Image, found: Found) -> Found:
 def check_rows(
     table: Table, key: TableKey, rules: TableRules, engine: WorkerSet
 ) -> ViolationCounts:
-    """What the rows of a table violate: rules of values, uniqueness, edges per source."""
+    """Find the violations in the rows of a table: rules of values, uniqueness, edges per source."""
     counts = check_columns(table, key, rules.values, engine.workers)
     image = Image(table=table, new=tuple(fragment_sizes(table)), has_given_ids=False)
     changes = TableChanges(images={key: image}, joins=engine.joins, untouched=lambda _: image)
@@ -368,7 +368,7 @@ def check_columns(
     workers: Workers,
     names: Mapping[str, str] | None = None,
 ) -> ViolationCounts:
-    """What the values of a table violate; `names` gives the present names of columns that will have others."""
+    """Find the violations in the values of a table; `names` gives the present names of renamed columns."""
     address = table_address(table)
     items = [
         _ValueItem(

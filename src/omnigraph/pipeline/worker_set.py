@@ -1,4 +1,4 @@
-"""Who does bulk work: workers with their joins and matcher, and the choice of such a set by the number of rows."""
+"""Workers of bulk work with their joins and matcher, and the choice of such a set by the number of rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WorkerChoice(Protocol):
         ...
 
     def for_rows(self, rows: int) -> WorkerSet:
-        """Who works on so many rows.
+        """The workers for this row count.
 
         Raises:
             SparkError: Spark does not start, or its executors lack this package.

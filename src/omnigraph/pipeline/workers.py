@@ -166,7 +166,7 @@ class Workers(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once; stages are cut into at least so many."""
+        """The number of tasks that run at once; stages are cut into at least so many."""
         ...
 
     def run(

@@ -50,7 +50,7 @@ _ESCAPED = r'[\x00-\x1f"\\]'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeShape:
-    """What tasks know about a type: plain values that travel to other processes."""
+    """A type as tasks need it: plain values that travel to other processes."""
 
     table_key: TableKey
     name: str
@@ -209,7 +209,7 @@ def _check_finite(owner: str, base: BaseType, column: Array, ids: Array) -> None
 
 
 MAPPING = "mapping.yaml"
-#: File names of the columns of an entity that are not properties. The schema language reserves these words.
+#: Names in files of the columns that are not properties. The schema language reserves these words.
 _ENDS = {"src": "from", "dst": "to"}
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _MOMENT = pa.timestamp("ms", tz="UTC")

@@ -124,7 +124,7 @@ _MAX_TASK_ROWS = 1_000_000
 
 
 class ExportFormat(StrEnum):
-    """What an export is made of."""
+    """The file format of an export."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
@@ -140,7 +140,7 @@ class ExportSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was written: rows per type, and the files."""
+    """The result of an export: rows per type, and the files."""
 
     rows: dict[TableKey, int]
     files: tuple[Path, ...] = ()

@@ -38,7 +38,7 @@ _BLOB = ScalarType(Scalar.BLOB)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMap:
-    """How the columns of one source feed the columns of one type."""
+    """The mapping from columns of one source to columns of one type."""
 
     properties: Mapping[str, ValueSource]
     id: ValueSource | None
@@ -59,7 +59,7 @@ class ColumnMap:
 def map_columns(
     mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str, *, is_strict: bool
 ) -> ColumnMap:
-    """Which columns of a source are read as what.
+    """Bind the columns of a source to those of a type.
 
     Raises:
         BadRequestError: a column does not exist or holds several values, a name is not a property, or a transform
@@ -93,7 +93,7 @@ def map_columns(
 def _special(
     id_source: ValueSource | None, ends: tuple[EndSource, EndSource] | None
 ) -> list[ValueSource]:
-    """What feeds the id and the ends."""
+    """The sources of the id and the ends."""
     found = [] if id_source is None else [id_source]
     for end in ends or ():
         found += [end] if isinstance(end, ValueSource) else list(end.values())
@@ -107,7 +107,7 @@ def _columns_of(sources: Iterable[ValueSource]) -> list[str]:
 def _properties(
     mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str
 ) -> dict[str, ValueSource]:
-    """What feeds each property: columns by their names in the mapping or in the source, as the mapping reads them."""
+    """The source of each property: columns by their names in the mapping or in the source."""
     known = shape.definition.properties
     renamed = {name: column for column, name in (mapped.columns or {}).items()}
     if len(renamed) < len(mapped.columns or {}):
@@ -189,7 +189,7 @@ def _check_required(
     chosen: Mapping[str, ValueSource],
     where: str,
 ) -> None:
-    """What nothing feeds is missing in all records: said once, before they are read."""
+    """Refuse a required property without a source once, before any record is read."""
     properties = shape.definition.properties
     missing = [
         name for name in properties if name not in chosen and not properties[name].type.nullable

@@ -397,6 +397,6 @@ def _any(mask: Column) -> bool:
 
 
 def positions(mask: Column) -> list[int]:
-    """Where a mask holds."""
+    """The positions where a mask is true."""
     found: list[int] = np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
     return found

@@ -55,7 +55,7 @@ UNPACK_ALLOWED_BYTES = WholeNumber(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackLimits:
-    """How much a file may hold. They travel with the file, so that executors need no settings."""
+    """Size limits of packed files. They travel with the file, so that executors need no settings."""
 
     max_ratio: int = field(default_factory=UNPACK_MAX_RATIO.read)
     allowed_bytes: int = field(default_factory=UNPACK_ALLOWED_BYTES.read)
@@ -90,7 +90,7 @@ class InputFile:
 
     @property
     def compression(self) -> str | None:
-        """How it is packed, by its ending."""
+        """The compression, by the file extension."""
         return _COMPRESSIONS.get(PurePosixPath(self.path).suffix)
 
     @property

@@ -78,7 +78,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Staged:
-    """What the input holds for one type."""
+    """The staged records of one type."""
 
     rows: int = 0
     fragments: list[str] = field(default_factory=list)

@@ -124,7 +124,7 @@ def named_content(content: object, where: str) -> dict[str, Any]:
 
 
 def value_source(given: object, where: str, *, needs_parts: bool = True) -> ValueSource:
-    """Where a value comes from and how it is read; a text is the name of a column.
+    """Parse the source of a value; a text is the name of a column.
 
     Without `needs_parts` it may be left out what the value comes from.
 
@@ -154,7 +154,7 @@ def value_source(given: object, where: str, *, needs_parts: bool = True) -> Valu
 
 
 def end_source(given: object, members: frozenset[str], where: str) -> EndSource:
-    """What feeds an end of an edge: a column of ids, a description of one, or the members of the key by name.
+    """Parse the source of an end of an edge: a column of ids, a description of one, or the members of the key by name.
 
     Raises:
         BadRequestError: the description is wrong.
@@ -272,7 +272,7 @@ _ABSOLUTE = re.compile(r"^(/|~|[A-Za-z][A-Za-z0-9+.-]*://)")
 
 
 class SourceFormat(StrEnum):
-    """How files of a mapped source are written."""
+    """The file format of a mapped source."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -298,7 +298,7 @@ _TAB_ENDING = "tsv"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:
-    """How a CSV file is written."""
+    """The dialect of a CSV file."""
 
     #: None: a tab where the ending of a file says so, and a comma otherwise.
     delimiter: str | None = None
@@ -308,7 +308,7 @@ class CsvOptions:
     multiline: bool = False
 
     def delimiter_of(self, file: InputFile) -> str:
-        """What separates the values of a file."""
+        """The delimiter of a file."""
         return self.delimiter or ("\t" if file.ending == _TAB_ENDING else ",")
 
 
@@ -542,7 +542,7 @@ class _Reader:
         return frozenset() if key is None else frozenset(key.members)
 
     def timestamps_of(self, given: str | None, where: str) -> Timestamps:
-        """What an entry says about moments that are finer than `DateTime`; otherwise what the mapping says."""
+        """The rule of an entry for moments finer than `DateTime`, else that of the mapping."""
         if given is None:
             return self.timestamps
         try:
@@ -556,7 +556,7 @@ class _Reader:
 
 
 def _refuse_file_options(body: _TypeBody, where: str) -> None:
-    """What only files have would be without effect."""
+    """Refuse options of files where they would have no effect."""
     given = [
         name
         for name in ("format", "delimiter", "null", "multiline")

@@ -74,7 +74,7 @@ def open_table(file: InputFile, *, is_parquet: bool) -> Iterator[ColumnarTable]:
 
 @contextmanager
 def _damage(file: InputFile) -> Iterator[None]:
-    """What readers of Arrow raise besides its own errors when parts of a file contradict each other."""
+    """Translate what Arrow raises besides its own errors when parts of a file contradict each other."""
     try:
         yield
     except (KeyError, IndexError, OverflowError, UnicodeDecodeError, RecursionError) as error:
@@ -118,7 +118,7 @@ class _Parquet:
                 yield batch
 
     def _leaves(self, group: int, columns: list[str] | None = None) -> Iterator[Any]:
-        """What a row group says about each of its stored columns; a column of lists is stored as its items."""
+        """The metadata of each stored column of a row group; a column of lists is stored as its items."""
         known, wanted = self._metadata.row_group(group), set(columns or ())
         for number in range(known.num_columns):
             leaf = known.column(number)
@@ -145,7 +145,7 @@ class _Parquet:
                     self._input.check_content(content_bytes)
 
     def _batch_rows(self, group: int, columns: list[str], longest: dict[str, int]) -> int:
-        """How many rows of a group fit into a batch."""
+        """The number of rows of a group that fit into a batch."""
         rows = max(self._metadata.row_group(group).num_rows, 1)
         row_bytes = 0.0
         for leaf in self._leaves(group, columns):
@@ -246,7 +246,7 @@ _PART_ROWS = 1_048_576
 
 
 class PartKind(StrEnum):
-    """How a part is read."""
+    """The kind of a part, which decides how it is read."""
 
     GRAPH_LINES = "graph_lines"
     GRAPH_OBJECTS = "graph_objects"

@@ -1,4 +1,4 @@
-"""What the tasks of a load know, and external blobs of records."""
+"""The context of load tasks, and external blobs of records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COPIED_TOGETHER = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalRule:
-    """What a load does with external blobs. Plain values: it travels to tasks."""
+    """The rule of a load for external blobs. Plain values: it travels to tasks."""
 
     policy: ExternalPolicy = DENY_ALL
     keeps_references: bool = False
@@ -124,7 +124,7 @@ def with_external(
 
 
 class Grammar(StrEnum):
-    """How forgiving the reading of JSONL is."""
+    """The strictness of the JSONL reader."""
 
     STRICT = "strict"
     COMPATIBLE = "compatible"

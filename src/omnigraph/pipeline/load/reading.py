@@ -72,7 +72,7 @@ class PartReader:
 
     @property
     def unit(self) -> str:
-        """What `lines` counts; of JSON it is known when it was read."""
+        """The unit that `lines` counts; of JSON it is known after reading."""
         match self._part.kind:
             case PartKind.PARQUET | PartKind.ORC | PartKind.GRAPH_OBJECTS:
                 return RECORD
@@ -193,7 +193,7 @@ class PartReader:
                 )
 
     def _csv_violation_text(self, line: bytes, names: list[str], mapped: MappedType) -> str:
-        """What is wrong with a line that is none of CSV."""
+        """The violation text of a line that is not valid CSV."""
         try:
             line.decode()
         except UnicodeDecodeError as error:

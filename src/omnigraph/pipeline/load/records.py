@@ -44,7 +44,7 @@ _QUOTE = b'"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordViolation:
-    """What is wrong with one record."""
+    """A violation in one record."""
 
     rule: str
     message: str
@@ -101,7 +101,7 @@ def decode_line(line: bytes, plan: LoadPlan) -> Record:
 
 
 def not_utf8(error: UnicodeDecodeError, before: int = 0) -> str:
-    """What is wrong with bytes that are not a text, and what to do; so many bytes came before those that were read."""
+    """The violation text of bytes that are not UTF-8; `before` bytes came before those that were read."""
     place = before + error.start + 1
     return f"is not UTF-8: {error.reason} at byte {place:,}; convert it, for example with iconv"
 

@@ -75,7 +75,7 @@ class RawRecords:
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return len(self.lines)
 
     @property
@@ -232,7 +232,7 @@ def _refuse_values(
 
 
 def _text_hint(type_: PropertyType, name: str, column: str | None) -> str:
-    """How a mapping makes texts of a column of numbers, where texts are needed."""
+    """The hint for a column of numbers where texts are needed."""
     if column is None or not (type_.base == _STRING.base or isinstance(type_.base, EnumType)):
         return ""
     return f"; `{name}: {{concat: [{shown(column)}]}}` in a mapping makes a text of it"

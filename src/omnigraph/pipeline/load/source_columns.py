@@ -43,7 +43,7 @@ class SourceColumns:
         return replace(self, names=(*self.names, *more), constants=more) if more else self
 
     def index_hint(self, names: Sequence[str]) -> str:
-        """What to do about missing columns that are the index of a pandas frame."""
+        """The hint for missing columns that are the index of a pandas frame."""
         found = next((name for name in names if name in self.index), None)
         if found is None:
             return ""
@@ -59,14 +59,14 @@ class SourceColumns:
         return _find({name: self.nested.get(name) for name in self.names}, path)
 
     def nested_at(self, steps: Sequence[str]) -> Nested | None:
-        """What is inside of the values there; None for single values."""
+        """The columns nested in the values of a path; None for single values."""
         found = self.nested.get(steps[0])
         for step in steps[1:]:
             found = None if found is None else found.members.get(step)
         return found
 
     def text_about(self, path: str, nested: Nested) -> str:
-        """What is wrong with a nested column as a value, and the two ways out of it."""
+        """The violation text of a nested column used as a value, with the two ways to fix it."""
         beside = next((name for name in self.names if name not in self.nested), None)
         chosen = [] if beside is None else [f'"{shown(beside)}"']
         text = f"the column `{shown(path)}` is a {nested.kind}, and a property holds one value"

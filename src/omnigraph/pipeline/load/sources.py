@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class FrameAccess(Protocol):
-    """What a load asks of frames that are not in this process, and of tables that become such frames."""
+    """Access to frames that are not in this process, and to tables that become such frames."""
 
     def columns(self, frame: Any) -> SourceColumns:
         """The columns of a frame.
@@ -70,7 +70,7 @@ class FrameAccess(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSource:
-    """What tasks know about a frame."""
+    """A frame as tasks need it."""
 
     name: str
     type_key: TableKey
@@ -227,7 +227,7 @@ _FRAME_PER_TYPE = 'give a frame per type, as in frames={"Paper": papers}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadInput:
-    """What the caller gave, looked at but not read."""
+    """The input of a load, inspected but not read."""
 
     #: Path, directory or pattern of graph records.
     source: str | None = None

@@ -244,7 +244,7 @@ class Provenance:
         self._units[part] = unit
 
     def first_line(self, part: int) -> int:
-        """How many lines of the file come before a part."""
+        """The number of lines of the file before a part."""
         return self._first_lines.get(part, 0)
 
     def place(self, origin: Origin, key: TableKey, offset: int) -> Place:

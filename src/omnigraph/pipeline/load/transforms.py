@@ -1,4 +1,4 @@
-"""How the values of a mapped column are read: whole columns of any source → columns as they are stored.
+"""Transforms of mapped columns: whole columns of any source → columns as they are stored.
 
     columns → trim → null → concat → split → bool | date_format | number → the type of the property
 

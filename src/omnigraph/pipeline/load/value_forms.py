@@ -32,7 +32,7 @@ class BoolWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberForm:
-    """How numbers are written: the decimal separator, and the one between groups of three digits, if any."""
+    """The format of numbers: the decimal separator, and the one between groups of three digits, if any."""
 
     decimal: str = "."
     thousands: str | None = None
@@ -85,7 +85,7 @@ class FixedText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSource:
-    """Where a value comes from, and how it is read: a column, several that are joined, or a fixed text."""
+    """The source of a value and its format: a column, several that are joined, or a fixed text."""
 
     #: Columns by name, or by the path of a member of a struct. Empty: the column that has the name of the property.
     parts: tuple[str | FixedText, ...]
@@ -247,7 +247,7 @@ class DateFormat:
 
 @dataclass(slots=True, kw_only=True)
 class ReadMoments:
-    """What some texts say. The seconds and nanoseconds of a text without a moment mean nothing."""
+    """Parsed texts. The seconds and nanoseconds of a text without a moment mean nothing."""
 
     is_read: NDArray[np.bool_]
     #: Since 1970, in UTC.
@@ -261,7 +261,7 @@ class ReadMoments:
 
     @property
     def has_time(self) -> NDArray[np.bool_]:
-        """Which moments are not the beginning of a day."""
+        """A mask of the moments that are not the beginning of a day."""
         return np.logical_or(self.seconds % _DAY_SECONDS, self.nanoseconds)
 
 
@@ -308,7 +308,7 @@ def _check_parts(seen: list[str]) -> None:
 
 
 def read_moments(formats: tuple[DateFormat, ...], texts: Any) -> ReadMoments:
-    """What a column of texts says: of several formats the first that gives a moment of the calendar counts."""
+    """Parse a column of texts: of several formats the first that gives a moment of the calendar counts."""
     distinct = texts.dictionary_encode()
     if not 0 < _REPEATED * len(distinct.dictionary) <= len(texts):
         return _read_all(formats, texts)

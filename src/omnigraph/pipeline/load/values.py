@@ -45,7 +45,7 @@ _MILLISECONDS = integer_range(Scalar.I64)
 
 
 class Timestamps(StrEnum):
-    """What happens to a moment that is finer than a millisecond, the precision of `DateTime`."""
+    """The rule for moments finer than a millisecond, the precision of `DateTime`."""
 
     #: It is a bad record.
     REFUSE = "refuse"
@@ -175,7 +175,7 @@ def _moment_text(text: str, timestamps: Timestamps) -> int:
 
 
 def too_fine(shown: str, timestamps: Timestamps | None) -> str:
-    """What a report says about a moment that is finer than a millisecond."""
+    """The violation text of a moment that is finer than a millisecond."""
     text = f"{shown} is finer than milliseconds, the precision of DateTime"
     if timestamps is None:
         return text
@@ -259,7 +259,7 @@ def _kind(value: object) -> str:
 
 
 def text_value(type_: PropertyType, text: str) -> object:
-    """What a text of an untyped source (CSV) says, as a value of the kind that the property takes.
+    """Parse a text of an untyped source (CSV) as a value of the kind that the property takes.
 
     Raises:
         ValueError: the text is not a notation of such a value.
