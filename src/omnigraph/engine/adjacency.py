@@ -97,7 +97,7 @@ class Adjacency:
 
     @property
     def edge_count(self) -> int:
-        """How many edges there are."""
+        """The number of edges."""
         return len(self.side(Direction.OUT).targets)
 
     def is_consistent(self) -> bool:
@@ -168,7 +168,7 @@ def _are_runs(offsets: IntArray, ends: Numbers, sources: int, targets: int) -> b
 
 
 def offsets_of(sorted_source: IntArray, sources: int) -> IntArray:
-    """Where the run of each source begins among sorted sources, and where the last one ends."""
+    """The offsets of the runs of equal values among sorted sources, and the end of the last one."""
     counts = np.bincount(sorted_source, minlength=sources)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
@@ -201,7 +201,7 @@ _PROBE_IDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What nodes lead to: node `i` of the question has `targets[offsets[i]:offsets[i + 1]]`."""
+    """The neighbours of nodes: node `i` of the question has `targets[offsets[i]:offsets[i + 1]]`."""
 
     offsets: IntArray
     targets: Numbers
@@ -404,7 +404,7 @@ class ReachPart:
 
     @property
     def counts(self) -> IntArray:
-        """How many neighbours each row has in this part."""
+        """The number of neighbours each row has in this part."""
         return self.reach.offsets[self.places + 1] - self.reach.offsets[self.places]
 
 
@@ -459,7 +459,7 @@ def reach_within(
     is_dense: bool,
     budget: Budget,
 ) -> Iterator[tuple[int, Reach]]:
-    """What distinct nodes reach with `low` to `high` hops, for the sources in parts: first source, answer.
+    """The nodes that distinct nodes reach with `low` to `high` hops, for the sources in parts: first source, answer.
 
     A node is reached at its first, shortest reach. A source counts as visited, except that an edge from it to itself
     reaches it at hop 1.
@@ -524,7 +524,7 @@ def _steps(
 
 
 class _Visited(Protocol):
-    """Which (source, node) keys were reached."""
+    """The (source, node) keys that were reached."""
 
     def add(self, keys: IntArray) -> None:
         """Mark keys."""

@@ -24,7 +24,7 @@ pc: Any = pyarrow.compute
 
 
 def ends_among(ids: ArrowColumn, known: ArrowColumn, edges: str) -> IntArray:
-    """Where the ends of edges stand among the ids of all nodes.
+    """The positions of the ends of edges among the ids of all nodes.
 
     Raises:
         DamageError: one of them does not exist, and no writer leaves an edge like that.

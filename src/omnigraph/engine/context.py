@@ -1,4 +1,4 @@
-"""What the operators of one query share: tables, variables and caches."""
+"""The shared state of the operators of one query: tables, variables and caches."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def needed_variables(query: ir.ReadIR) -> frozenset[str]:
 
 
 def result_operands(query: ir.ReadIR) -> Iterator[ir.PropertyRef | ir.EntityRef]:
-    """What is read of entities for the result columns and order keys."""
+    """The values that the result columns and order keys read of entities."""
     for projection in query.projections:
         match projection.expression:
             case ir.PropertyRef() | ir.EntityRef():
@@ -176,7 +176,7 @@ class QueryEmbedder(Protocol):
 
 
 class EngineCaches:
-    """What the engine of one open graph keeps between queries. Thread-safe."""
+    """The caches of one open graph between queries. Thread-safe."""
 
     def __init__(self, settings: EngineSettings, derived: DerivedArrays) -> None:
         self.settings = settings

@@ -148,7 +148,7 @@ def _group(
 
 
 def scan_hints(context: Context, query: ir.ReadIR) -> ScanHints:
-    """What the first scan reads beside the nodes.
+    """The hints for the first scan.
 
     Values are read with the nodes when nearly all nodes that are found will be shown: there is no other operator, and
     no order that leaves most of them out; or the nodes are found by their key.
@@ -255,7 +255,7 @@ class Plan:
 
 
 def plan_query(context: Context, query: ir.ReadIR) -> Plan:
-    """How a read would run on this snapshot now."""
+    """The plan of a read on this snapshot."""
     steps = tuple(_steps(context, query.pipeline, 1.0, (), 1))
     return Plan(steps, None if query.rank is None else _rank_text(context, query))
 

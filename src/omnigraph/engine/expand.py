@@ -54,7 +54,7 @@ _SCAN_ROWS = 1 << 17
 
 
 def adjacency_key(context: Context, edge: EdgeDef) -> tuple[str, str, str]:
-    """What an adjacency follows from: the rows of the edges and of both ends."""
+    """The cache key of an adjacency: the rows of the edges and of both ends."""
     tables = (
         edge_table_key(edge.name),
         node_table_key(edge.source),
@@ -372,7 +372,7 @@ class ExpandOperator:
 def traversal_facts(
     context: Context, edge: EdgeDef, direction: Direction, frontier: int, hops: int
 ) -> TraversalFacts:
-    """What the choice of a path depends on, at this snapshot."""
+    """The facts for the choice of a path, at this snapshot."""
     edges = context.type_entities(edge_table_key(edge.name))
     source = context.type_entities(node_table_key(_source_type(edge, direction)))
     probed = {Direction.OUT: ("src",), Direction.IN: ("dst",), Direction.BOTH: ("src", "dst")}

@@ -212,7 +212,7 @@ def _pairs(rows: Rows, nodes: Rows) -> Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanHints:
-    """What the first scan of a query may do beyond finding nodes."""
+    """Hints for the first scan of a query."""
 
     columns: tuple[str, ...] = ()
     limit: int | None = None
@@ -229,7 +229,7 @@ class Measured:
 
 @dataclass(slots=True)
 class Profile:
-    """What every operator of a run did; operators are named by their place in the pipeline."""
+    """Statistics of the operators of a run; operators are named by their place in the pipeline."""
 
     operators: dict[tuple[int, ...], Measured] = field(default_factory=dict)
     stages: dict[str, Measured] = field(default_factory=dict)
@@ -243,7 +243,7 @@ class Operator(Protocol):
     """
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """What becomes of a batch, which is never empty."""
+        """Apply the operator to a batch, which is never empty."""
         ...
 
 

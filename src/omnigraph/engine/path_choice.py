@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class TraversalMode(StrEnum):
-    """Which path a traversal takes: the cheapest one, or always the same one."""
+    """The path of a traversal: the cheapest one, or always the same one."""
 
     AUTO = "auto"
     INDEXED = "indexed"
@@ -58,7 +58,7 @@ _QUERY_MEMORY = WholeNumber(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What can be configured about the execution of reads."""
+    """Settings of the execution of reads."""
 
     traversal_mode: TraversalMode = TraversalMode.AUTO
     indexed_max_frontier: int = _MAX_FRONTIER.default
@@ -115,7 +115,7 @@ class TraversalPath(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraversalFacts:
-    """What the choice depends on."""
+    """The facts that the choice depends on."""
 
     #: Distinct nodes to start from.
     frontier: int

@@ -280,7 +280,7 @@ def keep_true(context: Context, rows: Rows, predicates: Sequence[ir.Predicate]) 
 
 
 def is_member(row_ids: IntArray, sorted_ids: IntArray) -> BoolArray:
-    """Which row ids are among sorted ones."""
+    """A mask of the row ids that are among sorted ones."""
     if not len(sorted_ids):
         return np.zeros(len(row_ids), np.bool_)
     places = np.searchsorted(sorted_ids, row_ids)
@@ -316,7 +316,7 @@ def _side(context: Context, rows: Rows, operand: ir.Operand) -> Side:
 
 
 class Restriction:
-    """Which entities of one variable satisfy predicates on it alone; remembered once it was asked about many."""
+    """The entities of one variable that satisfy predicates on it alone; cached once many were checked."""
 
     def __init__(self, context: Context, variable: str, predicates: Sequence[ir.Predicate]) -> None:
         self._context = context

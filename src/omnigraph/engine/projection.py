@@ -263,7 +263,7 @@ def key_codes(
 
 
 def key_operand(query: ir.ReadIR, key: ir.OrderKey) -> ir.Operand | ir.Aggregate | ir.Rank:
-    """What an order key stands for."""
+    """The operand of an order key."""
     expression = key.expression
     if isinstance(expression, ir.PropertyRef):
         return expression

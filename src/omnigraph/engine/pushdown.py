@@ -50,7 +50,7 @@ _MAX_CHARACTERS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What storage evaluates, and what is left."""
+    """The filter that storage evaluates, and the remaining predicates."""
 
     filter: Filter | None
     rest: tuple[Predicate, ...]
@@ -78,7 +78,7 @@ def push_down(predicates: Iterable[Predicate], values: Mapping[str, StoredValue]
 
 
 def _cost(filter_: Filter) -> tuple[int, int]:
-    """How many comparisons a filter holds, and the characters of its texts."""
+    """The comparisons of a filter plus the characters of its texts."""
     match filter_:
         case AnyOf(filters):
             costs = [_cost(item) for item in filters]

@@ -64,7 +64,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class CandidateRequest:
-    """Which candidates are wanted."""
+    """A request for the best candidates."""
 
     query: ir.ReadIR
     #: All predicates on the ranked variable.

@@ -33,7 +33,7 @@ _FEW_ROWS = 1 << 10
 
 
 def batch_rows(width: int) -> int:
-    """How many rows of so many variables and columns one batch has at most."""
+    """The maximal number of rows of a batch with so many variables and columns."""
     return min(BATCH_ROWS, max(1 << 12, _BATCH_CELLS // max(width, 1)))
 
 
@@ -103,7 +103,7 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """How many variables, columns and weights each row has."""
+        """The number of variables, columns and weights each row has."""
         return len(self.variables) + len(self.columns) + (self.weights is not None)
 
     @property
@@ -126,7 +126,7 @@ class Rows:
 
     @property
     def total(self) -> int:
-        """How many rows these stand for."""
+        """The number of rows these stand for."""
         return self.count if self.weights is None else int(self.weights.sum())
 
     def written_out(self, start: int, count: int) -> Rows:

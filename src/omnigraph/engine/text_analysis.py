@@ -1,4 +1,4 @@
-"""How text becomes terms: one definition for stored texts and for the texts of queries, with English stems."""
+"""Text analysis: terms of stored texts and of query texts, with English stems."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _first_region(word: str) -> int:
 
 
 def _region_after(word: str, start: int) -> int:
-    """Where the part behind the first consonant that follows a vowel begins."""
+    """The start of the part behind the first consonant that follows a vowel."""
     found = _REGION.search(word, start)
     return len(word) if found is None else found.end()
 
@@ -265,7 +265,7 @@ def words_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def analyse_run(run: str) -> Analysis:
-    """What one run of a stored text becomes."""
+    """The terms of one run of a stored text."""
     if run.isascii():
         # Nearly all runs of English texts: one word, with nothing to fold but its case.
         return _analysed_word(run.lower())
@@ -273,7 +273,7 @@ def analyse_run(run: str) -> Analysis:
 
 
 def analyse_query(text: str) -> Analysis:
-    """What the text of a query becomes: terms that a stored text has to have.
+    """The terms of a query text, all of which a stored text has to have.
 
     Raises:
         BadRequestError: there are more than `MAX_QUERY_TERMS` of them.

@@ -73,7 +73,7 @@ class LiveSegment:
         return [self.segment.postings(term) for term in terms]
 
     def count(self, postings: slice) -> int:
-        """How many texts behind postings are alive."""
+        """The number of live texts behind postings."""
         if not self.has_deletions:
             return int(postings.stop - postings.start)
         return int(np.count_nonzero(self.is_alive[self.segment.texts[postings]]))
@@ -136,7 +136,7 @@ class TextColumn:
         )
 
     def _weight(self, frequency: int) -> float:
-        """How much a term counts: the rarer, the more."""
+        """The weight of a term: the rarer, the higher."""
         return log(1 + (self._documents - frequency + 0.5) / (frequency + 0.5))
 
 
@@ -206,13 +206,13 @@ def _norms(lengths: Numbers, average: float) -> FloatArray:
 
 
 def _share(weight: float, counts: Numbers, norms: FloatArray) -> FloatArray:
-    """What a term that occurs so often adds to the scores of texts."""
+    """The contribution of a term of this frequency to the scores of texts."""
     share: FloatArray = weight * (counts * (K1 + 1)) / (counts + norms)
     return share
 
 
 def _sums(places: list[Numbers], shares: list[FloatArray], count: int) -> FloatArray:
-    """What all terms add up to at each of `count` places; every place has at least one share.
+    """The sum over all terms at each of `count` places; every place has at least one share.
 
     Shares are added in ascending order: equal parts make equal sums, whatever terms they come from. Two shares have the
     same sum in any order.

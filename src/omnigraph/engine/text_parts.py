@@ -1,4 +1,4 @@
-"""Where the terms of a text column come from: memory, a file mapped from disk, or one scan of the texts.
+"""Sources of the terms of a text column: memory, a file mapped from disk, or one scan of the texts.
 
 They are kept per fragment and follow from its file alone, so a commit costs the analysis of the rows that it wrote.
 """

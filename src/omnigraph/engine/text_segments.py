@@ -95,7 +95,7 @@ class TextSegment:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """The memory that it takes, in bytes."""
         return sum(int(getattr(self, item.name).nbytes) for item in fields(self))
 
     def is_consistent(self) -> bool:
@@ -115,7 +115,7 @@ class TextSegment:
         )
 
     def postings(self, term: bytes) -> slice:
-        """Where the postings of a term are; empty when no text has it."""
+        """The range of the postings of a term; empty when no text has it."""
         low, high = 0, len(self.term_ends)
         while low < high:
             middle = (low + high) // 2
@@ -129,7 +129,7 @@ class TextSegment:
         return slice(start, int(self.posting_ends[low]))
 
     def frequencies(self, postings: slice) -> Numbers:
-        """How often the texts of postings have the term."""
+        """The frequencies of the term in the texts of postings."""
         ends = self.position_ends[postings]
         first = self.position_ends[postings.start - 1] if postings.start else 0
         return np.diff(ends, prepend=ends.dtype.type(first))
@@ -232,7 +232,7 @@ class Segments:
 
     @property
     def nbytes(self) -> int:
-        """How much memory they take for sure."""
+        """The memory that they take at least, in bytes."""
         return _MAPPED_BYTES if self.is_mapped else sum(item.nbytes for item in self.items)
 
 

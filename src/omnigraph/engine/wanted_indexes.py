@@ -1,4 +1,4 @@
-"""Which physical indexes a schema asks for. Pure: building them is storage's work."""
+"""The physical indexes that a schema asks for. Pure: storage builds them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _single(declared: Iterable[tuple[str, ...]]) -> Iterator[str]:
 
 
 def index_spec(wanted: WantedIndex, value_count: int) -> IndexSpec | None:
-    """How an index over so many values is built; None for vectors too few to be worth one."""
+    """The parameters of an index over so many values; None for vectors too few to be worth one."""
     settings: Mapping[str, object] = {}
     match wanted.kind:
         case IndexKind.BTREE:
