@@ -45,7 +45,7 @@ class Literal_:
 
     @property
     def meaning(self) -> tuple[str, str | int | float | bool]:
-        """What the literal says; `1`, `1.0` and `true` are three different things."""
+        """The value of the literal; `1`, `1.0` and `true` are three different things."""
         return type(self.value).__name__, self.value
 
     def __eq__(self, other: object) -> bool:

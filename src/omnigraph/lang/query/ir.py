@@ -47,7 +47,7 @@ COUNT_TYPE = PropertyType(ScalarType(Scalar.I64))
 
 
 class Direction(StrEnum):
-    """How an edge is followed: from source to target, from target to source, or both ways."""
+    """The direction of a traversal: from source to target, from target to source, or both ways."""
 
     OUT = "out"
     IN = "in"
@@ -269,7 +269,7 @@ class Rrf:
 
     @staticmethod
     def depth(limit: int) -> int:
-        """How many entities each arm yields."""
+        """The number of entities each arm yields."""
         return max(RRF_DEPTH_FACTOR * limit, RRF_MIN_DEPTH)
 
 

@@ -126,7 +126,7 @@ class LintReport(Document):
 
     @property
     def queries_processed(self) -> int:
-        """How many queries the file has."""
+        """The number of queries the file has."""
         return len(self.results)
 
 
@@ -278,7 +278,7 @@ def _cross_products(judged: Iterable[_Judged], source: SourceText) -> Iterator[F
 
 
 def _first_mention(query: ast.Query, variable: str) -> Span:
-    """Where a match names a variable first; the name of the query for one that has no name in the text."""
+    """The first place where a match names a variable; the name of the query for one that has no name in the text."""
     if isinstance(query.body, ast.ReadBody):
         for clause in query.body.clauses:
             match clause:

@@ -271,7 +271,7 @@ def _check_grouping(context: Context, scope: Scope, body: ast.ReadBody) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What is returned, as order keys refer to it."""
+    """The returned columns, as order keys refer to them."""
 
     columns: dict[str, ir.Projection]
     #: Names of all columns, those of wrong ones included.

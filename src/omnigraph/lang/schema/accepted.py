@@ -89,7 +89,7 @@ class Identities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """How the declarations of a wanted schema relate to the accepted one."""
+    """The relation of a wanted schema to the accepted one."""
 
     identities: Identities
     #: Wanted type → the accepted name it continues; new types are absent.
@@ -138,7 +138,7 @@ def resolve_identities(accepted: Identities, wanted: Catalog, source: SourceText
 
 
 def match_accepted(accepted: Identities, later: Identities) -> Resolution:
-    """How two schemas that one graph has accepted relate: by their numbers, whatever the names are."""
+    """Relate two accepted schemas of one graph by their stable ids, independent of names."""
     names = {(kind, item.type_id): name for (kind, name), item in accepted.types.items()}
     types: dict[TypeName, str] = {}
     properties: dict[TypeName, dict[str, str]] = {}

@@ -42,7 +42,7 @@ class Value:
 
     @property
     def meaning(self) -> tuple[str, str | int | float | bool, bool]:
-        """What the argument says; `1`, `1.0` and `true` are three different things."""
+        """The value of the argument; `1`, `1.0` and `true` are three different things."""
         return type(self.value).__name__, self.value, self.bare
 
     def __eq__(self, other: object) -> bool:

@@ -216,7 +216,7 @@ class _Reader:
 
 
 def _depth(text: str) -> int:
-    """How many brackets are open at once at most, strings left out."""
+    """The maximal depth of brackets outside of strings."""
     steps = [1 if sign in "([" else -1 for sign in _STRING.sub("", text) if sign in "()[]"]
     return max(accumulate(steps), default=0)
 

@@ -28,7 +28,7 @@ class TypeKind(StrEnum):
 
 
 class Provenance(StrEnum):
-    """How a constraint was spelled: after a property, or as a member of the body."""
+    """The form in which a constraint was written: after a property, or as a member of the body."""
 
     PROPERTY = "property"
     BODY = "body"
@@ -107,7 +107,7 @@ class CheckRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cardinality:
-    """How many edges one source node may have; no upper bound when `high` is None."""
+    """The number of edges one source node may have; no upper bound when `high` is None."""
 
     low: int = 0
     high: int | None = None
@@ -118,7 +118,7 @@ class Cardinality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeMetadata:
-    """What a declaration tells its readers."""
+    """The description, instruction and other annotations of a declaration."""
 
     description: str | None = None
     instruction: str | None = None

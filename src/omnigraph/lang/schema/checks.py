@@ -65,7 +65,7 @@ def check_schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _World:
-    """What the rules about one declaration know about the others."""
+    """The other declarations, as the rules about one declaration see them."""
 
     findings: Findings
     interfaces: Mapping[str, ast.InterfaceDecl]

@@ -103,7 +103,7 @@ class _Pair:
     backfills: _Backfills
 
     def backfill(self, new: PropertyDef) -> str | None:
-        """How the caller fills a property, as it was written."""
+        """The backfill of a property, as it was written."""
         if isinstance(self.accepted, InterfaceDef):
             return None
         return self.backfills.take(self.kind, self.name, new, self.accepted)
@@ -116,7 +116,7 @@ class _Pair:
 
 
 class _Backfills:
-    """What the caller gave, and what of it was used."""
+    """The backfills of the caller, and those that were used."""
 
     def __init__(self, given: Mapping[str, object], *, is_past: bool = False) -> None:
         self._given = given

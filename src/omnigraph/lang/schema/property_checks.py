@@ -76,7 +76,7 @@ def check_header_annotations(headers: tuple[ast.Header, ...], findings: Findings
 
 
 def semantics_of(prop: ast.Property) -> tuple[object, ...]:
-    """What a property means, for comparing the contributions of two interfaces."""
+    """The meaning of a property, for comparing the contributions of two interfaces."""
     annotations = sorted(
         (
             a.name,

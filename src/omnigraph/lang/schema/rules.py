@@ -111,7 +111,7 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgesPerSource:
-    """How many edges a source node may have, once it has one."""
+    """The number of edges a source node may have, once it has one."""
 
     edge_type: str
     #: The type of the sources.
@@ -197,7 +197,7 @@ def violation_text(rule: Rule, example: Example) -> str:
 
 
 def rule_field(rule: Rule) -> str:
-    """Where a report says that a violation is."""
+    """The field that a report names for a violation."""
     match rule:
         case EndGiven():
             return rule.end
@@ -212,7 +212,7 @@ def rule_field(rule: Rule) -> str:
 
 
 def rule_topic(rule: RowRule) -> str:
-    """What progress shows while a rule is checked."""
+    """The topic that progress shows while a rule is checked."""
     match rule:
         case DistinctIds() | NewIds():
             return f"ids of {rule.type_name}"

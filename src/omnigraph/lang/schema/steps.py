@@ -19,7 +19,7 @@ RESERVED_FAMILIES = ("CD", "BC", "NM", "OW", "NL", "VE", "ED", "LK")
 
 
 class Tier(StrEnum):
-    """What a change can do to existing data."""
+    """The effect of a change on existing data."""
 
     SAFE = "safe"
     VALIDATED = "validated"
@@ -41,7 +41,7 @@ class LintCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintRule:
-    """What one code means."""
+    """The meaning of one code."""
 
     code: LintCode
     tier: Tier
