@@ -214,7 +214,7 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedScan:
-    """What tasks need to read rows of a pinned table. Travels to the executors."""
+    """A scan of a pinned table, as tasks need it. Travels to the executors."""
 
     address: TableAddress
     where: str | None

@@ -63,7 +63,7 @@ def _has_our_python(spark: SparkSession) -> bool:
 
 
 def help_with_python(spark: SparkSession) -> str:
-    """What to do about a Python of executors that cannot run our tasks."""
+    """The hint for executors whose Python cannot run our tasks."""
     return _CONNECT_HELP if is_connect(spark) else _HELP
 
 
@@ -74,7 +74,7 @@ def local_versions() -> dict[str, str]:
 
 
 def find_mismatch(expected: dict[str, str], found: Iterable[dict[str, str | None]]) -> str | None:
-    """What is wrong with the first executor that differs from the driver; None when all are equal."""
+    """The mismatch of the first executor that differs from the driver; None when all are equal."""
     for executor in found:
         for name, wanted in expected.items():
             actual = executor.get(name)

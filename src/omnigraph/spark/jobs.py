@@ -142,7 +142,7 @@ def spark_errors(spark: SparkSession) -> Iterator[None]:
 
 
 def explain(error: BaseException) -> str:
-    """What to tell a person about a failed job."""
+    """The message of a failed job."""
     text = _whole_text(error)
     for pattern, sentence in _CAUSES:
         if found := pattern.search(text):
@@ -201,7 +201,7 @@ _KILL_S = 2.0 + 1.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How far the tasks of a job are."""
+    """The progress of the tasks of a job."""
 
     done: int
     total: int
@@ -500,7 +500,7 @@ class _Job(Generic[_Result]):
         return self._ended.wait(seconds) or not self._thread.is_alive()
 
     def result(self) -> _Result:
-        """What the action gave.
+        """The result of the action.
 
         Raises:
             BaseException: what it raised.

@@ -282,7 +282,7 @@ class SparkJoins:
     def _first(
         self, make: Callable[[], DataFrame], order: str = "key"
     ) -> tuple[int, list[dict[str, Any]]]:
-        """How much all rows of a frame weigh together, and the first of them by a column.
+        """The total weight of the rows of a frame, and the first of them by a column.
 
         Every partition adds up its rows and keeps its first ones, so one job answers both, whatever it finds.
         """

@@ -209,7 +209,7 @@ _ABANDONED_S = 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """What a session does about the archive: use it, record it, or neither."""
+    """The use of the archive by a session: use it, record it, or neither."""
 
     #: Flags for the JVM.
     options: tuple[str, ...] = ()
@@ -397,7 +397,7 @@ def variables(environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def read_log(log_folder: Path | None) -> str:
-    """What the JVM printed so far; empty when it went to the terminal."""
+    """The output of the JVM so far; empty when it went to the terminal."""
     if log_folder is None:
         return ""
     try:

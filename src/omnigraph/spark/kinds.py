@@ -46,7 +46,7 @@ def is_local_master(master: str) -> bool:
 
 
 def tries_of(spark: SparkSession) -> int:
-    """How often a session tries a task before its job fails."""
+    """The number of attempts of a task before its job fails."""
     master = master_of(spark)
     if is_local_master(master):
         # The setting does not count there.
@@ -75,7 +75,7 @@ def ui_of(spark: SparkSession) -> str:
 
 
 def parallelism_of(spark: SparkSession) -> int:
-    """How many tasks a session runs at once; executors of a cluster arrive after the session."""
+    """The number of tasks a session runs at once; executors of a cluster arrive after the session."""
     if not is_connect(spark):
         return spark.sparkContext.defaultParallelism
     if spark not in _KNOWN:

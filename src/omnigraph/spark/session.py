@@ -82,7 +82,7 @@ _GIB = 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """What can be configured about the session that we make; a session of the caller is left as it is."""
+    """Settings of the session that OmniGraph starts; a session of the caller is left as it is."""
 
     master: str = DEFAULT_MASTER
     driver_memory: str = "2g"
@@ -334,7 +334,7 @@ class _Owner:
             ) from error
 
     def _ended(self, error: Exception) -> SparkError:
-        """What to say about a context that Spark stopped by itself; ours is let go of, so that the next call starts.
+        """The error of a context that Spark stopped by itself; ours is dropped, so that the next call starts one.
 
         A master that does not register the application, or throws it out, ends the context without an exception.
         """

@@ -55,7 +55,7 @@ def guarded(work: Callable[[], list[Message]], tries: int) -> list[Message]:
 
 
 def attempt_number() -> int:
-    """How often the task of this process was tried before; 0 outside of a task."""
+    """The number of earlier attempts of the task of this process; 0 outside of a task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -113,7 +113,7 @@ def _check_session(session: object) -> None:
 
 
 def session_facts(workers: Workers) -> list[str]:
-    """Where a person finds the jobs of a session: the address of its UI, and its application where others know it.
+    """Where the jobs of a session are shown: the address of its UI, and its application where others know it.
 
     A session of this machine without a UI has neither: its application ends with the process.
     """
@@ -136,7 +136,7 @@ def session_facts(workers: Workers) -> list[str]:
 
 
 def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> WorkerSet:
-    """The engine; the first use of Spark in a process starts a JVM.
+    """Make the workers; the first use of Spark in a process starts a JVM.
 
     Raises:
         BadRequestError: there is no such engine.
@@ -187,7 +187,7 @@ _ROW_BYTES = 200
 
 
 class ElasticWorkers:
-    """The engine for a number of rows; a session is started, or the caller's is used, at the first large piece."""
+    """The workers for a number of rows; a session is started, or the caller's is used, at the first large piece."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class ElasticWorkers:
         return self._engine == "spark" or rows > self.small_rows
 
     def for_rows(self, rows: int) -> WorkerSet:
-        """Who works on so many rows.
+        """The workers for this row count.
 
         Raises:
             SparkError: Spark does not start, or its executors lack this package.

@@ -158,7 +158,7 @@ class SparkWorkers:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once; executors of a cluster arrive after the session."""
+        """The number of tasks that run at once; executors of a cluster arrive after the session."""
         return max(2, shielded(self.spark, lambda: parallelism_of(self.spark)))
 
     @property
@@ -168,7 +168,7 @@ class SparkWorkers:
 
     @property
     def tries(self) -> int:
-        """How often a task is tried."""
+        """The number of attempts of a task."""
         return shielded(self.spark, lambda: tries_of(self.spark))
 
     def run(
@@ -315,7 +315,7 @@ class SparkWorkers:
 
     @contextmanager
     def _tally(self) -> Iterator[RowTally | None]:
-        """Where running tasks count their rows; None where they run elsewhere."""
+        """The row counter of running tasks; None where they run elsewhere."""
         if not self.is_on_this_machine:
             yield None
             return
@@ -363,11 +363,11 @@ class _Counter:
         return add
 
     def done(self, figures: Figures) -> int:
-        """How many tasks are done."""
+        """The number of finished tasks."""
         return figures.done if self._tasks is None else int(self._tasks.value)
 
     def rows_with(self, tally: RowTally | None) -> Callable[[], int]:
-        """How many rows are done, by tasks that are over or have counted on the way; 0 where only the answers tell."""
+        """The number of finished rows, of tasks that ended or report progress; 0 where only the answers tell."""
         counted = None if tally is None else slowly(tally.rows)
 
         def rows() -> int:
@@ -433,7 +433,7 @@ def _read_shipped(name: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """What goes with every task: how it fails, how its rows are counted, and where tests break it."""
+    """The wrapper of every task: its errors, its row count, and its failpoints."""
 
     tries: int
     tally: RowTally | None
