@@ -219,7 +219,7 @@ _MAX_ATTEMPTS = 1000
 
 
 class ProviderName(StrEnum):
-    """Who embeds."""
+    """The name of a provider."""
 
     OPENAI_COMPATIBLE = "openai-compatible"
     OPENAI = "openai"
@@ -230,7 +230,7 @@ class ProviderName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderDefaults:
-    """What holds for a provider unless a variable says otherwise."""
+    """Defaults of a provider, which variables override."""
 
     model: str
     #: Empty for a provider without a network.
@@ -308,7 +308,7 @@ _BACKOFF = WholeNumber(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingSettings:
-    """Who embeds, with which model, and how patiently. Holds a key, and prints without it.
+    """Provider, model and retries. Holds a key, and prints without it.
 
     Raises:
         BadRequestError: `base_url` is not a plain `http` or `https` address.

@@ -1,4 +1,4 @@
-"""What an embedding provider is: protocols, failures, vector arithmetic, and secret keys."""
+"""The contract of embedding providers: protocols, failures, vector arithmetic, and secret keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
 
 
 class EmbedPurpose(StrEnum):
-    """Which side of a search a text is on; some models embed the two sides differently."""
+    """The side of a search that a text is on; some models embed the two sides differently."""
 
     QUERY = "query"
     DOCUMENT = "document"
@@ -47,7 +47,7 @@ class EmbeddingProvider(Protocol):
 
     @property
     def texts_per_call(self) -> int:
-        """How many texts one `request` takes at most."""
+        """The number of texts one `request` takes at most."""
         ...
 
     def request(

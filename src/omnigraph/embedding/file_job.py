@@ -33,7 +33,7 @@ DEFAULT_OUTPUT = "build/seed.embedded.jsonl"
 
 
 class EmbedMode(StrEnum):
-    """What happens to selected records."""
+    """The action on selected records."""
 
     FILL_MISSING = "fill_missing"
     REEMBED_SELECTED = "reembed_selected"
@@ -43,7 +43,7 @@ class EmbedMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeSpec:
-    """Which field of a type gets the vector, and which fields its text is made of."""
+    """The field of a type for the vector, and the fields that its text is made of."""
 
     target: str
     fields: tuple[str, ...]
@@ -51,7 +51,7 @@ class TypeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedSpec:
-    """Which types are embedded, and how long their vectors are. Names no model: the provider decides."""
+    """The embedded types and the dimension of their vectors. Names no model: the provider decides."""
 
     dimension: int
     types: Mapping[str, TypeSpec]
@@ -157,7 +157,7 @@ class _ManifestBody(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedManifest:
-    """What a manifest says about embeddings; paths are resolved."""
+    """The embedding part of a seed manifest; paths are resolved."""
 
     input: Path
     output: Path
@@ -275,7 +275,7 @@ _WAITING_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedFilesResult(Document):
-    """What a run did."""
+    """The result of a run."""
 
     input: Annotated[Path, Through(str, str, Path)]
     output: Annotated[Path, Through(str, str, Path)]
@@ -393,7 +393,7 @@ class _Run:
         self._write(waiting, target)
 
     def _decide(self, number: int, content: bytes) -> _Line:
-        """What becomes of a line."""
+        """Decide about a line."""
         call, counts = self._call, self._counts
         if not content.strip():
             return _Line(content=content)

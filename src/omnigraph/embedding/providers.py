@@ -143,7 +143,7 @@ class MockProvider:
         return [_components(text, dimension) for text in texts]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
 
 def mock_vector(text: str, dimension: int) -> tuple[float, ...]:

@@ -55,7 +55,7 @@ _KEPT_MS = 7 * 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedProperty(Document):
-    """What a run did to one vector property, or would do."""
+    """The result of a run for one vector property, or of its preview."""
 
     type_key: str
     property: str

@@ -1,4 +1,4 @@
-"""Which rows need a vector, and why."""
+"""Rows that need a vector, and the reason."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class VectorColumn:
 
 @dataclass(slots=True)
 class Outdated:
-    """What the history told."""
+    """The outdated rows that the history shows."""
 
     ids: set[str] = field(default_factory=set)
     #: The commit before which nothing could be checked, because its versions were cleaned up.
@@ -70,7 +70,7 @@ class Outdated:
 
 @dataclass(frozen=True, slots=True)
 class CommitDelta:
-    """What one commit did to the rows of a type. Ids of rows that were there before and after, unless it says so."""
+    """The changes of one commit in the rows of a type. Ids are of rows in both states, unless it says so."""
 
     changed_texts: frozenset[str]
     changed_vectors: frozenset[str]
@@ -165,7 +165,7 @@ class OutdatedRows:
                 yield commit, before, after, names
 
     def _delta(self, before: TablePin, after: TablePin, names: tuple[str, str]) -> CommitDelta:
-        """What a commit did."""
+        """The changes of a commit."""
         old, new = open_pin(self._store, before), open_pin(self._store, after)
         with reading_pins(self._store, [before, after]):
             named = differing_rows(old, new, self._engine.small_rows)
@@ -253,7 +253,7 @@ class EmbedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetWork:
-    """What one property needs at one state. Row ids are sorted."""
+    """The rows of one property that need a vector at one state. Row ids are sorted."""
 
     target: EmbedTarget
     missing: NDArray[np.uint64]
@@ -340,7 +340,7 @@ class WorkFinder:
     def find(
         self, target: EmbedTarget, table: Table, pin: TablePin, *, reembed: bool
     ) -> TargetWork:
-        """What one target needs; with `reembed` every row that has a text."""
+        """Find the rows that one target needs; with `reembed` every row that has a text."""
         column = VectorColumn(
             pin=pin, names_at=cache(lambda name: names_in(self._identities_of(name), target))
         )

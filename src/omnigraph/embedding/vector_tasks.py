@@ -43,13 +43,13 @@ _DIGEST_BYTES = 16
 
 
 def text_digest(text: str) -> bytes:
-    """What a text is recognised by."""
+    """The digest of a text."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAddress:
-    """Where the vectors of one model and dimension are kept. Plain values that travel to other processes."""
+    """The place of the vectors of one model and dimension. Plain values that travel to other processes."""
 
     root: str
     #: What the names of their parts begin with.
@@ -58,7 +58,7 @@ class KeptAddress:
 
 
 def kept_address(root: str, settings: EmbeddingSettings, dimension: int) -> KeptAddress:
-    """Where vectors are kept: apart for everything that makes the vectors of one text differ."""
+    """The place of kept vectors, distinct for everything that changes the vector of a text."""
     who = f"{settings.provider}\n{settings.base_url}\n{settings.model}\n{dimension}"
     prefix = f"{sha256(who.encode()).hexdigest()[:24]}-"
     return KeptAddress(root=root, prefix=prefix, dimension=dimension)
@@ -108,7 +108,7 @@ class KeptVectors:
                 self._objects.delete(f"{_FOLDER}/{part}{ending}")
 
     def remove_older(self, than_ms: int) -> None:
-        """Delete parts older than this, of every model."""
+        """Delete parts made before this time, of every model."""
         made = ((part, part.rpartition("-")[2]) for part in self._all_parts())
         self.remove(part for part, ulid in made if is_ulid(ulid) and ulid_time_ms(ulid) < than_ms)
 
@@ -136,7 +136,7 @@ class KeptVectors:
 
 @lru_cache(maxsize=2)
 def known_digests(address: KeptAddress, parts: tuple[str, ...]) -> Mapping[bytes, str]:
-    """Which part holds the vector of a text. Remembered: the tasks of a run ask for the same parts."""
+    """The parts by the digests of their texts. Cached: the tasks of a run ask for the same parts."""
     kept = KeptVectors(address)
     return {digest: part for part in parts for digest in kept.digests(part)}
 
@@ -185,7 +185,7 @@ class TextRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedLimits:
-    """How texts are handed to the provider."""
+    """Limits of the requests to the provider."""
 
     #: Texts that are handed over, and kept, at once: what a crash loses at most, per task.
     batch_size: int

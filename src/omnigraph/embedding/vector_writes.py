@@ -61,7 +61,7 @@ class VectorsGoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Where the vectors of some rows are kept, from the first row id to the last."""
+    """The place of the vectors of some rows, from the first row id to the last."""
 
     first: int
     last: int
@@ -80,7 +80,7 @@ class ColumnEdit:
     pieces: tuple[Piece, ...]
 
     def within(self, row_ids: NDArray[np.uint64]) -> ColumnEdit:
-        """As far as it is about some rows, which are sorted too."""
+        """The part about some rows, which are sorted too."""
         first, last = int(row_ids[0]), int(row_ids[-1])
         pieces = (item for item in self.pieces if item.first <= last and first <= item.last)
         return ColumnEdit(
@@ -104,7 +104,7 @@ class EditItem:
 
 
 def column_edit(work: TargetWork, kept: KeptAddress, pieces: Sequence[EmbeddedRows]) -> ColumnEdit:
-    """What becomes of a property, now that its vectors are kept."""
+    """The edit that writes the kept vectors of a property."""
     return ColumnEdit(
         property=work.target.property,
         source=work.target.source,
