@@ -72,7 +72,7 @@ _WINDOWS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What a writer wants, before it holds the lock."""
+    """The intent of a writer, before it holds the lock."""
 
     kind: WriterKind
     expectations: Expectations

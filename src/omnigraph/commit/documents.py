@@ -49,7 +49,7 @@ def is_of_deleted_branch(commit: GraphCommit, heads: Mapping[str, Snapshot]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeChanges(Document):
-    """What a merge does to the rows of one type on the target."""
+    """The row changes of a merge in one type of the target."""
 
     type_key: Annotated[TableKey, ENTITY_TYPE]
     inserted: int

@@ -57,7 +57,7 @@ def now_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedTexts:
-    """What a commit that changes the schema carries, so that it and its successors decode with it."""
+    """The schema that a commit introduces; it and its successors are decoded with it."""
 
     source: str
     contract: str
@@ -65,7 +65,7 @@ class AcceptedTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCommit:
-    """What a writer decides about the commit that it publishes; the rest follows from its changes and the head."""
+    """The facts of a commit that its writer decides; the rest follows from its changes and the head."""
 
     commit_id: str
     kind: str
@@ -305,7 +305,7 @@ _MILLISECONDS = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphSettings:
-    """What can be configured about a graph in use."""
+    """Settings of an open graph."""
 
     #: Flush every commit to disk before it is acknowledged.
     durable: bool = True
@@ -337,7 +337,7 @@ class GraphSettings:
 
 
 def local_load_max_bytes() -> int:
-    """How large the input of a load may be that runs in this process."""
+    """The largest input of a load that runs in this process, in bytes."""
     return LOCAL_LOAD_MAX_BYTES.read()
 
 

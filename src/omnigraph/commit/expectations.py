@@ -1,4 +1,4 @@
-"""What a writer saw when it prepared its work, and whether all of it still holds. Pure functions of a state."""
+"""Expectations of a writer about the state that it publishes onto. Pure functions of a state."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class NewBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectations:
-    """What a writer saw when it prepared its work; all of it has to hold still when it publishes."""
+    """The state that a writer prepared its work against; it has to hold still when it publishes."""
 
     branch: str
     incarnation: int
@@ -176,7 +176,7 @@ class Expectations:
         touched: Mapping[TableKey, int | None] | None = None,
         read: Mapping[TableKey, int] | None = None,
     ) -> Expectations:
-        """That a branch is still the one that was seen, with its schema and these versions of tables."""
+        """Expect the branch that was read, with its schema and these versions of tables."""
         return cls(
             branch=seen.branch,
             incarnation=seen.incarnation,

@@ -1,4 +1,4 @@
-"""What failed writers leave: staged files and forks that were never published."""
+"""Leftovers of failed writers: staged files and forks that were never published."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reclaimed:
-    """What was removed, or in a preview what would be."""
+    """The files that were removed, or in a preview would be."""
 
     #: The orphans of every dataset, and below `STAGING_FOLDER` what tasks of operations that have ended told
     #: their drivers.
@@ -59,7 +59,7 @@ class Reclaimed:
 
     @property
     def file_count(self) -> int:
-        """How many files."""
+        """The number of files."""
         return sum(len(item.files) for item in self.removals)
 
 

@@ -102,7 +102,7 @@ class BaseStep:
 
 
 def base_steps(commits: Mapping[str, GraphCommit], one: str, other: str) -> list[BaseStep]:
-    """How the base of a merge is put together, oldest first; the last step is about the two commits themselves.
+    """The steps that build the base of a merge, oldest first; the last step is about the two commits themselves.
 
     Usually one step with one base. Bases of bases come again and again in a history of mutual merges; each is here
     once.

@@ -74,7 +74,7 @@ UNFENCED = Lifelong()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What a publish makes visible on one branch."""
+    """The changes that a publish makes visible on one branch."""
 
     pins: tuple[TablePin, ...] = ()
     new_tables: tuple[TablePin, ...] = ()
@@ -84,7 +84,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogFold(Document):
-    """What a fold of the manifest did."""
+    """The result of a fold of the manifest."""
 
     fragments_removed: int
     fragments_added: int
@@ -480,7 +480,7 @@ class Manifest:
 
 
 def _fold_of(view: CatalogView, heads: tuple[Head, ...]) -> Callable[[], list[str]] | None:
-    """When it is time to fold: the ids of the head rows that may go, because newer ones replace them."""
+    """The ids of the head rows that a fold removes, because newer ones replace them; none before it is due."""
     if view.fragment_count <= FOLD_THRESHOLD:
         return None
 

@@ -1,4 +1,4 @@
-"""What a schema change does beside moving tables: schema files, new tables, renamed and dropped ones.
+"""The effects of a schema change besides moved tables: schema files, new tables, renamed and dropped ones.
 
 The three schema files are written under staging names before anything is visible and take their real names afterwards,
 so that a reader always finds the schema of its snapshot in one of the two places. New tables are made inside the commit

@@ -46,14 +46,14 @@ class GraphSchema:
 
     @cached_property
     def rules(self) -> Mapping[TableKey, TableRules]:
-        """What every row has to satisfy; asked for by writers only."""
+        """The rules that every row has to satisfy; only writers need them."""
         from omnigraph.lang.schema.rules import derive_rules
 
         return derive_rules(self.accepted.catalog)
 
     @cached_property
     def hash(self) -> str:
-        """What the catalog calls this schema."""
+        """The hash by which the catalog refers to this schema."""
         return shape_hash(write_contract(self.accepted))
 
     def is_called(self, schema_hash: str) -> bool:

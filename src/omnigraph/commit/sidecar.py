@@ -38,7 +38,7 @@ ForkName = Annotated[str | None, AfterValidator(check_fork_name)]
 
 
 class WriterKind(StrEnum):
-    """Who writes; every kind uses the same protocol."""
+    """The kind of a writer; every kind uses the same protocol."""
 
     INIT = "init"
     MUTATION = "mutation"
@@ -99,7 +99,7 @@ class SidecarNewTable(BaseModel):
 
 
 class SidecarSchema(BaseModel):
-    """What a schema change does beside moving tables."""
+    """The effects of a schema change besides moved tables."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -216,7 +216,7 @@ def _first_problem(error: ValidationError, data: bytes) -> str:
 
 
 class TableClass(StrEnum):
-    """What became of one table of a sidecar."""
+    """The state of one table of a sidecar."""
 
     NO_MOVEMENT = "NoMovement"
     ROLLED_PAST_EXPECTED = "RolledPastExpected"
@@ -227,7 +227,7 @@ class TableClass(StrEnum):
 
 
 class Decision(StrEnum):
-    """What to do with a sidecar."""
+    """The decision about a sidecar."""
 
     #: Its commit is published already: only the sidecar has to go.
     FINISH = "finish"
@@ -253,7 +253,7 @@ class TableFacts:
 
 
 def classify_table(kind: WriterKind, facts: TableFacts) -> TableClass:
-    """What became of one table."""
+    """Classify the state of one table."""
     head, pin, entry = facts.head_version, facts.pin_version, facts.entry
     if head is None or head < pin:
         return TableClass.INVARIANT_VIOLATION
@@ -284,7 +284,7 @@ def decide(
     is_published: bool,
     is_current: bool = True,
 ) -> Decision:
-    """What to do with a sidecar, from the classes of its tables.
+    """Decide about a sidecar, from the classes of its tables.
 
     `is_current` says that the branch is still where the write found it. Otherwise its expectations may not hold any
     more (its lease ended, and a successor wrote): it is never completed.

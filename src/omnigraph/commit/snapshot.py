@@ -1,4 +1,4 @@
-"""What is visible when: rows of the manifest as snapshots, heads, and how a branch begins and ends. Pure."""
+"""Snapshots and branch heads from rows of the manifest, and head rows of new and deleted branches. Pure."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class ManifestState:
             raise BranchNotFoundError(branch) from None
 
     def lines(self) -> set[tuple[str, str | None]]:
-        """What live branches read: the directories of datasets, with the Lance branch; None is the main line."""
+        """The lines that live branches read: dataset directories with their Lance branch; None is the main line."""
         heads = self.heads.values()
         return {(pin.location, pin.branch) for head in heads for pin in head.pins.values()}
 

@@ -1,4 +1,4 @@
-"""Which snapshot a read means, and opening what it pins."""
+"""The snapshot of a read target, and opening its tables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a read was asked to look at. `snapshot` excludes everything else; `version` and `as_of` each other."""
+    """The target of a read. `snapshot` excludes everything else; `version` and `as_of` each other."""
 
     branch: str = MAIN
     snapshot: str | None = None

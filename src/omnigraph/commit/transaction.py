@@ -55,7 +55,7 @@ _UNRELATED = (StorageError, RecoveryRequiredError, RetryableCommitConflictError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """What becomes of a write that lost a race before any effect, and of what it leaves when it fails."""
+    """The handling of a write that lost a race before any effect, and of its leftovers when it fails."""
 
     tries: int = MAX_TRIES
     #: Tries after which it is prepared inside the commit window; None when other writers must never wait for it.
@@ -145,7 +145,7 @@ class Transaction(AbstractContextManager["Transaction"]):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the write is prepared against."""
+        """The snapshot that the write is prepared against."""
         return self._snapshot or self.begin()
 
     @snapshot.setter
@@ -300,7 +300,7 @@ class Transaction(AbstractContextManager["Transaction"]):
 
     @contextmanager
     def _place(self, number: int) -> Iterator[None]:
-        """Where a try is prepared."""
+        """Enter the place where an attempt is prepared."""
         outside = self._policy.outside
         if outside is None or number < outside or self.is_large:
             yield
