@@ -76,7 +76,7 @@ class ChangedType(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Document):
-    """What happened to one entity: an insert has only `after`, a delete only `before`, an update both."""
+    """The change of one entity: an insert has only `after`, a delete only `before`, an update both."""
 
     kind: str
     type: ChangedType
@@ -107,7 +107,7 @@ class ChangesPage(Document):
 
 @dataclass(slots=True)
 class PageBudget:
-    """How much a page may still hold."""
+    """The remaining budget of a page."""
 
     changes: int
     bytes: int

@@ -86,7 +86,7 @@ _NO_TYPE = frozenset([""])
 
 
 class Operation(StrEnum):
-    """What happened to an entity, in the order in which changes of one entity are listed."""
+    """The operation on an entity, in the order in which changes of one entity are listed."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -121,7 +121,7 @@ class ChangeFilter:
 
     @property
     def digest(self) -> str:
-        """What a token remembers of the filter it was made for."""
+        """The digest of the filter that a token keeps."""
         body = [sorted(self.kinds), sorted(self.types), sorted(self.ops)]
         return sha256(json.dumps(body).encode()).hexdigest()[:16]
 
@@ -174,7 +174,7 @@ _OPS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeDelta:
-    """What happened to one type between two snapshots."""
+    """The changes of one type between two snapshots."""
 
     definition: NodeDef | EdgeDef
     old: TablePin | None
@@ -190,7 +190,7 @@ class TypeDelta:
 
     @property
     def type_id(self) -> str:
-        """What identifies the type, whatever it is called."""
+        """The id of the type, independent of its name."""
         pin = self.new or self.old
         assert pin is not None, "a type is in one of the snapshots"
         return str(pin.incarnation)
@@ -347,7 +347,7 @@ class DeltaReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """How rows of a type are compared whose schema may have changed in between."""
+    """The comparison of rows of a type whose schema may have changed in between."""
 
     definition: NodeDef | EdgeDef
     old: RowShape
@@ -357,7 +357,7 @@ class Comparison:
 
 
 def compare_types(old: KnownType | None, new: KnownType | None) -> Comparison:
-    """How two states of one type are compared: property by property, in the wider type of both."""
+    """Plan the comparison of two states of one type: property by property, in the wider type of both."""
     there = new or old
     assert there is not None, "one of the two is there"
     definition = there.definition

@@ -45,7 +45,7 @@ class NetChange(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffStats(Document):
-    """How much differs."""
+    """The number of differences."""
 
     inserts: int
     updates: int
@@ -108,7 +108,7 @@ class Diff:
 
     @cached_property
     def stats(self) -> DiffStats:
-        """How much differs."""
+        """The number of differences."""
         inserts, updates, deletes = (
             sum(delta.rows.counts[code] for delta in self.deltas) for code in range(OPERATIONS)
         )

@@ -111,7 +111,7 @@ class Feed:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Where a commit is on the line."""
+        """The positions of commits on the line."""
         return {commit.commit_id: place for place, commit in enumerate(self.line)}
 
     @property

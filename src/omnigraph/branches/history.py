@@ -136,7 +136,7 @@ class GraphHistory:
         selection: Selection,
         engine: ElasticWorkers,
     ) -> Diff:
-        """What differs between two states."""
+        """The differences of two states."""
         old, new = self.find(state, one), self.find(state, other)
         filter_ = self._filter(selection, new.schema_hash, old.schema_hash)
         deltas = self._reader.between(

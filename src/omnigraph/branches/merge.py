@@ -117,7 +117,7 @@ class MergeJob:
 
     @property
     def changes(self) -> tuple[TypeChanges, ...]:
-        """What happens to every type that changes."""
+        """The changes of every type that changes."""
         return tuple(
             TypeChanges(
                 type_key=key,
@@ -131,7 +131,7 @@ class MergeJob:
 
     @property
     def changed_rows(self) -> int:
-        """How many rows of the target change."""
+        """The number of changed rows of the target."""
         return sum(plan.row_count for plan in self.plans.values())
 
     # ---- planning

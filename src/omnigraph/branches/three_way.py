@@ -95,7 +95,7 @@ def plan_rows(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bucket:
-    """What all states say about a range of ids, for the task that decides about it."""
+    """The rows of all states in a range of ids, for the task that decides about it."""
 
     number: int
     deltas: AnswerFolder

@@ -1,4 +1,4 @@
-"""What becomes of one id in a merge, and merge bases. Pure."""
+"""The merge truth table, and merge bases. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Side(IntEnum):
 
 
 class Choice(IntEnum):
-    """What the merged branch holds."""
+    """The row that the merged branch holds."""
 
     #: What the target has; nothing to write.
     KEEP = 0
@@ -88,7 +88,7 @@ def choose(
 def virtual_base(
     base: NDArray[np.int64], one: NDArray[np.int64], other: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """What two bases agree on: their own merge, undecided where they conflict."""
+    """The agreement of two bases: their own merge, undecided where they conflict."""
     choices = choose(base, other, one)
     merged = np.where(choices == Choice.TAKE, other, one)
     return np.where(choices > Choice.TAKE, UNDECIDED, merged)
