@@ -101,7 +101,7 @@ _STRING = ScalarType(Scalar.STRING)
 
 @dataclass(slots=True)
 class Affected:
-    """How many entities a mutation touched."""
+    """The number of entities that a mutation touched."""
 
     nodes: int = 0
     edges: int = 0
@@ -280,7 +280,7 @@ def _columns(rows: pa.Table, *names: str) -> list[list]:  # type: ignore[type-ar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationOutcome:
-    """How many entities a mutation touched."""
+    """The number of entities that a mutation touched."""
 
     affected_nodes: int
     affected_edges: int

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TableDelta:
-    """What a mutation does to one table."""
+    """The row changes of a mutation in one table."""
 
     definition: TypeDef
     _rows: pa.Table
@@ -130,7 +130,7 @@ class PendingRows:
 
 
 def _last_per_id(rows: pa.Table) -> pa.Table:
-    """Of rows with equal ids the last one; the others keep their order."""
+    """Keep the last of rows with equal ids; the others keep their order."""
     last = {entity_id: position for position, entity_id in enumerate(texts(rows["id"]))}
     if len(last) == rows.num_rows:
         return rows.combine_chunks()

@@ -53,7 +53,7 @@ class Violation:
 def check_values(
     key: TableKey, rules: Iterable[ValueRule], rows: Any, most: int = MAX_EXAMPLES
 ) -> Iterator[Violation]:
-    """What the rows of a batch or table, which have their ids, violate."""
+    """Find the violations in the rows of a batch or table, which have their ids."""
     for rule in rules if rows.num_rows else ():
         bad = violating(rule, rows[rule.property])
         if total := pc.sum(bad).as_py():
@@ -150,7 +150,7 @@ def _nearest_float(bound: float) -> float:
 
 @dataclass(slots=True)
 class Found:
-    """How many violations there are, and some of them in the order of their values."""
+    """The number of violations, and some of them in the order of their values."""
 
     total: int = 0
     examples: list[Example] = field(default_factory=list)
@@ -160,7 +160,7 @@ class ChangedRows(Protocol):
     """The rows of some tables as they are now and as a write leaves them."""
 
     def find(self, key: TableKey, rule: RowRule) -> Iterable[Found]:
-        """What violates a rule of a table because of the write."""
+        """Find the violations of a rule that the write causes."""
         ...
 
     def existing(self, key: TableKey, ids: Collection[str]) -> set[str]:
