@@ -61,7 +61,7 @@ class BlobReader(BlobStream):
 
     @cached_property
     def info(self) -> BlobInfo:
-        """What the cell is. Costs one range at most, for the tag of a small value."""
+        """Describe the cell. Costs one range at most, for the tag of a small value."""
         blob = self._blob
         is_managed = blob.uri is None
         with self._reading():
@@ -156,7 +156,7 @@ def etag_of(table: Table, blob: StoredBlob) -> str:
 
 
 class BlobMethods(OpenGraph):
-    """What an open graph does with blobs."""
+    """Blob methods of an open graph."""
 
     @override
     def read_blob(

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class BranchMethods(OpenGraph):
-    """What an open graph does with branches."""
+    """Branch methods of an open graph."""
 
     @override
     def branches(self) -> list[str]:
@@ -150,7 +150,7 @@ def create_branch(environment: GraphEnvironment, name: str, base: str, actor: st
 
 
 def snapshot_of_base(environment: GraphEnvironment, state: ManifestState, base: str) -> Snapshot:
-    """Where a branch begins: the head of a branch, or a commit of any branch.
+    """The snapshot that a branch begins at: the head of a branch, or a commit of any branch.
 
     Raises:
         BranchNotFoundError: there is no such branch.

@@ -154,7 +154,7 @@ def _sources(
 
 
 def _base64_bytes(facts: BlobFacts) -> int:
-    """How long the largest blobs of a row are as text, at least."""
+    """The minimal length of the largest blobs of a row as text."""
     return -(-facts.largest_bytes // 3) * 4
 
 

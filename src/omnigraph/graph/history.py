@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class HistoryMethods(OpenGraph):
-    """What an open graph knows about its past."""
+    """History methods of an open graph."""
 
     @override
     def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:

@@ -223,7 +223,7 @@ class _Run:
 
 
 def _spark_frames() -> FrameAccess:
-    # Late: files and frames of this process need no Spark.
+    # Lazy: files and frames of this process need no Spark.
     from omnigraph.spark import SparkFrames
 
     return SparkFrames()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class MaintenanceMethods(OpenGraph):
-    """What keeps an open graph fast."""
+    """Index and layout methods of an open graph."""
 
     def ensure_indices(
         self,
@@ -148,7 +148,7 @@ class MaintenanceMethods(OpenGraph):
 
 
 class RetentionMethods(OpenGraph):
-    """What keeps an open graph small and healthy."""
+    """Retention and health methods of an open graph."""
 
     def cleanup(
         self,
@@ -250,7 +250,7 @@ class RetentionMethods(OpenGraph):
 
 
 class EmbeddingMethods(OpenGraph):
-    """What an open graph does with vectors of texts."""
+    """Embedding methods of an open graph."""
 
     def embed(
         self,

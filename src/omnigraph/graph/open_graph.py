@@ -1,4 +1,4 @@
-"""What every part of the façade has in common: an open graph, its state and its schemas."""
+"""The base of the method groups of `Graph`: an open graph, its state and its schemas."""
 
 from __future__ import annotations
 

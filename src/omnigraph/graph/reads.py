@@ -105,7 +105,7 @@ class GraphReader:
             reading.end()
 
     def _removable(self, context: Context) -> Iterator[TablePin]:
-        """What a cleanup may have removed of the tables that a query reads; looks only when it is asked.
+        """The tables of a query that a cleanup may have removed; looked up lazily.
 
         That is after a failure. A table of another type may be gone as well, and has nothing to do with it.
         """
@@ -115,7 +115,7 @@ class GraphReader:
         yield from (pin for pin in context.opened_pins() if pin not in kept)
 
     def explain(self, call: ReadCall, state: ManifestState, *, analyze: bool) -> str:
-        """What a read means and how it would run; with `analyze` it runs, and rows and times are shown."""
+        """Explain a read: its meaning and its plan; with `analyze` it runs, and rows and times are shown."""
         snapshot = resolve_target(self._environment.manifest, state, call.target)
         catalog = self._schema_of(snapshot.schema_hash).catalog
         compiled = self._compiler.compile(call.text, catalog, call.name)
@@ -168,7 +168,7 @@ class GraphReader:
         is_head: bool = True,
         budget: Budget | None = None,
     ) -> Context:
-        """What the operators of one query share."""
+        """The shared state of the operators of one query."""
         embedder = _QueryEmbedding(catalog, self._get_embedder)
         return Context(
             catalog=catalog,

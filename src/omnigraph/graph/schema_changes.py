@@ -217,7 +217,7 @@ class _Preparation:
 
 
 class SchemaMethods(OpenGraph):
-    """What an open graph does with its schema."""
+    """Schema methods of an open graph."""
 
     @property
     @override
@@ -282,7 +282,7 @@ class SchemaMethods(OpenGraph):
         return SchemaEvolution(self._environment, self._schema_of).apply(call)
 
     def diff_schema(self, one: str, other: str = MAIN) -> SchemaDiff:
-        """How the accepted schema differs between two commits or branches, as text and as steps.
+        """The differences of the accepted schemas of two commits or branches, as text and as steps.
 
         Raises:
             BranchNotFoundError: a name is neither a branch nor a commit.
@@ -311,6 +311,6 @@ class SchemaDiff:
 
 
 def diff_schemas(old: GraphSchema, new: GraphSchema) -> SchemaDiff:
-    """What happened between two accepted schemas; renames are recognised by the stable ids."""
+    """The steps between two accepted schemas; renames are recognised by the stable ids."""
     plan = plan_between(old.accepted, new.accepted)
     return SchemaDiff(old=old.source, new=new.source, plan=plan)
