@@ -59,7 +59,7 @@ class Entity(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetAnswer(Document):
-    """Which state was read: a commit, or a branch at a graph version or a moment."""
+    """The state that was read: a commit, or a branch at a graph version or a moment."""
 
     snapshot: Annotated[str | None, OMIT_NONE] = None
     branch: Annotated[str | None, OMIT_NONE] = None
@@ -84,7 +84,7 @@ class Rows(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Document):
-    """What a query means and how it would run."""
+    """The plan of a query."""
 
     query_name: str
     kind: Literal["read", "mutation"]

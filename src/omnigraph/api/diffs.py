@@ -57,7 +57,7 @@ class ReportedDiff:
 
     @property
     def stats(self) -> DiffStats:
-        """How much differs."""
+        """The number of differences."""
         return self.whole.stats
 
     @property

@@ -118,7 +118,7 @@ class GraphApi:
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> str:
-        """What a query means and how it would run here; `analyze` runs it and adds rows and times per operator.
+        """Explain a query: its meaning and its plan here; `analyze` runs it and adds rows and times per operator.
 
         `timeout_s` and `cancel` stop an analysis as they stop a query.
         """
@@ -254,7 +254,7 @@ class GraphApi:
         version: int | None = None,
         as_of: str | datetime | None = None,
     ) -> BlobInfo:
-        """What one blob cell is: its size and strong tag, or the address of an external value.
+        """Describe one blob cell: its size and strong tag, or the address of an external value.
 
         Reads one range at most. The tag is never equal for different bytes; up to `BLOB_RANGE_BYTES` it follows from
         the bytes alone, above it changes also when the value is written again or its file is compacted.
@@ -485,7 +485,7 @@ class GraphApi:
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> Diff | ReportedDiff:
-        """What differs between two branches or commits: what turns the first into the second.
+        """The changes between two branches or commits: those that turn the first into the second.
 
         Cost follows the rows that changed; large differences are compared on Spark by themselves. Of a type that got or
         lost properties in between, all rows are compared; a property that a state does not have counts as null there.

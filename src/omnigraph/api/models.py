@@ -35,7 +35,7 @@ def _whole_number(value: object) -> object:
 
 
 class TargetParams(_Strict):
-    """Which state is read: the head of a branch, or a state of the past."""
+    """The state to read: the head of a branch, or a state of the past."""
 
     branch: Annotated[str | None, Field(description="branch; `main` is the default")] = None
     snapshot: Annotated[str | None, Field(description="commit id; excludes the others")] = None
@@ -129,7 +129,7 @@ class DiffParams(PageParams):
 
 
 class BaselineBody(_Strict):
-    """Which branch, and which of its entities."""
+    """The branch of a baseline, and a filter of its entities."""
 
     branch: str | None = None
     kind: list[str] | None = None
@@ -192,7 +192,7 @@ class MutateBody(_Strict):
 
 
 class StoredQueryBody(_Strict):
-    """How a stored query is run."""
+    """The parameters and the target of a stored query."""
 
     params: dict[str, Any] | None = None
     branch: str | None = None
@@ -217,7 +217,7 @@ class LoadBody(_Strict):
 
 
 class LoadParams(_Strict):
-    """How the records of the body are loaded."""
+    """Options of a load of the records in the body."""
 
     branch: str | None = None
     from_: Annotated[
@@ -233,7 +233,7 @@ class LoadParams(_Strict):
 
 
 class ExportBody(_Strict):
-    """Which entities."""
+    """A filter of entities."""
 
     branch: str | None = None
     snapshot: str | None = None

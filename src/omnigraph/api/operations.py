@@ -34,7 +34,7 @@ _IN_BRACES = re.compile(r"\{(\w+)(?::path)?\}")
 
 
 class Cost(Enum):
-    """Where the work of an operation runs, and what ends it."""
+    """The place where an operation runs, and what ends it."""
 
     #: In a thread of the readers, to its end.
     READ = "read"
@@ -185,7 +185,7 @@ _ENTRIES = (
         action=None,
         path="/metrics",
         tag="health",
-        text="What the server counts, as Prometheus reads it; about a graph to whom it may be shown.",
+        text="Metrics in the text format of Prometheus; those of a graph only for callers that may see it.",
         result="text/plain",
         is_flat=True,
     ),
@@ -239,13 +239,13 @@ _ENTRIES = (
         method="POST",
         path="/explain",
         tag="queries",
-        text="What a query means and how it would run; `analyze` runs it.",
+        text="Explain a query: its meaning and its plan; `analyze` runs it.",
         body="ExplainBody",
         result="api.answers:Plan",
         cost=Cost.BOUNDED_READ,
         tool=Tool(
             "explain",
-            "What a query means and how it would run, without running it; `analyze` runs it and adds times.",
+            "Explain a query: its meaning and its plan, without running it; `analyze` runs it and adds times.",
         ),
     ),
     Operation(
@@ -298,7 +298,7 @@ _ENTRIES = (
         method="HEAD",
         path="/blob",
         tag="blobs",
-        text="What one blob is, without its bytes.",
+        text="Describe one blob, without its bytes.",
         query="BlobParams",
         result=None,
         errors=(412,),
@@ -373,9 +373,7 @@ _ENTRIES = (
         query="DiffParams",
         result="branches.diffs:DiffPage",
         cost=Cost.BOUNDED_READ,
-        tool=Tool(
-            "diff", "What differs between two branches or commits, entity by entity, in pages."
-        ),
+        tool=Tool("diff", "Changes between two branches or commits, entity by entity, in pages."),
     ),
     Operation(
         id="get_commit_changes",
@@ -400,7 +398,7 @@ _ENTRIES = (
         errors=(409, 413),
         tool=Tool(
             "changes",
-            "What changed on a branch, commit by commit: from the beginning, after a commit, or after a cursor.",
+            "Changes of a branch, commit by commit: from the beginning, after a commit, or after a cursor.",
         ),
     ),
     Operation(

@@ -153,7 +153,7 @@ class LoadResult(Document):
 
 
 class MergeOutcome(StrEnum):
-    """How a merge ended, or in a dry run how it would end."""
+    """The outcome of a merge, or of its dry run."""
 
     ALREADY_UP_TO_DATE = "already_up_to_date"
     FAST_FORWARD = "fast_forward"
@@ -189,7 +189,7 @@ class MergeResult(Document):
 
 
 class SchemaSteps(Protocol):
-    """What a schema change does, step by step: a plan, or what a server tells about its own."""
+    """The steps of a schema change: a plan of this process, or one reported by a server."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -198,7 +198,7 @@ class SchemaSteps(Protocol):
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """What the schema says without effect."""
+        """The findings about parts of the schema that have no effect."""
         ...
 
     @property
@@ -262,7 +262,7 @@ class SchemaApplyResult(Document):
 
     @property
     def step_count(self) -> int:
-        """How many steps there are."""
+        """The number of steps."""
         return len(self.plan.steps)
 
     @property
@@ -277,7 +277,7 @@ class SchemaApplyResult(Document):
 
     @property
     def warnings(self) -> Annotated[tuple[Diagnostic, ...], COMPLETE]:
-        """What the schema says without effect."""
+        """The findings about parts of the schema that have no effect."""
         return self.plan.warnings
 
     @classmethod
@@ -316,7 +316,7 @@ ExportTarget = str | os.PathLike[str] | TextSink
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult(Document):
-    """What an export wrote. `files` is empty when it went to a stream."""
+    """The result of an export. `files` is empty when it went to a stream."""
 
     computed: ClassVar = {"total_entities": "edges"}
 
@@ -336,7 +336,7 @@ class ExportResult(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineResult(Document):
-    """Where a baseline went, and how to go on from it."""
+    """The result of a baseline: its target, and the cursor to go on from."""
 
     target: str
     entities: int
@@ -345,7 +345,7 @@ class BaselineResult(Document):
 
 
 def line_writer(target: object) -> Callable[[pa.Buffer | bytes], object]:
-    """How a stream takes the bytes of lines.
+    """The function that writes lines of bytes to a stream.
 
     Raises:
         BadRequestError: the sink is not a stream.
@@ -371,7 +371,7 @@ _LAST_POSITION = 2**64 - 1
 
 
 class BlobKind(StrEnum):
-    """Where the bytes of a blob are: in the graph, or behind an address that the graph only remembers."""
+    """The place of the bytes of a blob: in the graph, or behind an address that the graph only remembers."""
 
     MANAGED = "managed"
     EXTERNAL = "external"
@@ -379,7 +379,7 @@ class BlobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobCell:
-    """Which cell: a property of one entity."""
+    """The address of a blob cell: a property of one entity."""
 
     type_key: str
     entity_id: str
@@ -405,7 +405,7 @@ class CellPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobInfo:
-    """What is known about a cell without its bytes."""
+    """The facts about a cell without its bytes."""
 
     cell: BlobCell
     kind: BlobKind
@@ -442,12 +442,12 @@ class BlobStream:
 
     @property
     def info(self) -> BlobInfo:
-        """What the cell is."""
+        """Describe the cell."""
         raise NotImplementedError
 
     @property
     def size(self) -> int:
-        """How many bytes a managed value has.
+        """The size of a managed value in bytes.
 
         Raises:
             BadRequestError: the value is external.

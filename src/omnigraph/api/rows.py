@@ -117,7 +117,7 @@ class Result:
 
     @property
     def row_count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.to_arrow().num_rows
 
     def __len__(self) -> int:
@@ -254,7 +254,7 @@ class _Pieces:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no bytes are held back."""
 
     def close(self) -> None:
         self.closed = True
@@ -373,7 +373,7 @@ def _cut_short(reason: str) -> UnexpectedAnswerError:
 
 
 def _facts(schema: Any) -> tuple[dict[str, Any], Any]:
-    """What a result knows beside its rows, and the schema that it had before it was sent."""
+    """The facts of a result beside its rows, and the schema that it had before it was sent."""
     metadata = dict(schema.metadata or {})
     text = metadata.pop(_RESULT, None)
     if text is None:
