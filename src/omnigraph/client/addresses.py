@@ -22,7 +22,7 @@ _GRAPHS = "/graphs/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """Where a server is, and the graph that its address names."""
+    """The address of a server, and of a graph on it."""
 
     #: Scheme, host, port and the path in front of all routes; no slash at the end.
     base: str

@@ -38,7 +38,7 @@ _PARTIAL = 206
 
 
 class RemoteBlobs(OpenRemoteGraph):
-    """What a remote graph does with blobs."""
+    """Blob methods of a remote graph."""
 
     @override
     def read_blob(

@@ -386,7 +386,7 @@ class OpenRemoteGraph(GraphApi):
         return f"<RemoteGraph {self.uri}>"
 
     def _perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
-        """What a server answers to an operation of the catalogue, as the method of a graph returns it.
+        """Perform an operation of the catalogue; returns what the method of a graph returns.
 
         Arguments are those that the caller gave: what a server does without being told is not sent.
         """
@@ -488,7 +488,7 @@ def target_members(target: Target) -> dict[str, str | int | None]:
 def target_of(
     branch: str, snapshot: str | None, version: int | None, as_of: str | datetime | None
 ) -> Target:
-    """What a read was asked to look at.
+    """The target of a read.
 
     Raises:
         BadRequestError: it was asked for two things.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RemoteHistory(OpenRemoteGraph):
-    """What a remote graph knows about its past."""
+    """History methods of a remote graph."""
 
     @override
     def log(self, branch: str | None = None) -> list[GraphCommit]:

@@ -51,7 +51,7 @@ _KINDS = {b"type": "node", b"edge": "edge"}
 
 
 class LineCount:
-    """How many entities of which types have passed."""
+    """Counts of the entities that passed, by type."""
 
     def __init__(self) -> None:
         self.entities: Counter[str] = Counter()
@@ -124,7 +124,7 @@ ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}
 
 
 class RemoteReading(OpenRemoteGraph):
-    """What a remote graph reads."""
+    """Reading methods of a remote graph."""
 
     @property
     @override

@@ -43,7 +43,7 @@ class RecordFiles:
 
     @cached_property
     def size(self) -> int | None:
-        """How many bytes the body has; None where only reading all of it tells: packed files, pipes.
+        """The number of bytes the body has; None where only reading all of it tells: packed files, pipes.
 
         Raises:
             InputFileError: a file is gone.
@@ -132,7 +132,7 @@ def _blocks(file: InputFile) -> Iterator[bytes]:
 
 
 def _plain_size(file: InputFile) -> int | None:
-    """How many bytes of the body a file becomes: without its mark, and with the end of its last line."""
+    """The number of bytes of the body that a file becomes: without its mark, and with the end of its last line."""
     # The size of anything but a regular file is 0 as well.
     if file.compression is not None or file.size == 0:
         return None
@@ -148,7 +148,7 @@ def _plain_size(file: InputFile) -> int | None:
 
 
 def _objects_before(files: list[InputFile]) -> list[int]:
-    """How many records come before each file; only a report needs to know."""
+    """The number of records before each file; only reports need it."""
     before, count = [], 0
     for file in files:
         before.append(count)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class RemoteStoredQueries(RemoteReading):
-    """What only a server offers."""
+    """Methods that only a server offers."""
 
     def queries(self) -> list[dict[str, Any]]:
         """The stored queries that the token may run: `name`, `tool_name`, `mutation`, `params`, and descriptions."""
@@ -216,7 +216,7 @@ def _graphs(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _address(connection: Connection, graph: Mapping[str, str]) -> str:
-    """Where a graph is reached: servers give its path on themselves."""
+    """The address of a graph: servers give its path on themselves."""
     uri = graph["uri"]
     return f"{connection.base}{uri}" if uri == f"/graphs/{graph['graph_id']}" else uri
 

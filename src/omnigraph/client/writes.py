@@ -47,7 +47,7 @@ _BODY_LIMIT = "http_request_bytes"
 
 
 class RemoteWriting(OpenRemoteGraph):
-    """What a remote graph writes. The actor of every write is that of the token."""
+    """Writing methods of a remote graph. The actor of every write is that of the token."""
 
     @override
     def mutate(
