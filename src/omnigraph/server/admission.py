@@ -100,7 +100,7 @@ class Admission:
 
 
 class Grant:
-    """What one admitted request holds."""
+    """The resources of one admitted request."""
 
     def __init__(self, admission: Admission, actor: str | None) -> None:
         self._admission = admission
@@ -117,7 +117,7 @@ class Grant:
 
 
 class BodyMemory:
-    """What the bodies of all requests take together. Thread-safe."""
+    """The memory of the bodies of all requests. Thread-safe."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -126,7 +126,7 @@ class BodyMemory:
 
     @property
     def held_bytes(self) -> int:
-        """What they take now."""
+        """The bytes that are held now."""
         return self._held
 
     @contextmanager
@@ -155,7 +155,7 @@ class BodyMemory:
 
 
 class HeldMemory:
-    """What the body of one request takes, as bytes and as values."""
+    """The memory of the body of one request, as bytes and as values."""
 
     def __init__(self, memory: BodyMemory) -> None:
         self._memory = memory
@@ -172,7 +172,7 @@ class HeldMemory:
 
 
 def memory_of(request: Request) -> HeldMemory:
-    """What the body of a request takes."""
+    """The memory of the body of a request."""
     held: HeldMemory = request.scope[_MEMORY]
     return held
 

@@ -48,7 +48,7 @@ _Outcome = TypeVar("_Outcome")
 async def run_in_thread(
     work: Callable[..., _Outcome], *arguments: Any, limiter: anyio.CapacityLimiter
 ) -> _Outcome:
-    """What work gives that runs in a thread.
+    """Run work in a thread and return its result.
 
     Raises:
         InternalError: an extension module gave up. The loop would take that for the end of the process.
@@ -97,7 +97,7 @@ class Call:
         return await run_in_thread(work, limiter=self.service.reads)
 
     def new_signal(self) -> LinkedSignal:
-        """What stops the work of this request; set when the client is gone or the server stops."""
+        """A signal that stops the work of this request; set when the client is gone or the server stops."""
         return LinkedSignal(self.service.stopping)
 
     async def stoppable(
@@ -148,7 +148,7 @@ class GraphCall(Call):
     def decide(
         self, action: Action, *, branch: str | None = None, target: str | None = None
     ) -> Decision:
-        """What the policy says; every decision is counted here and logged by the gate."""
+        """The decision of the policy; every decision is counted here and logged by the gate."""
         request = PolicyRequest(self.actor, action, branch=branch, target_branch=target)
         return _decide(self, self.served.gate, self.served.graph_id, request)
 
@@ -285,7 +285,7 @@ async def until_gone(
 
 
 def unknown_commit_text(commit_id: str) -> str:
-    """What is said about a commit that does not exist."""
+    """The message about a commit that does not exist."""
     return f"there is no commit {commit_id}"
 
 

@@ -40,7 +40,7 @@ _LEAST_TAKEN_BYTES = 48 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many connections there may be, and what a client may take its time for."""
+    """Limits of the number of connections, and of the time that a client may take."""
 
     max_connections: int
     header_s: float

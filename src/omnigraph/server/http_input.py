@@ -60,7 +60,7 @@ _LONGEST_LENGTH = 20
 
 
 def _ignore(size: int) -> None:
-    """What most bodies hold is not counted piece by piece."""
+    """Do not count the pieces of a body."""
 
 
 async def read_json(
@@ -185,7 +185,7 @@ async def spooled_ndjson(
 
 
 def announced_size(request: Request, limit: BodyLimit) -> int | None:
-    """How large a body says it is; None when it does not say.
+    """The announced size of a body; None when it is not announced.
 
     Raises:
         ResourceLimitError: it says that it is larger than the limit.
@@ -290,7 +290,7 @@ async def _chunks(
 if TYPE_CHECKING:
 
     class TargetArguments(TypedDict):
-        """How the methods of a graph take a target."""
+        """The target as arguments of the methods of a graph."""
 
         branch: str
         snapshot: str | None

@@ -252,7 +252,7 @@ def listening_socket(config: uvicorn.Config) -> socket.socket:
 
 
 def http_server(service: Service, host: str, port: int) -> uvicorn.Config:
-    """How the service is served: HTTP/1.1, with connections that are bounded."""
+    """Make the HTTP/1.1 server of the service, with bounded connections."""
     return uvicorn.Config(
         make_app(service),
         host=host,

@@ -132,7 +132,7 @@ def answer_document(operation: Operation, value: Any, address: str) -> dict[str,
 
 
 def _members(model: BaseModel) -> dict[str, Any]:
-    """What a request holds, by the names that it has on the wire."""
+    """The members of a request, by their names on the wire."""
     return {
         item.alias or name: getattr(model, name) for name, item in type(model).model_fields.items()
     }

@@ -1,4 +1,4 @@
-"""What requests share: graphs, authority, tokens, kept differences, and hidden places."""
+"""The state that requests share: graphs, authority, tokens, kept diffs, and hidden paths."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def read_tokens(environment: Mapping[str, str] = os.environ) -> Tokens | None:
 
 
 def token_warnings(tokens: Tokens, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """What makes the tokens easier to come by than they should be; no sentence holds one."""
+    """Warnings about tokens that are easy to obtain; no warning contains a token."""
     found = [
         f"the token of {actor!r} has fewer than {_LONG_ENOUGH} characters: choose a longer one, at random"
         for actor in tokens.short
@@ -206,7 +206,7 @@ _IPV6_PREFIX = 64
 
 
 class UnknownTokens:
-    """How often each address sent an unknown token. Used by the event loop alone."""
+    """Counts of unknown tokens by address. Used by the event loop alone."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class UnknownTokens:
 
 
 def _network(peer: str) -> str:
-    """What one machine is taken to have: an address, or a network of IPv6."""
+    """The network that counts as one machine: an IPv4 address, or a network of IPv6."""
     try:
         address = ipaddress.ip_address(peer)
     except ValueError:
@@ -397,7 +397,7 @@ class OpenGraph:
 
     @property
     def address(self) -> str:
-        """Where it is on this server; where its storage is, no answer tells."""
+        """The path of the graph on this server; the address of its storage is never sent."""
         return f"/graphs/{self.graph_id}"
 
 

@@ -1,4 +1,4 @@
-"""What can be configured about a running server, from the environment."""
+"""Settings of a running server, from the environment."""
 
 from __future__ import annotations
 
@@ -177,16 +177,16 @@ class ServerSettings:
 
     @property
     def body_limit(self) -> BodyLimit:
-        """What bounds the body of a request that is not a load."""
+        """The limit of the body of a request that is not a load."""
         return BodyLimit(self.body_max_bytes, _BODY)
 
     @property
     def load_body_limit(self) -> BodyLimit:
-        """What bounds the body of a load."""
+        """The limit of the body of a load."""
         return BodyLimit(self.load_body_max_bytes, _LOAD_BODY)
 
     def read_limits(self) -> ReadLimits:
-        """What bounds every read of this process; memory and turns are shared by all that are given the same limits."""
+        """The limits of every read of this process; reads with the same limits share memory and turns."""
         return ReadLimits(
             max_rows=self.query_max_rows,
             memory=MemoryAccount(self.read_memory_bytes, setting=_READ_MEMORY),
@@ -194,7 +194,7 @@ class ServerSettings:
         )
 
     def timeout_s(self, wanted: float | None) -> float | None:
-        """How long a read may work whose caller wants so much time, or does not say.
+        """The time limit of a read whose caller asks for so much time, or for none.
 
         Raises:
             BadRequestError: it is more than the server allows.

@@ -95,7 +95,7 @@ class RegistryFinding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What is wrong with stored queries: breakages stop a server from serving the graph, warnings do not."""
+    """The findings about stored queries: breakages stop a server from serving the graph, warnings do not."""
 
     breakages: tuple[RegistryFinding, ...]
     warnings: tuple[RegistryFinding, ...]
@@ -199,7 +199,7 @@ class _Declared:
 
 @dataclass(slots=True)
 class _Breakages:
-    """What is wrong: what the findings of each text list, and how many more they counted."""
+    """The breakages: those that the findings of each text list, and the number of further ones."""
 
     items: list[RegistryFinding] = field(default_factory=list)
     unlisted: int = 0

@@ -140,7 +140,7 @@ class _Pull:
 
 
 class _Source(Protocol):
-    """Where the pieces of a response come from."""
+    """The source of the pieces of a response."""
 
     async def next(self) -> bytes | None:
         """The next piece; None after the last one."""

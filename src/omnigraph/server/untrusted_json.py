@@ -36,7 +36,7 @@ _TOO_DEEP = "the body is nested too deeply"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSize:
-    """What a JSON text holds."""
+    """The size of a JSON text."""
 
     length: int
     #: Values of all kinds, at every depth.
@@ -44,7 +44,7 @@ class JsonSize:
 
     @property
     def memory_bytes(self) -> int:
-        """What the parsed text takes at most, beside the text itself."""
+        """The maximal memory of the parsed text, beside the text itself."""
         return self.length * _CHARACTER_BYTES + self.values * _VALUE_BYTES
 
 
@@ -181,7 +181,7 @@ class LongText:
             begin = end
 
     def _cut(self, begin: int) -> int:
-        """Where a piece may end: outside of escapes, and of characters of several bytes."""
+        """The offset at which a piece may end: outside of escapes, and of characters of several bytes."""
         if begin + WINDOW_BYTES >= self._end:
             return self._end
         window = next(masked_windows(self._body, begin, self._end))
@@ -219,7 +219,7 @@ def _other_text_is_long(member: str) -> BadRequestError:
 
 
 def _texts(body: bytes | bytearray) -> Iterator[tuple[int, int]]:
-    """Where the texts of a body begin and end, without their quotes.
+    """The offsets of the texts of a body, without their quotes.
 
     Raises:
         BadRequestError: one does not end.

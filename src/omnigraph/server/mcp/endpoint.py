@@ -50,7 +50,7 @@ class InnerAnswer:
 
 
 async def ask(outer: Request, graph_id: str, inner: InnerRequest) -> InnerAnswer:
-    """What a route answers.
+    """Request a route and return its answer.
 
     Raises:
         ResourceLimitError: it answers too much.

@@ -64,7 +64,7 @@ def _type(definition: NodeDef | EdgeDef) -> SchemaType:
 
 
 def _annotations(definition: NodeDef | EdgeDef, item: PropertyDef) -> Iterator[str]:
-    """What the schema says about a property, as it is written there."""
+    """The annotations of a property, as they are written."""
     key = getattr(definition, "key", None)
     if key is not None and item.name in key.members:
         yield "@key"
