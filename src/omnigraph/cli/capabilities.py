@@ -1,4 +1,4 @@
-"""What every command can work on, and which scope flags it takes: one table, which parsing and `--help` follow."""
+"""The target kind and the scope flags of every command: one table for parsing and `--help`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omnigraph.api.operations import OPERATIONS
 
 
 class Capability(StrEnum):
-    """Where a command can do its work."""
+    """The kind of target that a command works on."""
 
     ANY = "any"
     SERVED = "served"
@@ -33,7 +33,7 @@ class ScopeFlag(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommandRule:
-    """What one command can work on."""
+    """The target kind and the scope flags of one command."""
 
     command: str
     capability: Capability

@@ -60,7 +60,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What holds when nothing is said."""
+    """The default values of flags."""
 
     output: RowFormat | None = None
     table_max_column_width: int | None = None
@@ -107,12 +107,12 @@ def operator_home() -> Path:
 
 
 def config_path() -> Path:
-    """Where the configuration is, or would be."""
+    """The path of the configuration, which may not exist."""
     return operator_home() / _FILE
 
 
 def read_operator_config() -> OperatorConfig:
-    """What the file says; everything is empty when there is none.
+    """Read the configuration; it is empty when there is no file.
 
     Unknown keys are passed over with a warning: the file may be shared with a newer release.
 
@@ -308,7 +308,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def credentials_path() -> Path:
-    """Where the tokens are, or would be."""
+    """The path of the tokens, which may not exist."""
     return operator_home() / _CREDENTIALS_FILE
 
 

@@ -31,14 +31,14 @@ GRAPH_ID = "--graph-id"
 
 
 class Kind(StrEnum):
-    """What an entity is."""
+    """The kind of an entity."""
 
     NODE = "node"
     EDGE = "edge"
 
 
 class Operation(StrEnum):
-    """What happened to an entity."""
+    """The operation on an entity."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -46,7 +46,7 @@ class Operation(StrEnum):
 
 
 class WorkerName(StrEnum):
-    """Where work is done whose size shows on the way."""
+    """The names of workers, with `auto` for a choice by size."""
 
     AUTO = "auto"
     LOCAL = "local"

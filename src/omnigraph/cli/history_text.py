@@ -223,7 +223,7 @@ def net_change_line(change: NetChange) -> str:
 
 
 def diff_summary(diff: Diff | ReportedDiff, one: str, other: str) -> str:
-    """How much differs between two states, in a line."""
+    """The number of differences between two states, in a line."""
     names = f"from {one} to {other}"
     stats = diff.stats
     if not len(diff):

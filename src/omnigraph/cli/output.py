@@ -183,7 +183,7 @@ def print_stages(progress: Progress) -> None:
 
 @dataclass(slots=True)
 class _Counter:
-    """What a stage has done so far."""
+    """The progress of a stage."""
 
     name: str
     total: int
@@ -210,7 +210,7 @@ class _Counter:
 
     @property
     def elapsed_s(self) -> float:
-        """How long the stage runs."""
+        """The running time of the stage."""
         return time.monotonic() - self._begin
 
     def end(self) -> None:
@@ -218,7 +218,7 @@ class _Counter:
         self.seconds = self.elapsed_s
 
     def work(self) -> str:
-        """How far the stage is: rows, rate, and the time that is left by the share of tasks that are done."""
+        """The progress of the stage: rows, rate, and the time that is left by the share of tasks that are done."""
         elapsed = max(self.elapsed_s, 0.001)
         parts = [self.detail] if self.detail else []
         if self.rows:
@@ -254,7 +254,7 @@ class _Spoken(_Counter):
 
 
 def _is_stopping(detail: str) -> bool:
-    # Late: commands that do no bulk work need nothing of the pipeline.
+    # Lazy: commands that do no bulk work need nothing of the pipeline.
     from omnigraph.pipeline.workers import STOPPING
 
     return detail.endswith(STOPPING)
@@ -406,17 +406,17 @@ class Interrupts:
 
     @property
     def exit_code(self) -> int:
-        """What a command that was stopped exits with."""
+        """The exit code of a stopped command."""
         return INTERRUPTED if self.stopped_by is None else _SIGNALLED + self.stopped_by
 
     @property
     def notes(self) -> list[str]:
-        """What the work that was stopped says about itself."""
+        """The notes of the work that was stopped."""
         return getattr(self._raised, "__notes__", [])
 
     @property
     def sentence(self) -> str:
-        """What happened to a command that was stopped."""
+        """The message of a stopped command."""
         if self.stopped_by is None or self.stopped_by is signal.SIGINT:
             return "interrupted"
         return f"ended by {self.stopped_by.name}"

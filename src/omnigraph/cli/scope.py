@@ -1,4 +1,4 @@
-"""Which graph a command means, and opening it."""
+"""Resolving and opening the graph of a command."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeFlags:
-    """What a command line says about its graph, as it was written."""
+    """The scope flags of a command line, as they were written."""
 
     positional: str | None = None
     uri: str | None = None
@@ -100,7 +100,7 @@ Scope = StoreScope | ServerScope
 def resolve_scope(
     flags: ScopeFlags, rule: CommandRule, config: OperatorConfig, active_profile: str | None
 ) -> Scope:
-    """What a command works on: an explicit address, else a profile, else the defaults.
+    """Resolve the scope of a command: an explicit address, else a profile, else the defaults.
 
     `active_profile` is what `OMNIGRAPH_PROFILE` holds.
 
@@ -136,7 +136,7 @@ def check_flags(flags: ScopeFlags, rule: CommandRule) -> None:
 
 
 def profile_scope(name: str, config: OperatorConfig) -> Scope:
-    """What a profile stands for.
+    """The scope of a profile.
 
     Raises:
         typer.BadParameter: there is no such profile, or it is not exactly one thing.
@@ -283,7 +283,7 @@ def _unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
 
 
 class Address:
-    """What a command line says about its graph. Nothing is looked up before it is needed."""
+    """The address of the graph of a command. Nothing is looked up before it is needed."""
 
     def __init__(self, flags: ScopeFlags, rule: CommandRule) -> None:
         self._flags = flags
@@ -299,7 +299,7 @@ class Address:
 
     @property
     def graph_id(self) -> str | None:
-        """Which graph of several the command line chooses."""
+        """The graph id that the command line chooses."""
         return self._flags.graph
 
     @property
@@ -319,7 +319,7 @@ class Address:
 
     @cached_property
     def scope(self) -> Scope:
-        """What the command works on.
+        """The scope of the command.
 
         Raises:
             typer.BadParameter: nothing, or something that it cannot work on.
@@ -339,7 +339,7 @@ class Address:
 
     @property
     def uri(self) -> str:
-        """Where the storage is.
+        """The address of the storage.
 
         Raises:
             typer.BadParameter: the graph is behind a server.
@@ -350,7 +350,7 @@ class Address:
 
     @property
     def actor(self) -> str | None:
-        """Who writes: what `--as` says, else the operator; None behind a server, which knows it from the token.
+        """The actor of writes: `--as`, else the operator; None behind a server, which knows it from the token.
 
         Raises:
             typer.BadParameter: `--as` is given for a server.

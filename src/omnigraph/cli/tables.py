@@ -30,7 +30,7 @@ _FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
 
 
 class RowFormat(StrEnum):
-    """How the rows of a read are printed."""
+    """The format of printed rows."""
 
     TABLE = "table"
     KV = "kv"
@@ -45,7 +45,7 @@ class RowFormat(StrEnum):
 
 
 class CellLayout(StrEnum):
-    """What happens to cells that are wider than their column may be."""
+    """The layout of cells that are wider than their column."""
 
     TRUNCATE = "truncate"
     WRAP = "wrap"
@@ -53,7 +53,7 @@ class CellLayout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How the rows of a table are fitted."""
+    """The layout of a table."""
 
     max_column_width: int = MAX_COLUMN_WIDTH
     cells: CellLayout = CellLayout.TRUNCATE
@@ -220,7 +220,7 @@ def compared(texts: Sequence[str], width: int = VALUE_WIDTH) -> list[str]:
 
 
 def image_values(image: Mapping[str, object]) -> dict[str, str]:
-    """What an image of a row holds, by name and as text: the ends of an edge, then the properties."""
+    """The values of a row image, by name and as text: the ends of an edge, then the properties."""
     parts = (image.get("endpoints"), image["properties"])
     return {
         name: value_text(value)

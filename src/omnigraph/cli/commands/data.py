@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """What happens to rows that exist."""
+    """The rule for rows that exist."""
 
     OVERWRITE = "overwrite"
     APPEND = "append"
@@ -61,14 +61,14 @@ class Mode(StrEnum):
 
 
 class Engine(StrEnum):
-    """Where the work is done."""
+    """The workers of a load."""
 
     SPARK = "spark"
     LOCAL = "local"
 
 
 class InputGrammar(StrEnum):
-    """How forgiving the reading is."""
+    """The strictness of the reader."""
 
     STRICT = "strict"
     COMPATIBLE = "compatible"
@@ -262,7 +262,7 @@ def _write_report(path: Path, report: LoadReport) -> None:
 
 
 class FileFormat(StrEnum):
-    """What the files of an export are made of."""
+    """The file format of an export."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"

@@ -191,7 +191,7 @@ def _indented(text: str) -> str:
 
 
 def example_directory() -> Path:
-    """Where the example graphs are: inside an installed package, or beside the sources of a checkout.
+    """The directory of the example graphs: inside an installed package, or beside the sources of a checkout.
 
     Raises:
         InputFileError: they are in neither place.

@@ -208,7 +208,7 @@ def log(
 
 
 def branch_heads(graph: GraphApi) -> dict[str, Snapshot]:
-    """Where every branch is."""
+    """The head of every branch."""
     heads = {}
     for name in graph.branches():
         with suppress(BranchNotFoundError):  # it was deleted meanwhile

@@ -175,7 +175,7 @@ def login(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Keep the token of a server in a file that only you can read. It is asked for, or read from standard input."""
+    """Store the token of a server in a file that only you can read. Prompts for it, or reads standard input."""
     if token is not None:
         print_warning(
             "--token shows the token to all users who list processes, and keeps it in the history of your shell: "
