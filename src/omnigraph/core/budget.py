@@ -55,7 +55,7 @@ ROWS_RESOURCE = "query_rows"
 
 
 class CancelSignal(Protocol):
-    """What says that a read is not wanted any more: a `threading.Event`, or anything like it."""
+    """A signal that cancels a read: a `threading.Event`, or anything like it."""
 
     def is_set(self) -> bool:
         """Whether it is not wanted."""
@@ -488,7 +488,7 @@ _LONGEST_S = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLimits:
-    """How long a read may take, what stops it, and what its answer may be.
+    """The limits of a read: time, cancellation, and the size of its answer.
 
     Raises:
         BadRequestError: the time is not a positive number, or the signal is none.
@@ -523,7 +523,7 @@ class ReadLimits:
         )
 
     def budget(self, memory_bytes: int | None = None) -> Budget:
-        """What one read may use; its time begins now. `memory_bytes` is what its intermediate results may take."""
+        """The budget of one read; its time begins now. `memory_bytes` limits its intermediate results."""
         return Budget(
             timeout_s=None if self.timeout_s is None else min(self.timeout_s, _LONGEST_S),
             cancel=self.cancel,

@@ -34,7 +34,7 @@ class SingleFlight(Generic[_Made]):
         work: Callable[[], _Made],
         check: Callable[[], None] | None = None,
     ) -> _Made:
-        """What the work of this key gives, done here or by a thread that began it earlier.
+        """The result of the work of this key, done here or by a thread that began it earlier.
 
         A failure belongs to the thread that met it; one of the others tries next. `check` is called now and then by a
         thread that waits, and ends its waiting by raising.

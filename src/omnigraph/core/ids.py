@@ -54,7 +54,7 @@ def is_ulid(text: str) -> bool:
 
 
 def ulid_time_ms(text: str) -> int:
-    """When a ULID was made, in milliseconds since the epoch.
+    """The creation time of a ULID, in milliseconds since the epoch.
 
     >>> ulid_time_ms("01ARZ3NDEKTSV4RRFFQ69G5FAV")
     1469922850259

@@ -242,7 +242,7 @@ class Findings:
         self.items.append(self.source.diagnostic(code, span, text, hint=found, severity=severity))
 
     def mark(self) -> tuple[int, int, int]:
-        """What is recorded now, to be given to `forget`."""
+        """The current position, to be given to `forget`."""
         return len(self.items), self.error_count, self.warning_count
 
     def forget(self, mark: tuple[int, int, int]) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with a value that a model refuses, in words for people: the one place that knows pydantic's own.
+"""Messages about values that a model refuses: the one place that knows pydantic's own.
 
 Bodies of requests, query strings, mapping files, embedding specs and sidecars are read with models. A refusal names the
 field by its path in what was given, says what belongs there, and what stands there instead.
@@ -79,7 +79,7 @@ def path_text(path: Sequence[str | int]) -> str:
 def problems_of(
     error: ValidationError, data: object, *, mapping: str = "an object"
 ) -> list[Problem]:
-    """What is wrong with `data`, which a model refused; `mapping` is what its format calls keys with values."""
+    """The problems of `data`, which a model refused; `mapping` is what its format calls keys with values."""
     found: dict[tuple[str | int, ...], dict[str, Problem]] = {}
     #: A value that may be of several kinds has a finding for each of them.
     kinds: dict[tuple[str | int, ...], list[str]] = {}

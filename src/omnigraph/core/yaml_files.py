@@ -135,7 +135,7 @@ class YamlValue:
 
     @property
     def span(self) -> Span:
-        """Where it stands; of a mapping or a list only the beginning."""
+        """The place in the file; of a mapping or a list only the beginning."""
         start, end = self._node.start_mark.index, self._node.end_mark.index
         return Span(start, end if isinstance(self._node, yaml.ScalarNode) else start + 1)
 
