@@ -24,7 +24,7 @@ MAX_MESSAGE = 64 * 1024
 
 
 class Severity(StrEnum):
-    """How bad a finding is; only errors fail a command."""
+    """The severity of a finding; only errors fail a command."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -181,7 +181,7 @@ class HistoricalVersionReclaimedError(OmniError):
 
 
 class HistoryReclaimedError(OmniError):
-    """What came before a commit has been cleaned up from the history."""
+    """The history before a commit has been cleaned up."""
 
     kind = "history_reclaimed"
     code = None
@@ -197,7 +197,7 @@ class HistoryReclaimedError(OmniError):
 
 
 class StorageFailure(StrEnum):
-    """What kind of evidence a storage failure comes with."""
+    """The kind of evidence of a storage failure."""
 
     TRANSIENT = "transient"
     CONFIGURATION = "configuration"

@@ -218,7 +218,7 @@ def _listing(diagnostics: tuple[Diagnostic, ...], total: int) -> str:
 
 
 def _more(total: int, word: str) -> list[str]:
-    """What stands behind a list that leaves some out."""
+    """The suffix of a shortened list."""
     hidden = total - _MAX_LISTED
     return [f"… and {hidden} more {word}{'' if hidden == 1 else 's'}"] if hidden > 0 else []
 
@@ -236,7 +236,7 @@ DIFF = "Diff"
 
 
 class _Bulk(NamedTuple):
-    """How a bulk operation is spoken of."""
+    """The name of a bulk operation in messages."""
 
     name: str
     #: What is true after it was stopped.

@@ -162,7 +162,7 @@ MAX_CONFLICTS = 1_000
 
 
 class ConflictKind(StrEnum):
-    """What the two sides disagree about. The first three concern one row, the others the merged result."""
+    """The kind of a merge conflict. The first three concern one row, the others the merged result."""
 
     DIVERGENT_INSERT = "divergent_insert"
     DIVERGENT_UPDATE = "divergent_update"
@@ -288,7 +288,7 @@ class BadRecord(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleReport(Document):
-    """How many records violate one rule, and the first of them."""
+    """The number of records that violate one rule, and the first of them."""
 
     rule: str
     total: int
@@ -307,7 +307,7 @@ class LoadReport(Document):
 
     @property
     def total(self) -> int:
-        """How many violations there are."""
+        """The number of violations."""
         return sum(self.totals.values())
 
     def render(self, shown: int = MAX_EXAMPLES) -> str:
