@@ -140,7 +140,7 @@ def _uid(kind: str, name: str) -> dict[str, str]:
 
 
 class Policy:
-    """Who may do what to one graph, or to a server. Immutable and thread-safe.
+    """The access rules of one graph, or of a server. Immutable and thread-safe.
 
     >>> from omnigraph import Action, Policy, PolicyRequest
     >>> policy = Policy.from_text('''
@@ -200,7 +200,7 @@ class Policy:
 
     @property
     def actors(self) -> int:
-        """How many actors it knows."""
+        """The number of actors it knows."""
         return len(self._actors)
 
     @property
@@ -269,7 +269,7 @@ class Policy:
         return None if branch is None else branch in self.rules.protected_branches
 
     def _state(self, request: PolicyRequest) -> str:
-        """What a person has to know about the branch that rules look at."""
+        """The protection of the branch that rules look at, as text for a message."""
         key = request.action.scope_key
         if key is None:
             return ""
@@ -328,7 +328,7 @@ class PolicyGate:
         self._policy = policy
 
     def decide(self, request: PolicyRequest) -> Decision:
-        """What the policy says."""
+        """The decision of the policy."""
         decision = self._policy.decide(request)
         _log.info(
             "policy: %s, %s",
@@ -346,7 +346,7 @@ class PolicyGate:
         return decision
 
     def authorize(self, request: PolicyRequest) -> Decision:
-        """What the policy says, when it allows.
+        """The decision of the policy, when it allows.
 
         Raises:
             PolicyDeniedError: it does not.
@@ -382,7 +382,7 @@ class PolicyCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """What the policy said about a case."""
+    """The result of one policy test."""
 
     case: PolicyCase
     decision: Decision
@@ -430,7 +430,7 @@ def read_cases(path: str | PathLike[str]) -> tuple[PolicyCase, ...]:
 
 
 def run_cases(policy: Policy, cases: Iterable[PolicyCase]) -> list[CaseResult]:
-    """What a policy says about every case, in order."""
+    """Run every case against a policy, in order."""
     return [CaseResult(case=case, decision=policy.decide(case.request)) for case in cases]
 
 

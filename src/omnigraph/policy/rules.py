@@ -12,7 +12,7 @@ from omnigraph.errors import PolicyDeniedError
 
 
 class Action(StrEnum):
-    """What an actor may be allowed to do; `graph_list` to a server, everything else to a graph."""
+    """An action that a rule can allow; `graph_list` to a server, everything else to a graph."""
 
     READ = "read"
     EXPORT = "export"
@@ -27,7 +27,7 @@ class Action(StrEnum):
 
     @property
     def scope_key(self) -> ScopeKey | None:
-        """Which branch of a request a rule about this action may look at."""
+        """The branch of a request that a rule about this action may look at."""
         return _SCOPE_KEYS.get(self)
 
     @property
@@ -37,14 +37,14 @@ class Action(StrEnum):
 
 
 class ScopeKey(StrEnum):
-    """Which branch a scope is about, as a rule spells it."""
+    """The branch that a scope is about, as a rule spells it."""
 
     BRANCH = "branch_scope"
     TARGET = "target_branch_scope"
 
 
 class Scope(StrEnum):
-    """Which branches a rule applies to. Only `any` fits a request that names no branch."""
+    """The branches that a rule applies to. Only `any` fits a request that names no branch."""
 
     ANY = "any"
     PROTECTED = "protected"
@@ -111,7 +111,7 @@ class PolicyRequest:
                 object.__setattr__(self, name, value.strip())
 
     def describe(self) -> str:
-        """What is asked for, as it stands behind "may not"."""
+        """The request as text, to follow "may not"."""
         branch, target = _branch(self.branch), _branch(self.target_branch)
         match self.action:
             case Action.READ | Action.EXPORT | Action.CHANGE:
