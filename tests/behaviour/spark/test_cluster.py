@@ -194,6 +194,8 @@ def drive(
         "OMNIGRAPH_SPARK_DRIVER_MEMORY": "512m",
         "OMNIGRAPH_SPARK_CONF": json.dumps(ours | conf),
         "OMNIGRAPH_SPARK_ARCHIVE": "off",
+        # The driver runs this file as a script, which does not find the helpers of the tests by itself.
+        "PYTHONPATH": str(Path(__file__).parents[2]),
     }
     return subprocess.run(
         [sys.executable, __file__, scenario, str(folder)],

@@ -320,9 +320,9 @@ def names_of(fragments: Iterable[FragmentMetadata]) -> Iterator[str]:
             yield fragment.deletion_file.path(fragment.id)
 
 
-def present_files(table: Table) -> Iterator[str]:
+def present_files(table: Table) -> list[str]:
     """The data and deletion files of a table, as names in its dataset."""
-    return names_of(fragment.metadata for fragment in table._dataset.get_fragments())
+    return list(names_of(fragment.metadata for fragment in table.fragments()))
 
 
 def changed_fragments(operation: object) -> tuple[FragmentMetadata, ...]:

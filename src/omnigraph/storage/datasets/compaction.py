@@ -167,9 +167,7 @@ def with_indexes(exchange: StagedWrite, image: Table, indexes: StagedWrite | Non
     """
     if indexes is None:
         return exchange
-    numbers = {
-        item.metadata.files[0].path: item.fragment_id for item in image._dataset.get_fragments()
-    }
+    numbers = {item.metadata.files[0].path: item.fragment_id for item in image.fragments()}
     steps = [_numbered(transaction, numbers) for transaction in exchange._steps]
     return follow(replace(exchange, _transaction=steps[0], _later=tuple(steps[1:])), indexes)
 

@@ -223,7 +223,7 @@ def _shrunk(table: Table, shrunk: Mapping[int, str | None]) -> tuple[list[int], 
     """Fragments that are gone, and fragments with their new deletion files."""
     removed: list[int] = []
     updated: list[FragmentMetadata] = []
-    present = {item.fragment_id: item for item in table._dataset.get_fragments()}
+    present = {item.fragment_id: item for item in table.fragments()}
     for number, text in shrunk.items():
         if text is None:
             removed.append(number)

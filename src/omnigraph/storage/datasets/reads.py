@@ -172,7 +172,7 @@ def column_parts(table: Table, column: str) -> list[ColumnPart]:
     dataset = table._dataset
     field_id = next(item.id() for item in dataset.lance_schema.fields() if item.name() == column)
     parts: list[ColumnPart] = []
-    for fragment in dataset.get_fragments():
+    for fragment in table.fragments():
         metadata = fragment.metadata
         names = [file.path for file in metadata.files if field_id in file.fields]
         deletions = metadata.deletion_file

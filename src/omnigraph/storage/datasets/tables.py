@@ -163,6 +163,11 @@ class Table:
             self._row_count = self.count_rows()
         return self._row_count
 
+    def fragments(self) -> list[lance.LanceFragment]:
+        """The fragments of the version."""
+        with translated(f"looking at the fragments of {self.path}"):
+            return list(self._dataset.get_fragments())
+
     def fragment_count(self) -> int:
         """How many fragments the rows are spread over."""
         with translated(f"looking at {self.path}"):
