@@ -408,6 +408,17 @@ RECOVERING = [
     ("rolled_back", F.AUDIT_WRITE),
     ("rolled_forward", F.BEFORE_RECOVERY_PUBLISH),
     ("rolled_forward", F.AUDIT_WRITE),
+    *(
+        pytest.param(way, str(place), marks=pytest.mark.slow)
+        for way, places in {
+            "rolled_back": [
+                *(f"{F.AFTER_RESTORE}@1", F.BEFORE_RECOVERY_PUBLISH, F.BEFORE_CATALOG_COMMIT),
+                *(F.AFTER_AUDIT, F.SIDECAR_DELETE),
+            ],
+            "rolled_forward": [F.RECOVERY_LIST, F.AFTER_RECOVERY_PUBLISH],
+        }.items()
+        for place in places
+    ),
 ]
 
 
@@ -596,8 +607,8 @@ def test_the_matrix_names_every_place_of_merges_and_branches():
     chosen = {str(place).partition("@")[0] for names in CHOSEN.values() for place in names}
     assert chosen >= {F.MERGE_PLANNED, F.MERGE_STAGED, F.MERGE_CHECKED, F.BEFORE_CONFIRM}
     branches = {F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL}
-    recovery = {str(place).partition("@")[0] for _, place in RECOVERING}
-    recovery |= {F.RECOVERY_LIST, F.AFTER_AUDIT}
+    cells = (getattr(cell, "values", cell) for cell in RECOVERING)
+    recovery = {str(place).partition("@")[0] for _, place in cells}
     # Folding is the same for every writer, and what happens in tasks is a retry.
     others = {place for place in F if place.startswith(("init_", "load_", "embed_", "in_"))}
     others |= OF_OPTIMIZE | OF_SCHEMA_CHANGES | OF_CLEANUPS | OF_MOVES
