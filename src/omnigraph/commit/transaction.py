@@ -290,7 +290,7 @@ class Transaction(AbstractContextManager["Transaction"]):
             with self._place(number):
                 try:
                     outcome = self._try(prepare)
-                except Exception as error:
+                except Exception as error:  # raised again unless repeated
                     if is_last or not self._may_repeat(error):
                         raise
                 else:
