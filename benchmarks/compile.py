@@ -56,38 +56,20 @@ def main() -> None:
 
     figures = [
         measure("one query", one, bare.parse, lambda text: compile_file(text, catalog), rounds=300),
-        measure(
-            f"{options.queries} queries",
-            many,
-            bare.parse,
-            lambda text: compile_file(text, catalog),
-            rounds=7,
-        ),
-        measure(
-            "one query, cached",
-            one,
-            bare.parse,
-            lambda text: cached.compile(text, catalog),
-            rounds=300,
-        ),
+        measure(f"{options.queries} queries", many, bare.parse, lambda text: compile_file(text, catalog), rounds=7),
+        measure("one query, cached", one, bare.parse, lambda text: cached.compile(text, catalog), rounds=300),
     ]
     print(f"{'text':<20} {'bare parse':>12} {'compile':>12} {'ratio':>7}   target ≤ {TARGET}")
     for figure in figures:
         print(
-            f"{figure['text']:<20} {figure['bare_ms']:>9.3f} ms {figure['compile_ms']:>9.3f} ms "
-            f"{figure['ratio']:>7.2f}"
+            f"{figure['text']:<20} {figure['bare_ms']:>9.3f} ms {figure['compile_ms']:>9.3f} ms {figure['ratio']:>7.2f}"
         )
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 def measure(
-    name: str,
-    text: str,
-    baseline: Callable[[str], object],
-    subject: Callable[[str], object],
-    *,
-    rounds: int,
+    name: str, text: str, baseline: Callable[[str], object], subject: Callable[[str], object], *, rounds: int
 ) -> dict[str, object]:
     """Median times of both, measured in turns."""
     base_times: list[float] = []

@@ -27,14 +27,7 @@ from typing import TYPE_CHECKING
 from comparison.peers import peers_python
 from comparison.report import machine
 from histories.contract import OURS, PEER
-from histories.measurements import (
-    CHANGED,
-    Figures,
-    Plan,
-    measure_log,
-    measure_merges,
-    measure_small_writes,
-)
+from histories.measurements import CHANGED, Figures, Plan, measure_log, measure_merges, measure_small_writes
 from histories.report import comparisons, json_body, medians
 from histories.session import LocalSession, WorkerSession
 
@@ -63,8 +56,7 @@ def main() -> None:
             commits=options.commits,
         )
         sessions = [
-            stack.enter_context(closing(open_session(name, options.peers.absolute())))
-            for name in options.systems
+            stack.enter_context(closing(open_session(name, options.peers.absolute()))) for name in options.systems
         ]
         fill(sessions, plan, rebuild=options.rebuild)
         for part in options.only:
@@ -96,9 +88,7 @@ def fill(sessions: Sequence[Session], plan: Plan, *, rebuild: bool) -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--persons", type=int, default=100_000)
     parser.add_argument("--edges", type=int, default=2_000_000)
@@ -106,9 +96,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--merges", type=int, default=5, help="merges of each kind and size")
     parser.add_argument("--commits", type=int, default=2_000, help="commits of the long history")
     parser.add_argument("--only", type=chosen(_PARTS), default=list(_PARTS), help=", ".join(_PARTS))
-    parser.add_argument(
-        "--systems", type=chosen((OURS, PEER)), default=[OURS, PEER], help=f"{OURS}, {PEER}"
-    )
+    parser.add_argument("--systems", type=chosen((OURS, PEER)), default=[OURS, PEER], help=f"{OURS}, {PEER}")
     parser.add_argument("--data", type=Path, default=HERE / ".data", help="keeps the filled stores")
     parser.add_argument("--peers", type=Path, default=HERE / ".peers", help="their environment")
     parser.add_argument("--rebuild", action="store_true", help="fill the stores again")
@@ -124,9 +112,7 @@ def chosen(known: Iterable[str]) -> Callable[[str], list[str]]:
     def read(text: str) -> list[str]:
         names = text.split(",")
         if unknown := sorted(set(names) - set(known)):
-            raise argparse.ArgumentTypeError(
-                f"no {', '.join(unknown)}; known: {', '.join(sorted(known))}"
-            )
+            raise argparse.ArgumentTypeError(f"no {', '.join(unknown)}; known: {', '.join(sorted(known))}")
         return names
 
     return read

@@ -88,9 +88,7 @@ def main() -> None:
                 shutil.rmtree(left)
     for name, target in TARGETS.items():
         if name in session.figures:
-            value = (
-                session.figures[name]["seconds"] / session.figures[f"{name}, by hand"]["seconds"]
-            )
+            value = session.figures[name]["seconds"] / session.figures[f"{name}, by hand"]["seconds"]
             verdict = "ok" if value <= target else "MISSED"
             print(f"{name} / by hand: {value:.2f}   target {target}: {verdict}")
     if options.json:
@@ -151,9 +149,7 @@ def diff_by_hand(session: Session) -> None:
         frame = session.spark.read.parquet(str(path))
         return frame.select("id", sql.sha2(sql.concat_ws("|", *frame.columns), 256).alias(name))
 
-    both = hashed(session.folder / "old", "old").join(
-        hashed(session.folder / "new", "new"), "id", "full"
-    )
+    both = hashed(session.folder / "old", "old").join(hashed(session.folder / "new", "new"), "id", "full")
     differs = both.where("old is null or new is null or old != new")
     differs.orderBy("id").write.mode("overwrite").parquet(str(session.folder / "differs"))
 
@@ -201,9 +197,7 @@ def hubs(session: Session) -> None:
     nodes = max(100, rows // 50)
     random = np.random.default_rng(11)
     sources = np.where(
-        random.random(rows) < 0.5,
-        random.integers(0, nodes // 100, rows),
-        random.integers(0, nodes, rows),
+        random.random(rows) < 0.5, random.integers(0, nodes // 100, rows), random.integers(0, nodes, rows)
     )
     write_nodes(folder / "nodes", nodes)
     write_edges(folder / "edges", sources, random.integers(0, nodes, rows), 1, None)
@@ -235,9 +229,7 @@ def paper_mapping(source: Path) -> dict[str, Any]:
 
 
 def edge_mapping(edges: Path, nodes: Path | None = None) -> dict[str, Any]:
-    mapping: dict[str, Any] = {
-        "edges": {"Cites": {"source": str(edges), "from": "src", "to": "dst"}}
-    }
+    mapping: dict[str, Any] = {"edges": {"Cites": {"source": str(edges), "from": "src", "to": "dst"}}}
     return mapping if nodes is None else {**paper_mapping(nodes), **mapping}
 
 

@@ -54,9 +54,7 @@ class Run:
         """Print how two figures relate, and whether that meets its target."""
         value = self.figures[ours]["seconds"] / self.figures[baseline]["seconds"]
         target = TARGETS.get(name)
-        verdict = (
-            "" if target is None else f"   target {target}: {'ok' if value <= target else 'MISSED'}"
-        )
+        verdict = "" if target is None else f"   target {target}: {'ok' if value <= target else 'MISSED'}"
         self.figures[f"{label}: {name}"] = {"ratio": value}
         print(f"{label}: {name:30} {value:8.2f}{verdict}", flush=True)
 
@@ -69,23 +67,16 @@ class Run:
 
 def main() -> None:
     options = parse_options()
-    with tempfile.TemporaryDirectory(
-        dir=options.data.mkdir(parents=True, exist_ok=True) or options.data
-    ) as scratch:
+    with tempfile.TemporaryDirectory(dir=options.data.mkdir(parents=True, exist_ok=True) or options.data) as scratch:
         run = Run(Path(scratch))
         session_start(run)
         for edges in options.edges:
             files = ensure(options.data, options.persons, edges, lines=edges == min(options.edges))
             compare_loads(run, files, options)
         if len(options.edges) > 1:
-            small, large = (
-                f"{e:,} edges: append from Parquet"
-                for e in (min(options.edges), max(options.edges))
-            )
+            small, large = (f"{e:,} edges: append from Parquet" for e in (min(options.edges), max(options.edges)))
             growth = run.figures[large]["peak_gib"] / run.figures[small]["peak_gib"]
-            print(
-                f"memory, {max(options.edges):,} against {min(options.edges):,} edges: {growth:.2f}"
-            )
+            print(f"memory, {max(options.edges):,} against {min(options.edges):,} edges: {growth:.2f}")
         if not options.no_cli:
             command_line(run)
     if options.json:
@@ -126,37 +117,21 @@ def compare_loads(run: Run, files: Files, options: argparse.Namespace) -> None:
     # Ours first: its peak of memory should not hold what the JVM kept of another job.
     run.time(name("append from Parquet"), lambda: graph.load(mapping=files.mapping, mode="append"))
     run.time(name("Spark writes plain Parquet"), plain_parquet)
-    run.ratio(
-        "append / parquet", label, name("append from Parquet"), name("Spark writes plain Parquet")
-    )
+    run.ratio("append / parquet", label, name("append from Parquet"), name("Spark writes plain Parquet"))
     run.time(name("bare Lance, one process, no checks"), lambda: bare_lance(run, files))
-    run.ratio(
-        "append / bare Lance",
-        label,
-        name("append from Parquet"),
-        name("bare Lance, one process, no checks"),
-    )
+    run.ratio("append / bare Lance", label, name("append from Parquet"), name("bare Lance, one process, no checks"))
     if options.peers and copy_into_ladybug(run, files, options, name("ladybug COPY")):
         run.ratio("append / ladybug", label, name("append from Parquet"), name("ladybug COPY"))
     if files.lines.exists():
         lines = Graph.init(run.folder("lines.omni"), SCHEMA)
         run.time(name("append from JSONL"), lambda: lines.load(files.lines, mode="append"))
-        run.ratio(
-            "append JSONL / append Parquet",
-            label,
-            name("append from JSONL"),
-            name("append from Parquet"),
-        )
+        run.ratio("append JSONL / append Parquet", label, name("append from JSONL"), name("append from Parquet"))
     changed = one_percent(run, graph)
     mapping = {"edges": {"Knows": {"source": str(changed), "id": "id", "from": "from", "to": "to"}}}
     run.time(name("merge of 1 %"), lambda: graph.load(mapping=mapping, mode="merge"))
     run.ratio("merge 1 % / append", label, name("merge of 1 %"), name("append from Parquet"))
-    run.time(
-        name("overwrite from Parquet"), lambda: graph.load(mapping=files.mapping, mode="overwrite")
-    )
-    run.ratio(
-        "overwrite / append", label, name("overwrite from Parquet"), name("append from Parquet")
-    )
+    run.time(name("overwrite from Parquet"), lambda: graph.load(mapping=files.mapping, mode="overwrite"))
+    run.ratio("overwrite / append", label, name("overwrite from Parquet"), name("append from Parquet"))
     read_tables(run, files, store, label)
 
 
@@ -220,16 +195,10 @@ def read_tables(run: Run, files: Files, store: Path, label: str) -> None:
     for _ in range(2):
         drain(spark.read.parquet(str(plain)).select(columns))
         drain(source(spark, store))
-    run.time(
-        f"{label}: Spark reads Parquet",
-        lambda: drain(spark.read.parquet(str(plain)).select(columns)),
-    )
+    run.time(f"{label}: Spark reads Parquet", lambda: drain(spark.read.parquet(str(plain)).select(columns)))
     run.time(f"{label}: Spark reads the data source", lambda: drain(source(spark, store)))
     run.ratio(
-        "data source / parquet read",
-        label,
-        f"{label}: Spark reads the data source",
-        f"{label}: Spark reads Parquet",
+        "data source / parquet read", label, f"{label}: Spark reads the data source", f"{label}: Spark reads Parquet"
     )
 
 
@@ -258,11 +227,7 @@ def command_line(run: Run) -> None:
     schema = run.scratch / "schema.pg"
     schema.write_text(SCHEMA)
     omnigraph = [sys.executable, "-m", "omnigraph"]
-    subprocess.run(
-        [*omnigraph, "init", str(store), "--schema", str(schema)],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    subprocess.run([*omnigraph, "init", str(store), "--schema", str(schema)], check=True, stdout=subprocess.DEVNULL)
     load = [*omnigraph, "load", str(store), "--data", str(data), "--mode", "overwrite", "--quiet"]
     # Once aside: the first session of a machine records the class-data archive.
     subprocess.run(load, check=True, stdout=subprocess.DEVNULL)
@@ -270,29 +235,16 @@ def command_line(run: Run) -> None:
     for _ in range(3):
         for name, command in (("bare", [sys.executable, "-c", bare]), ("cli", load)):
             begin = time.perf_counter()
-            subprocess.run(
-                command,
-                check=True,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=os.environ,
-            )
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
             times[name].append(time.perf_counter() - begin)
-    for name, label in (
-        ("bare", "bare session and one job"),
-        ("cli", "omnigraph load of 300 lines"),
-    ):
+    for name, label in (("bare", "bare session and one job"), ("cli", "omnigraph load of 300 lines")):
         run.figures[label] = {"seconds": sorted(times[name])[1]}
         print(f"{label:42} {sorted(times[name])[1]:8.2f} s")
-    run.ratio(
-        "cli / bare session", "300 lines", "omnigraph load of 300 lines", "bare session and one job"
-    )
+    run.ratio("cli / bare session", "300 lines", "omnigraph load of 300 lines", "bare session and one job")
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--persons", type=int, default=100_000)
     parser.add_argument("--edges", type=int, nargs="+", default=[2_000_000, 20_000_000])
     parser.add_argument("--data", type=Path, default=HERE / ".data")

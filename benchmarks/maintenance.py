@@ -44,26 +44,14 @@ query cite($doi: String, $to: String) { insert Cites { from: $doi, to: $to } }
 query date($doi: String, $year: I32) { update Paper set { year: $year } where doi = $doi }
 """
 READS: dict[str, tuple[str, Mapping[str, object]]] = {
-    "by key": (
-        "query q($d: String) { match { $p: Paper { doi: $d } } return { $p.title as t } }",
-        {"d": "p8"},
-    ),
-    "by range": (
-        "query q() { match { $p: Paper  $p.year >= 2015 } return { count($p) as n } }",
-        {},
-    ),
-    "by text": (
-        'query q() { match { $p: Paper  search($p.title, "heap") } return { count($p) as n } }',
-        {},
-    ),
+    "by key": ("query q($d: String) { match { $p: Paper { doi: $d } } return { $p.title as t } }", {"d": "p8"}),
+    "by range": ("query q() { match { $p: Paper  $p.year >= 2015 } return { count($p) as n } }", {}),
+    "by text": ('query q() { match { $p: Paper  search($p.title, "heap") } return { count($p) as n } }', {}),
     "neighbours": (
         "query q($d: String) { match { $p: Paper { doi: $d }  $p cites $q } return { $q.doi as d } }",
         {"d": "p8"},
     ),
-    "two hops": (
-        "query q() { match { $p: Paper  $p cites{2,2} $q } return { count($q) as n } }",
-        {},
-    ),
+    "two hops": ("query q() { match { $p: Paper  $p cites{2,2} $q } return { count($q) as n } }", {}),
 }
 WORDS = ("heap", "tree", "graph", "index", "join", "scan", "page")
 #: Commits at either end that are compared.
@@ -144,34 +132,24 @@ def maintain(path: Path) -> dict[str, float]:
     """What the commands take."""
     with Graph.open(path) as graph:
         seconds = {"optimize": timed(graph.optimize)}
-        seconds["cleanup"] = timed(
-            lambda: graph.cleanup(older_than="0s", commits=True, confirm=True)
-        )
+        seconds["cleanup"] = timed(lambda: graph.cleanup(older_than="0s", commits=True, confirm=True))
     return seconds
 
 
 def measure(figures: Figures, paths: Mapping[str, Path]) -> None:
     """Reads in turns, openings in turns, and the disk that each graph takes."""
     for name, path in paths.items():
-        figures.values["disk", name] = sum(
-            file.stat().st_size for file in path.rglob("*") if file.is_file()
-        )
+        figures.values["disk", name] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     opened = in_turns({name: lambda p=path: open_and_look(p) for name, path in paths.items()}, 15)
     for name, seconds in opened.items():
         figures.values["open", name] = seconds
     with ExitStack() as stack:
-        graphs = {
-            name: stack.enter_context(Graph.open(path, read_only=True))
-            for name, path in paths.items()
-        }
+        graphs = {name: stack.enter_context(Graph.open(path, read_only=True)) for name, path in paths.items()}
         for what, (text, params) in READS.items():
             rows = [sorted(map(str, g.query(text, params).to_pylist())) for g in graphs.values()]
             if any(other != rows[0] for other in rows):
                 sys.exit(f"the graphs do not agree about {what}")
-            calls = {
-                name: lambda g=graph, t=text, p=params: g.query(t, p).to_arrow()
-                for name, graph in graphs.items()
-            }
+            calls = {name: lambda g=graph, t=text, p=params: g.query(t, p).to_arrow() for name, graph in graphs.items()}
             for name, seconds in in_turns(calls, 40).items():
                 figures.values[what, name] = seconds
 
@@ -198,9 +176,7 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def report(
-    commits: list[float], steps: Mapping[str, float], figures: Figures, options: argparse.Namespace
-) -> None:
+def report(commits: list[float], steps: Mapping[str, float], figures: Figures, options: argparse.Namespace) -> None:
     window = min(WINDOW, len(commits) // 2)
     early, late = commits[:window], commits[-window:]
     body: dict[str, object] = {"commits": len(commits)}
@@ -230,9 +206,7 @@ def report(
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--commits", type=int, default=5_000, help="commits of one row")
     parser.add_argument("--durable", action="store_true", help="flush every commit to disk")

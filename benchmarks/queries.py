@@ -35,9 +35,7 @@ HERE = Path(__file__).parent
 
 def main() -> None:
     options = parse_options()
-    dataset = ensure(
-        SocialGraph(persons=options.persons), options.data / f"social-{options.persons}"
-    )
+    dataset = ensure(SocialGraph(persons=options.persons), options.data / f"social-{options.persons}")
     inputs = SocialInputs(dataset)
     figures = []
     with ExitStack() as stack:
@@ -64,9 +62,7 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--persons", type=int, default=100_000, help="size of the social graph")
     parser.add_argument("--repeat", type=int, default=10, help="measured sweeps over the inputs")
@@ -76,9 +72,7 @@ def parse_options() -> argparse.Namespace:
         default=list(WORKLOADS),
         help="workloads by name or beginning of a name, such as reach,bm25",
     )
-    parser.add_argument(
-        "--engines", type=chosen_engines, default=list(ENGINES), help="such as omnigraph,ladybug"
-    )
+    parser.add_argument("--engines", type=chosen_engines, default=list(ENGINES), help="such as omnigraph,ladybug")
     parser.add_argument("--data", type=Path, default=HERE / ".data", help="keeps the graphs")
     parser.add_argument("--stores", type=Path, help="keeps the filled stores; default: nobody does")
     parser.add_argument("--peers", type=Path, default=HERE / ".peers", help="their environment")

@@ -25,11 +25,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.pipeline.keys import key_scans, text_key
-from omnigraph.storage.datasets.compaction import (
-    plan_compaction,
-    run_compaction_task,
-    stage_compaction,
-)
+from omnigraph.storage.datasets.compaction import plan_compaction, run_compaction_task, stage_compaction
 from omnigraph.storage.datasets.fragments import (
     delete_offsets,
     fragment_sizes,
@@ -92,9 +88,7 @@ def main() -> None:
 def show(title: str, figures: dict[str, Any]) -> None:
     print(title)
     for name, value in figures.items():
-        shown = (
-            value if isinstance(value, str) else f"{value:,.4g}" if value < 1 else f"{value:,.1f}"
-        )
+        shown = value if isinstance(value, str) else f"{value:,.4g}" if value < 1 else f"{value:,.1f}"
         print(f"  {name:<44} {shown:>16}")
 
 
@@ -104,10 +98,7 @@ def show(title: str, figures: dict[str, Any]) -> None:
 def in_a_process_of_its_own(count: int) -> dict[str, Any]:
     """Memory is that of a whole process."""
     done = subprocess.run(
-        [sys.executable, __file__, "--append", str(count)],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, __file__, "--append", str(count)], capture_output=True, text=True, check=True
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -200,9 +191,7 @@ def merge_many(rows: int, wanted: Any) -> dict[str, float]:
             shrunk = {0: delete_offsets(table, 0, np.sort(wanted))}
             with timed(figures, f"{way}: commit"):
                 table = commit_staged(stage_replacement(table, texts, shrunk))
-            figures[f"{way}: manifest, bytes per row"] = (manifest_bytes(table) - size) / len(
-                wanted
-            )
+            figures[f"{way}: manifest, bytes per row"] = (manifest_bytes(table) - size) / len(wanted)
             table = commit_staged(stage_append(table, edges([rows])))
             figures[f"{way}: manifest of the next version (KB)"] = manifest_bytes(table) / 1e3
             group = [item.fragment_id for item in table._dataset.get_fragments()]

@@ -78,17 +78,11 @@ def main() -> None:
             memory["after all, twice"] = server.resident_bytes()
     report(wanted, figures, memory)
     if options.json:
-        body = {
-            "machine": machine(),
-            "figures": [asdict(figure) for figure in figures],
-            "memory": memory,
-        }
+        body = {"machine": machine(), "figures": [asdict(figure) for figure in figures], "memory": memory}
         options.json.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
 
 
-def measure_all(
-    wanted: Sequence[Operation], graph: Graph, server: ServerProcess, scale: float
-) -> list[Figure]:
+def measure_all(wanted: Sequence[Operation], graph: Graph, server: ServerProcess, scale: float) -> list[Figure]:
     return [
         figure
         for operation in wanted
@@ -97,9 +91,7 @@ def measure_all(
     ]
 
 
-def measure(
-    operation: Operation, connections: int, graph: Graph, server: ServerProcess, scale: float
-) -> list[Figure]:
+def measure(operation: Operation, connections: int, graph: Graph, server: ServerProcess, scale: float) -> list[Figure]:
     """All ways of one operation, in turns."""
     calls = max(1, round(operation.calls * scale / connections / _TURNS))
     times: dict[str, list[float]] = {way: [] for way in _WAYS}
@@ -137,9 +129,7 @@ def measure(
     ]
 
 
-def run(
-    call: Callable[[_Handle, int], object], handles: Sequence[_Handle], calls: int
-) -> tuple[list[float], float]:
+def run(call: Callable[[_Handle, int], object], handles: Sequence[_Handle], calls: int) -> tuple[list[float], float]:
     """The times of all calls, each handle in a thread of its own, and how long all took together."""
     start = Barrier(len(handles))
 
@@ -158,9 +148,7 @@ def run(
     return times, time.perf_counter() - begin
 
 
-def report(
-    wanted: Sequence[Operation], figures: Sequence[Figure], memory: dict[str, float]
-) -> None:
+def report(wanted: Sequence[Operation], figures: Sequence[Figure], memory: dict[str, float]) -> None:
     by_key = {(f.operation, f.connections, f.way): f for f in figures}
     print(f"{'':<22}{'embedded':>24}{'HTTP, JSON, ratios':>33}{'client, ratios':>24}")
     print(f"{'':<22}{'p50 ms':>8}{'p99 ms':>8}{'1/s':>8}", end="")
@@ -177,9 +165,7 @@ def report(
 
 def table_row(operation: Operation, embedded: Figure, http: Figure, client: Figure) -> str:
     line = f"{operation.name:<16}{embedded.connections:>6}"
-    line += (
-        f"{embedded.p50_ms:>8.2f}{embedded.p99_ms:>8.1f}{embedded.per_s:>8.0f}{http.per_s:>9.0f}"
-    )
+    line += f"{embedded.p50_ms:>8.2f}{embedded.p99_ms:>8.1f}{embedded.per_s:>8.0f}{http.per_s:>9.0f}"
     for figure in (http, client):
         line += f"{figure.p50_ms / embedded.p50_ms:>8.2f}{figure.p99_ms / embedded.p99_ms:>8.2f}"
         line += f"{figure.per_s / embedded.per_s:>8.2f}"
@@ -190,9 +176,7 @@ def table_row(operation: Operation, embedded: Figure, http: Figure, client: Figu
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--persons", type=int, default=5_000, help="nodes; each knows ten others")
     parser.add_argument("--only", default="", help="operations whose name holds this text")

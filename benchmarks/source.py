@@ -34,13 +34,7 @@ CONDITION = "weight < 0.1"
 BASELINE = "Parquet"
 READERS = (BASELINE, "data source", "spark_frame")
 #: Question → how many times Parquet's time `spark_frame` may take.
-TARGETS = {
-    "count": 2.0,
-    "one number": 2.0,
-    "one text": 2.0,
-    "filter, 10 %": 2.0,
-    "all columns": 1.3,
-}
+TARGETS = {"count": 2.0, "one number": 2.0, "one text": 2.0, "filter, 10 %": 2.0, "all columns": 1.3}
 WARM_ROUNDS = 2
 
 
@@ -130,8 +124,7 @@ def measure(readers: Readers, rounds: int) -> dict[str, dict[str, dict[str, floa
                     found.clock.append(clock)
                     found.processor.append(processor)
         figures[question] = {
-            reader: dict(zip(("clock", "processor"), found.medians(), strict=True))
-            for reader, found in times.items()
+            reader: dict(zip(("clock", "processor"), found.medians(), strict=True)) for reader, found in times.items()
         }
     return figures
 
@@ -157,9 +150,7 @@ def drain(frame: DataFrame) -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--persons", type=int, default=100_000)
     parser.add_argument("--edges", type=int, default=3_000_000)
     parser.add_argument("--cores", type=int, default=2)

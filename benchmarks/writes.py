@@ -35,9 +35,7 @@ from omnigraph.storage.location import parse_location
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEMA = (
-    "node Paper { doi: String @key title: String }\nedge Cites: Paper -> Paper { note: String? }"
-)
+SCHEMA = "node Paper { doi: String @key title: String }\nedge Cites: Paper -> Paper { note: String? }"
 QUERIES = """
 query first($doi: String) { insert Paper { doi: $doi, title: "t" } }
 query both($doi: String, $to: String) {
@@ -51,9 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--rounds", type=int, default=60, help="mutations per measurement")
-    parser.add_argument(
-        "--commits", type=int, default=2000, help="commits of the catalog measurement"
-    )
+    parser.add_argument("--commits", type=int, default=2000, help="commits of the catalog measurement")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--name", default="0", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -114,9 +110,7 @@ class BareLance:
     def write(self, key: str) -> None:
         """Upsert one node and append one edge."""
         row = pa.table({"id": [key], "title": ["t"]}, schema=self._nodes.schema)
-        upsert = (
-            self._nodes.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        )
+        upsert = self._nodes.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         transaction, _ = upsert.execute_uncommitted(row)
         self._nodes = LanceDataset.commit(self._nodes, transaction, max_retries=0)
         edge = pa.table({"id": [key], "src": [key], "dst": ["root"]}, schema=self._edges.schema)
@@ -132,9 +126,7 @@ def catalog_share(folder: Path, commits: int) -> dict[str, float]:
     publishes, opens = [], []
     for number in range(commits):
         head = manifest.state().head("main")
-        expectations = Expectations(
-            branch="main", incarnation=head.incarnation, schema_hash=head.schema_hash
-        )
+        expectations = Expectations(branch="main", incarnation=head.incarnation, schema_hash=head.schema_hash)
         publishes.append(timed(lambda e=expectations: manifest.publish(e, Changes(), make_commit)))
         if number < 100 or number >= commits - 100:
             fresh = Manifest(parse_location(root), durable=False)
@@ -186,9 +178,7 @@ def many_statements(folder: Path) -> dict[str, float]:
     together = f"query many() {{\n{lines}\n}}"
     with Graph.init(folder / "many.omni", SCHEMA) as graph:
         one = timed(lambda: graph.mutate(together))
-        singles = timed(
-            lambda: [graph.mutate(QUERIES, {"doi": f"s{n}"}, name="first") for n in range(count)]
-        )
+        singles = timed(lambda: [graph.mutate(QUERIES, {"doi": f"s{n}"}, name="first") for n in range(count)])
     return {"50 single mutations, times one of 50 statements": singles / one}
 
 
@@ -204,10 +194,7 @@ def processes(folder: Path, rounds: int) -> dict[str, float]:
         if any(process.wait() for process in running):
             sys.exit("a worker failed")
         rates[count] = count * rounds / (time.perf_counter() - begin)
-    return {
-        "commits per second, 1 process": rates[1],
-        "commits per second, 6 processes": rates[6],
-    }
+    return {"commits per second, 1 process": rates[1], "commits per second, 6 processes": rates[6]}
 
 
 def hammer(root: str, name: str, rounds: int) -> None:

@@ -70,11 +70,7 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 
 # Property tests are deterministic in CI and never fail for being slow on a busy machine.
 settings.register_profile(
-    "omnigraph",
-    deadline=None,
-    derandomize=True,
-    max_examples=12,
-    suppress_health_check=[HealthCheck.too_slow],
+    "omnigraph", deadline=None, derandomize=True, max_examples=12, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("omnigraph")
 
@@ -101,12 +97,7 @@ LONG = (
 
 
 #: Tests that repeat themselves hundreds of times over code which the others cover: measuring them doubles their time.
-UNMEASURED = (
-    "laws/",
-    "faults/races/",
-    "behaviour/search/",
-    "behaviour/retention/test_random_histories.py",
-)
+UNMEASURED = ("laws/", "faults/races/", "behaviour/search/", "behaviour/retention/test_random_histories.py")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -185,9 +176,7 @@ def golden(request: pytest.FixtureRequest):
     def check(path: Path, text: str) -> None:
         if request.config.getoption("--update-golden"):
             path.write_text(text, encoding="utf-8")
-        assert path.exists(), (
-            f"{path} is missing: run pytest --update-golden and read what it wrote"
-        )
+        assert path.exists(), f"{path} is missing: run pytest --update-golden and read what it wrote"
         assert text == path.read_text(encoding="utf-8")
 
     return check

@@ -40,9 +40,7 @@ def installed() -> Path:
         venv.create(ENVIRONMENT, with_pip=True)
     pins = REQUIREMENTS / "audit.txt"
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    done = subprocess.run(
-        [*pip, "install", "-r", str(pins)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*pip, "install", "-r", str(pins)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CannotCheckError(f"pip-audit cannot be installed: {last_lines(done.stderr)}")
     return ENVIRONMENT / "bin" / "pip-audit"
@@ -56,18 +54,14 @@ def audited(tool: Path, file: Path) -> list[dict[str, object]]:
     try:
         packages = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        raise CannotCheckError(
-            f"the advisories cannot be reached: {last_lines(done.stderr)}"
-        ) from None
+        raise CannotCheckError(f"the advisories cannot be reached: {last_lines(done.stderr)}") from None
     return list(packages)
 
 
 def report(results: dict[str, list[dict[str, object]]]) -> int:
     """Print what was found; gives the exit code."""
     packages = {
-        (str(item["name"]), str(item.get("version", ""))): item
-        for listed in results.values()
-        for item in listed
+        (str(item["name"]), str(item.get("version", ""))): item for listed in results.values() for item in listed
     }
     skipped = [item for item in packages.values() if "skip_reason" in item]
     affected = 0

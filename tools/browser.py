@@ -136,17 +136,13 @@ def failure(command: list[str]) -> str:
     """Run a command in silence; why it failed in one line, which is empty if it did not."""
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=quiet, timeout=_LONGEST_S, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, env=quiet, timeout=_LONGEST_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if done.returncode == 0:
         return ""
     said = (done.stderr + done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-    return next(
-        (line for line in said if line.startswith(("E:", "Error", "npm error"))), said[-1]
-    ).strip()
+    return next((line for line in said if line.startswith(("E:", "Error", "npm error"))), said[-1]).strip()
 
 
 if __name__ == "__main__":

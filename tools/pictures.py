@@ -101,8 +101,7 @@ def chain_picture(stages: Sequence[str]) -> str:
     width, height = 24 - GAP + columns * (WIDE + GAP), 24 - GAP + rows * (TALL + GAP)
     lines = _opening(width, height, " → ".join(stages))
     places = [
-        (12 + column % PER_ROW * (WIDE + GAP), 12 + column // PER_ROW * (TALL + GAP))
-        for column in range(len(stages))
+        (12 + column % PER_ROW * (WIDE + GAP), 12 + column // PER_ROW * (TALL + GAP)) for column in range(len(stages))
     ]
     for (x, y), (next_x, next_y) in pairwise(places):
         way = f"M{x + WIDE} {y + TALL // 2} H{next_x}"
@@ -127,9 +126,7 @@ def walk_picture(name: str, modules: list[str]) -> str:
     for column, room in enumerate(rooms):
         x = LEFT + LANE * column
         if column % 2 == 0:
-            lines.append(
-                f'<rect class="lane" x="{x}" y="6" width="{LANE}" height="{height - 12}"/>'
-            )
+            lines.append(f'<rect class="lane" x="{x}" y="6" width="{LANE}" height="{height - 12}"/>')
         lines.append(f'<text class="room" x="{x + LANE // 2}" y="24">{room}</text>')
     places = [
         (LEFT + LANE * rooms.index(_room(module)) + (LANE - BOX_WIDTH) // 2, TOP + STEP * row)

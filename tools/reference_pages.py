@@ -71,10 +71,7 @@ def main() -> None:
 def readme() -> str:
     """The README with its five figures as the result files have them."""
     figures = [
-        *(
-            _query_figure(*item)
-            for item in (("point", "lance"), ("reach-3", "ladybug"), ("rrf", "lancedb"))
-        ),
+        *(_query_figure(*item) for item in (("point", "lance"), ("reach-3", "ladybug"), ("rrf", "lancedb"))),
         *(_history_figure(item) for item in ("merge, both sides changed", "commit one node")),
     ]
     lines = ["| Operation | OmniGraph / peer | Reproduce it |", "|---|---|---|"]
@@ -191,13 +188,7 @@ def errors_page() -> str:
     lines += [f"| `{code}` | {meaning} |" for code, meaning in SCHEMA_CODES.items()]
     lines += ["", "## Codes of query findings", "", "| Code | Meaning |", "|---|---|"]
     lines += [f"| `{code}` | {meaning} |" for code, meaning in QUERY_CODES.items()]
-    lines += [
-        "",
-        "## Codes of schema changes",
-        "",
-        "| Code | Tier | Meaning | Emitted |",
-        "|---|---|---|---|",
-    ]
+    lines += ["", "## Codes of schema changes", "", "| Code | Tier | Meaning | Emitted |", "|---|---|---|---|"]
     for rule in RULES:
         emitted = "yes" if rule.emitted else "reserved"
         lines.append(f"| `{rule.code}` | {rule.tier} | {rule.meaning} | {emitted} |")
@@ -238,9 +229,7 @@ def settings_page() -> str:
 def _declaring_room(variable: str) -> str:
     """The room that declares a variable, which is the one that reads it."""
     declaration = re.compile(rf'\b(Variable|WholeNumber|Duration)\(\s*"{variable}"')
-    modules = (
-        path for path in SOURCES.rglob("*.py") if declaration.search(path.read_text("utf-8"))
-    )
+    modules = (path for path in SOURCES.rglob("*.py") if declaration.search(path.read_text("utf-8")))
     return next(modules).relative_to(SOURCES).parts[0]
 
 

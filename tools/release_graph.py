@@ -56,15 +56,11 @@ edge PartOf: Paper -> Venue
 """
 #: Every kind of change: added with a backfill, renamed, widened, dropped, a type that is new and one that goes.
 SECOND_SCHEMA = (
-    FIRST_SCHEMA.replace(
-        "node Draft { name: String @key }\n", "node Topic { label: String @key }\n"
-    )
+    FIRST_SCHEMA.replace("node Draft { name: String @key }\n", "node Topic { label: String @key }\n")
     .replace("enum(preprint, accepted)", "enum(preprint, accepted, retracted)")
     .replace("reads: I64?", 'downloads: I64? @rename_from("reads")\n    language: String')
     .replace("    marks: [I32]?\n", "")
-    .replace(
-        "edge PartOf: Paper -> Venue", "edge PartOf: Paper -> Venue\nedge About: Paper -> Topic"
-    )
+    .replace("edge PartOf: Paper -> Venue", "edge PartOf: Paper -> Venue\nedge About: Paper -> Topic")
 )
 #: More than one cell of a vector index needs.
 PAPERS = 300
@@ -122,25 +118,13 @@ def paper(number: int) -> dict[str, object]:
 def records() -> list[dict[str, object]]:
     papers = [paper(number) for number in range(PAPERS)]
     authors = [
-        {
-            "type": "Author",
-            "data": {"id": f"a{n}", "full_name": f"Author {n}", "orcid": f"0000-{n}"},
-        }
-        for n in range(9)
+        {"type": "Author", "data": {"id": f"a{n}", "full_name": f"Author {n}", "orcid": f"0000-{n}"}} for n in range(9)
     ]
     venues = [{"type": "Venue", "data": {"series": "SOSP", "edition": n}} for n in (28, 29)]
     drafts = [{"type": "Draft", "data": {"name": "unfinished"}}]
-    wrote = [
-        {"edge": "Wrote", "from": f"a{n % 9}", "to": f"10.{n}", "data": {"position": n % 3}}
-        for n in range(60)
-    ]
+    wrote = [{"edge": "Wrote", "from": f"a{n % 9}", "to": f"10.{n}", "data": {"position": n % 3}} for n in range(60)]
     cites = [
-        {
-            "edge": "Cites",
-            "from": f"10.{n}",
-            "to": f"10.{n * 7 % PAPERS}",
-            "data": {"context": f"see {n}"},
-        }
+        {"edge": "Cites", "from": f"10.{n}", "to": f"10.{n * 7 % PAPERS}", "data": {"context": f"see {n}"}}
         for n in range(1, 90)
     ]
     part = [{"edge": "PartOf", "from": "10.1", "to": '["29","SOSP"]', "data": {}}]
@@ -166,9 +150,7 @@ def write_papers(root: Path) -> None:
         graph.mutate('query q() { update Paper set { title: "Renamed" } where doi = "10.7" }')
         graph.mutate('query q() { delete Paper where doi = "10.14" }', actor="act-editor")
         graph.create_branch("proposal")
-        graph.mutate(
-            "query q() { update Paper set { year: 1999 } where year < 1910 }", branch="proposal"
-        )
+        graph.mutate("query q() { update Paper set { year: 1999 } where year < 1910 }", branch="proposal")
         graph.mutate('query q() { insert Author { full_name: "Ada", orcid: "0000-ada" } }')
         graph.merge("proposal", actor="act-editor")
         graph.delete_branch("proposal")
@@ -183,9 +165,7 @@ def write_papers(root: Path) -> None:
         graph.load(more, mode="merge", engine="local")
         graph.optimize(engine="local")
         graph.create_branch("review")
-        graph.mutate(
-            'query q() { update Paper set { language: "fr" } where doi = "10.2" }', branch="review"
-        )
+        graph.mutate('query q() { update Paper set { language: "fr" } where doi = "10.2" }', branch="review")
         graph.mutate('query q() { delete Cites where from = "10.5" }', branch="review")
         graph.create_branch("review-of-review", "review")
         graph.mutate('query q() { insert Topic { label: "trees" } }', branch="review-of-review")

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 SOURCES = str(Path(omnigraph.__file__).parent) + "/"
 SCHEMA = "node Person { name: String @key  born: Date? }\nedge Knows: Person -> Person"
-PEOPLE = (
-    '{"type": "Person", "data": {"name": "Ada"}}\n{"type": "Person", "data": {"name": "Ben"}}\n'
-)
+PEOPLE = '{"type": "Person", "data": {"name": "Ada"}}\n{"type": "Person", "data": {"name": "Ben"}}\n'
 EDGES = '{"edge": "Knows", "from": "Ada", "to": "Ben"}\n'
 
 
@@ -96,9 +94,7 @@ def calls(folder: Path) -> dict[str, Callable[[], object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("call", nargs="?", choices=["load", "query", "mutation", "merge"])
     parser.add_argument("-v", "--verbose", action="store_true", help="print the modules")
     options = parser.parse_args()

@@ -70,9 +70,7 @@ class Figure:
         return "ok" if self.ratio <= self.target.factor else "MISSED"
 
 
-def measure(
-    workload: Workload, sessions: Sequence[Session], known: SocialInputs, sweeps: int
-) -> Figure:
+def measure(workload: Workload, sessions: Sequence[Session], known: SocialInputs, sweeps: int) -> Figure:
     """Compare the answers of all engines that know the workload, then time them in turns."""
     inputs = known.of(workload)
     answers: dict[str, list[Rows]] = {}
@@ -116,9 +114,7 @@ def time_in_turns(
     return times
 
 
-def compare_answers(
-    workload: Workload, answers: Mapping[str, list[Rows]], known: SocialInputs
-) -> Agreement:
+def compare_answers(workload: Workload, answers: Mapping[str, list[Rows]], known: SocialInputs) -> Agreement:
     """Who contradicts the others; for an approximate ranking, how much each agrees with the reference."""
     if not answers:
         return Agreement()

@@ -60,9 +60,7 @@ def notes(figures: Sequence[Figure], engines: EngineFacts) -> Iterator[str]:
         yield f"adjacency index: {used:.1f} bytes per edge and direction, {target}: {verdict}"
 
 
-def json_body(
-    figures: Sequence[Figure], engines: EngineFacts, dataset: Dataset, sweeps: int
-) -> dict[str, object]:
+def json_body(figures: Sequence[Figure], engines: EngineFacts, dataset: Dataset, sweeps: int) -> dict[str, object]:
     """Everything that was measured."""
     return {
         "machine": machine(),

@@ -23,13 +23,7 @@ def main() -> None:
         print(json.dumps(body), file=replies, flush=True)
 
     session = LocalSession(name, Path(data), Path(store))
-    reply(
-        result={
-            "version": session.version,
-            "build_s": session.build_s,
-            "workloads": sorted(session.workloads),
-        }
-    )
+    reply(result={"version": session.version, "build_s": session.build_s, "workloads": sorted(session.workloads)})
     for line in sys.stdin:
         request = json.loads(line)
         try:

@@ -62,30 +62,15 @@ _BEST_TWICE = Target(factor=2.0, baselines=("ladybug", "duckdb", "lancedb"))
 _LANCEDB = Target(factor=1.3, baselines=("lancedb",))
 
 
-def _workload(
-    name: str, title: str, takes: str, sameness: Sameness, target: Target | None
-) -> Workload:
-    return Workload(
-        name=name, title=title, takes=tuple(takes.split()), sameness=sameness, target=target
-    )
+def _workload(name: str, title: str, takes: str, sameness: Sameness, target: Target | None) -> Workload:
+    return Workload(name=name, title=title, takes=tuple(takes.split()), sameness=sameness, target=target)
 
 
 WORKLOADS = (
     _workload("point", "person by key, 3 properties", "pid", Sameness.SET, _LANCE),
-    *(
-        _workload(f"walk-{n}", f"count of {n}-hop walks", "pid", Sameness.SET, _LADYBUG)
-        for n in (1, 2, 3)
-    ),
-    *(
-        _workload(f"reach-{n}", f"count of persons in 1..{n} hops", "pid", Sameness.SET, _LADYBUG)
-        for n in (1, 2, 3)
-    ),
-    *(
-        _workload(
-            f"neighbours-{n}", f"keys of persons in 1..{n} hops", "pid", Sameness.SET, _LADYBUG
-        )
-        for n in (1, 2)
-    ),
+    *(_workload(f"walk-{n}", f"count of {n}-hop walks", "pid", Sameness.SET, _LADYBUG) for n in (1, 2, 3)),
+    *(_workload(f"reach-{n}", f"count of persons in 1..{n} hops", "pid", Sameness.SET, _LADYBUG) for n in (1, 2, 3)),
+    *(_workload(f"neighbours-{n}", f"keys of persons in 1..{n} hops", "pid", Sameness.SET, _LADYBUG) for n in (1, 2)),
     _workload("top-degree", "top-10 out-degree", "", Sameness.ORDERED, _BEST_TWICE),
     _workload("two-paths", "count of all two-paths", "", Sameness.SET, _LADYBUG_TWICE),
     _workload("anti-join", "persons who know nobody", "", Sameness.SET, _BEST_TWICE),
@@ -110,10 +95,7 @@ class SocialInputs:
         self._is_post = np.array(messages["kind"].to_pylist()) == "post"
         self._starts = [{"pid": pid} for pid in persons_of_mixed_degree(sources)]
         self._searches = [
-            {
-                "text": " ".join(messages["content"][row].as_py().split()[:3]),
-                "vector": near(rng, self._vectors[row]),
-            }
+            {"text": " ".join(messages["content"][row].as_py().split()[:3]), "vector": near(rng, self._vectors[row])}
             for row in rng.integers(0, messages.num_rows, _SEARCHES).tolist()
         ]
 

@@ -49,9 +49,7 @@ def read_dataset(path: Path) -> Dataset | None:
     if not stats.exists():
         return None
     body = json.loads(stats.read_text(encoding="utf-8"))
-    nodes, edges = (
-        {name: table["rows"] for name, table in body[kind].items()} for kind in ("nodes", "edges")
-    )
+    nodes, edges = ({name: table["rows"] for name, table in body[kind].items()} for kind in ("nodes", "edges"))
     return Dataset(path=path, stamp=body["stamp"], nodes=nodes, edges=edges)
 
 
@@ -63,9 +61,7 @@ class DatasetWriter:
     stamp: str
     schema: str
     _keys: dict[str, pa.Array] = field(default_factory=dict)
-    _tables: dict[str, dict[str, dict[str, object]]] = field(
-        default_factory=lambda: {"nodes": {}, "edges": {}}
-    )
+    _tables: dict[str, dict[str, dict[str, object]]] = field(default_factory=lambda: {"nodes": {}, "edges": {}})
 
     def __post_init__(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -99,10 +95,7 @@ class DatasetWriter:
     def _write(self, kind: str, type_name: str, table: pa.Table) -> None:
         path = self.path / kind / f"{type_name}.parquet"
         pq.write_table(table, path, compression="zstd", row_group_size=1 << 18)
-        self._tables[kind][type_name] = {
-            "rows": table.num_rows,
-            "content_sha256": content_hash(table),
-        }
+        self._tables[kind][type_name] = {"rows": table.num_rows, "content_sha256": content_hash(table)}
 
 
 def content_hash(table: pa.Table) -> str:

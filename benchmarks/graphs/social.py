@@ -124,9 +124,7 @@ def generate(graph: SocialGraph, path: Path) -> Dataset:
     writer = DatasetWriter(path, graph.stamp, SCHEMA % {"dimension": graph.dimension})
     # One stream of random numbers serves all tables: the order of the calls is part of the content.
     rng = np.random.default_rng(graph.seed)
-    vocabulary = make_vocabulary(
-        np.random.default_rng(graph.seed + 1), max(50_000, graph.tags * 54)
-    )
+    vocabulary = make_vocabulary(np.random.default_rng(graph.seed + 1), max(50_000, graph.tags * 54))
     _write_places_and_tags(writer, graph, vocabulary)
     _write_persons(writer, graph, rng)
     _write_messages(writer, graph, rng, vocabulary)
@@ -139,10 +137,7 @@ def _write_places_and_tags(writer: DatasetWriter, graph: SocialGraph, vocabulary
     names = [f"City{i}" for i in range(cities)]
     writer.node("City", pa.table({"cid": np.arange(cities), "name": names}))
     first = len(vocabulary) // 4
-    tags = [
-        f"{vocabulary[(first + i * WORDS_PER_TAG) % len(vocabulary)]}_{i}"
-        for i in range(graph.tags)
-    ]
+    tags = [f"{vocabulary[(first + i * WORDS_PER_TAG) % len(vocabulary)]}_{i}" for i in range(graph.tags)]
     writer.node("Tag", pa.table({"tid": np.arange(graph.tags), "name": tags}))
 
 
@@ -151,18 +146,14 @@ def _write_persons(writer: DatasetWriter, graph: SocialGraph, rng: np.random.Gen
     first, last = pick(rng, FIRST_NAMES, count), pick(rng, LAST_NAMES, count)
     ids = pa.array(np.arange(count))
     address = pc.binary_join_element_wise(
-        pc.binary_join_element_wise(pc.utf8_lower(first), ids.cast(pa.string()), "."),
-        "example.org",
-        "@",
+        pc.binary_join_element_wise(pc.utf8_lower(first), ids.cast(pa.string()), "."), "example.org", "@"
     )
     persons = {
         "pid": ids,
         "first_name": first,
         "last_name": last,
         "email": pc.if_else(pa.array(rng.random(count) < 0.9), address, None),
-        "gender": pc.take(
-            pa.array(["f", "m", "x"]), pa.array(np.minimum(rng.integers(0, 41, count) // 20, 2))
-        ),
+        "gender": pc.take(pa.array(["f", "m", "x"]), pa.array(np.minimum(rng.integers(0, 41, count) // 20, 2))),
         "birthday": dates(rng, count, "1950-01-01", 20_000),
         "created": stamps(rng, count),
         "score": pa.array(np.round(rng.beta(2, 5, count) * 100, 4)),
@@ -190,16 +181,12 @@ def _write_persons(writer: DatasetWriter, graph: SocialGraph, rng: np.random.Gen
 
     interests = rng.poisson(4, count)
     source, target = unique_pairs(
-        np.repeat(np.arange(count), interests),
-        zipf_choice(rng, graph.tags, int(interests.sum()), 0.9),
-        graph.tags,
+        np.repeat(np.arange(count), interests), zipf_choice(rng, graph.tags, int(interests.sum()), 0.9), graph.tags
     )
     writer.edge("HasInterest", "Person", "Tag", pa.table({"from": source, "to": target}))
 
 
-def _write_messages(
-    writer: DatasetWriter, graph: SocialGraph, rng: np.random.Generator, vocabulary: Words
-) -> None:
+def _write_messages(writer: DatasetWriter, graph: SocialGraph, rng: np.random.Generator, vocabulary: Words) -> None:
     count = persons = graph.persons
     ids = np.arange(count)
     main_tag = zipf_choice(rng, graph.tags, count, 0.9)
@@ -210,9 +197,7 @@ def _write_messages(
         "mid": pa.array(ids),
         "kind": pc.if_else(pa.array(is_comment), "comment", "post"),
         "created": stamps(rng, count),
-        "language": pc.if_else(
-            pa.array(rng.random(count) < 0.8), pick(rng, LANGUAGES, count), None
-        ),
+        "language": pc.if_else(pa.array(rng.random(count) < 0.8), pick(rng, LANGUAGES, count), None),
         "length": pc.utf8_length(content).cast(pa.int32()),
         "content": content,
         "embedding": embeddings(rng, graph, main_tag),
@@ -237,9 +222,7 @@ def _write_messages(
     writer.edge("HasTag", "Message", "Tag", pa.table({"from": source, "to": target}))
 
     likes = 3 * count
-    source, target = unique_pairs(
-        rng.integers(0, persons, likes), skewed_choice(rng, count, likes, 2.5), count
-    )
+    source, target = unique_pairs(rng.integers(0, persons, likes), skewed_choice(rng, count, likes, 2.5), count)
     liked = {"from": source, "to": target, "created": stamps(rng, len(source))}
     writer.edge("Likes", "Person", "Message", pa.table(liked))
 
@@ -258,17 +241,13 @@ def skewed_choice(rng: np.random.Generator, n: int, size: int, power: float) -> 
     return np.minimum((n * rng.random(size) ** power).astype(np.int64), n - 1)
 
 
-def unique_pairs(
-    source: np.ndarray, target: np.ndarray, targets: int
-) -> tuple[np.ndarray, np.ndarray]:
+def unique_pairs(source: np.ndarray, target: np.ndarray, targets: int) -> tuple[np.ndarray, np.ndarray]:
     """The distinct pairs, sorted."""
     pairs = np.unique(source.astype(np.int64) * targets + target)
     return pairs // targets, pairs % targets
 
 
-def acquaintances(
-    rng: np.random.Generator, count: int, mean_degree: float
-) -> tuple[np.ndarray, np.ndarray]:
+def acquaintances(rng: np.random.Generator, count: int, mean_degree: float) -> tuple[np.ndarray, np.ndarray]:
     """Directed pairs: Pareto out-degrees, half the targets in the own community, half by global popularity."""
     isolated = rng.random(count) < 0.03
     degree = np.floor((rng.pareto(1.6, count) + 1) * mean_degree * 0.40).astype(np.int64)
@@ -318,9 +297,7 @@ def stamps(rng: np.random.Generator, count: int) -> pa.Array:
     return pa.array(milliseconds).cast(pa.timestamp("ms"))
 
 
-def texts(
-    rng: np.random.Generator, vocabulary: Words, main_tag: np.ndarray, mean_words: float
-) -> pa.Array:
+def texts(rng: np.random.Generator, vocabulary: Words, main_tag: np.ndarray, mean_words: float) -> pa.Array:
     """One text per message: 60 % common words by Zipf's law, 40 % words of its main tag."""
     lengths = np.maximum(3, rng.poisson(mean_words, len(main_tag)))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -347,9 +324,7 @@ def embeddings(rng: np.random.Generator, graph: SocialGraph, main_tag: np.ndarra
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--persons", type=int, default=SocialGraph().persons)
     parser.add_argument("--seed", type=int, default=SocialGraph().seed)
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")

@@ -29,10 +29,7 @@ class Files:
     def mapping(self) -> dict[str, object]:
         """Which file feeds which type."""
         knows = {"source": str(self.knows), "id": "id", "from": "from", "to": "to"}
-        return {
-            "nodes": {"Person": {"source": str(self.folder / "persons.parquet")}},
-            "edges": {"Knows": knows},
-        }
+        return {"nodes": {"Person": {"source": str(self.folder / "persons.parquet")}}, "edges": {"Knows": knows}}
 
     @property
     def knows(self) -> Path:

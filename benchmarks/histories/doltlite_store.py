@@ -97,9 +97,7 @@ class DoltliteStore:
         assert self._files is not None, "only a filled store has edges to change"
         ids = edge_ids(spread(self._files.edges, count, offset)).to_pylist()
         with self._transaction(branch) as connection:
-            connection.executemany(
-                "UPDATE knows SET weight = ? WHERE id = ?", ((weight, key) for key in ids)
-            )
+            connection.executemany("UPDATE knows SET weight = ? WHERE id = ?", ((weight, key) for key in ids))
 
     def diff(self, old: str, new: str) -> int:
         """The columns that a diff of OmniGraph has, for both tables."""

@@ -59,9 +59,7 @@ class Figures:
     """Seconds by operation, condition and system."""
 
     def __init__(self) -> None:
-        self.times: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
+        self.times: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, operation: str, condition: str, system: str, seconds: float) -> None:
         """One more call."""

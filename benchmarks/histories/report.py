@@ -79,11 +79,7 @@ def medians(figures: Figures) -> Iterator[str]:
 
 def _cells(figures: Figures, operation: str, condition: str) -> tuple[str, str, str]:
     ours, peer = (figures.median(operation, condition, system) for system in (OURS, PEER))
-    return (
-        _number(ours and ours * 1e3),
-        _number(peer and peer * 1e3),
-        _number(ours / peer) if ours and peer else "",
-    )
+    return (_number(ours and ours * 1e3), _number(peer and peer * 1e3), _number(ours / peer) if ours and peer else "")
 
 
 def comparisons(figures: Figures, plan: Plan) -> Iterator[str]:

@@ -18,10 +18,7 @@ from histories.data import ensure
 if TYPE_CHECKING:
     from histories.contract import Store
 
-_STORES = {
-    OURS: "histories.omnigraph_store:OmnigraphStore",
-    PEER: "histories.doltlite_store:DoltliteStore",
-}
+_STORES = {OURS: "histories.omnigraph_store:OmnigraphStore", PEER: "histories.doltlite_store:DoltliteStore"}
 #: A worker that has not ended by itself after this time is killed.
 
 

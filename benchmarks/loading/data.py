@@ -62,9 +62,7 @@ def ensure(folder: Path, persons: int, edges: int, *, lines: bool) -> Files:
     done = files.folder / "complete"
     if not done.exists():
         (files.folder / "knows").mkdir(parents=True, exist_ok=True)
-        pq.write_table(
-            person_rows(persons), files.folder / "persons.parquet", row_group_size=50_000
-        )
+        pq.write_table(person_rows(persons), files.folder / "persons.parquet", row_group_size=50_000)
         for number, table in enumerate(edge_slices(persons, edges)):
             pq.write_table(table, files.folder / "knows" / f"part-{number:04d}.parquet")
         done.touch()
@@ -78,9 +76,7 @@ def person_rows(count: int) -> pa.Table:
     return pa.table(
         {
             "pid": ids(np.arange(count)),
-            "name": pc.binary_join_element_wise(
-                "Person ", pa.array(np.arange(count)).cast("string"), ""
-            ),
+            "name": pc.binary_join_element_wise("Person ", pa.array(np.arange(count)).cast("string"), ""),
             "age": pa.array(random.integers(0, 100, count), pa.int32()),
             "score": random.random(count),
         }
@@ -95,9 +91,7 @@ def edge_slices(persons: int, count: int) -> Iterator[pa.Table]:
             {
                 "from": ids(random.integers(0, persons, size)),
                 "to": ids(random.integers(0, persons, size)),
-                "since": pa.array(random.integers(10_000, 20_000, size), pa.int32()).cast(
-                    pa.date32()
-                ),
+                "since": pa.array(random.integers(10_000, 20_000, size), pa.int32()).cast(pa.date32()),
                 "kind": pa.array(KINDS[random.integers(0, 3, size)]),
                 "weight": random.random(size),
             }

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from serving.wire import Wire
 
 SCHEMA = "node Person { name: String @key  age: I32  city: String }\nedge Knows: Person -> Person"
-POINT = (
-    "query q($n: String) { match { $p: Person { name: $n } } return { $p.name, $p.age, $p.city } }"
-)
+POINT = "query q($n: String) { match { $p: Person { name: $n } } return { $p.name, $p.age, $p.city } }"
 HOPS = """query q($n: String) {
   match { $p: Person { name: $n } $p knows $f $f knows $g } return { count($g) as walks } }"""
 ROWS = "query q() { match { $p: Person } return { $p.name, $p.age, $p.city } limit 1000 }"

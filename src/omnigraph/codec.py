@@ -73,9 +73,7 @@ class Spread:
 
 #: A table key such as `node:Paper`, told as its two parts.
 ENTITY_TYPE = Spread(
-    ("entity_kind", "type_name"),
-    lambda key: key.split(":", 1),
-    lambda kind, name: f"{_text(kind)}:{_text(name)}",
+    ("entity_kind", "type_name"), lambda key: key.split(":", 1), lambda kind, name: f"{_text(kind)}:{_text(name)}"
 )
 
 
@@ -173,8 +171,7 @@ def encode_members(owner: object, members: Sequence[Member], *, complete: bool) 
             continue
         value = getattr(owner, member.name)
         if marks and (
-            (value is None and (OMIT_NONE in marks or OMIT_EMPTY in marks))
-            or (OMIT_EMPTY in marks and not value)
+            (value is None and (OMIT_NONE in marks or OMIT_EMPTY in marks)) or (OMIT_EMPTY in marks and not value)
         ):
             continue
         if member.when is not None and not member.when(owner):
@@ -262,8 +259,7 @@ def _defaults(cls: type) -> dict[str, object]:
     if not is_dataclass(cls):
         return {}
     return {
-        item.name: item.default if item.default_factory is MISSING else item.default_factory
-        for item in fields(cls)
+        item.name: item.default if item.default_factory is MISSING else item.default_factory for item in fields(cls)
     }
 
 
@@ -334,9 +330,7 @@ def form_of(hint: Any) -> Form:
         return _typed_dict(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         values = [item.value for item in hint]
-        return Form(
-            lambda value, _: value.value, hint, lambda _: {"type": "string", "enum": values}
-        )
+        return Form(lambda value, _: value.value, hint, lambda _: {"type": "string", "enum": values})
     if isinstance(hint, type) and issubclass(hint, str):
         return Form(None, lambda value: hint(_text(value)), lambda _: {"type": "string"})
     if isinstance(hint, type) and (issubclass(hint, Document) or is_dataclass(hint)):
@@ -428,9 +422,7 @@ def _array(kind: type, item: Form) -> Form:
             raise TypeError(f"{type(values).__name__} instead of list")
         return made(item.decode(value) for value in values)
 
-    return Form(
-        encode_all, decode, lambda schemas: {"type": "array", "items": item.schema(schemas)}
-    )
+    return Form(encode_all, decode, lambda schemas: {"type": "array", "items": item.schema(schemas)})
 
 
 def _mapping(item: Form) -> Form:
@@ -465,10 +457,7 @@ def _typed_dict(hint: Any) -> Form:
             raise TypeError(f"{type(value).__name__} instead of dict")
         for name in required - value.keys():
             raise KeyError(name)
-        return {
-            name: known[name].decode(item) if name in known else item
-            for name, item in value.items()
-        }
+        return {name: known[name].decode(item) if name in known else item for name, item in value.items()}
 
     def schema(schemas: Schemas) -> Json:
         return {
@@ -490,9 +479,7 @@ def _object(cls: type) -> Form:
         return cls(**decode_members(members_of(cls), value))
 
     return Form(
-        lambda value, complete: encode(value, complete=complete),
-        decode,
-        lambda schemas: schemas.reference(cls),
+        lambda value, complete: encode(value, complete=complete), decode, lambda schemas: schemas.reference(cls)
     )
 
 

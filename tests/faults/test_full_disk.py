@@ -79,9 +79,7 @@ print(*told)
 """
 
 
-def test_a_schema_change_without_room_in_any_phase_is_refused_or_settled_when_there_is_room(
-    tmp_path: Path,
-) -> None:
+def test_a_schema_change_without_room_in_any_phase_is_refused_or_settled_when_there_is_room(tmp_path: Path) -> None:
     root = tmp_path / "g.omni"
     with Graph.init(root, SCHEMA) as graph:
         graph.mutate('query q() { insert Paper { doi: "a" } }')

@@ -33,16 +33,7 @@ from omnigraph.graph import loads
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load import job as stages
 from omnigraph.storage.datasets import fragments
-from support.loads import (
-    edge,
-    files_of,
-    good_lines,
-    ids_of,
-    new_graph,
-    rows_of,
-    thing,
-    write_lines,
-)
+from support.loads import edge, files_of, good_lines, ids_of, new_graph, rows_of, thing, write_lines
 
 MODES = ("append", "merge", "overwrite")
 STAGES = (F.LOAD_PLANNED, F.LOAD_FRAGMENTS_WRITTEN, F.LOAD_IDENTIFIED, F.LOAD_CHECKED)
@@ -245,11 +236,7 @@ def test_a_damaged_gz_file_is_named_and_the_good_files_beside_it_leave_nothing(
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
 def test_a_file_that_is_removed_between_planning_and_reading_is_named(
-    graph: Graph,
-    source: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-    engine: str,
+    graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, engine: str
 ):
     spark = request.getfixturevalue("spark") if engine == "spark" else None
     gone = source / "b.jsonl"
@@ -308,17 +295,12 @@ with Graph.open(root) as graph:
 """
 
 
-def test_a_load_without_room_is_refused_leaves_nothing_and_works_when_there_is_room_again(
-    graph: Graph, source: Path
-):
+def test_a_load_without_room_is_refused_leaves_nothing_and_works_when_there_is_room_again(graph: Graph, source: Path):
     graph.close()
     root = root_of(graph)
     before = files_of(root)
     run = subprocess.run(
-        [sys.executable, "-c", CHILD, str(root), str(source)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", CHILD, str(root), str(source)], capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == [
@@ -389,9 +371,7 @@ def test_an_overwrite_that_lost_a_race_reports_the_conflict(
 def test_a_race_over_a_table_that_a_load_neither_writes_nor_reads_is_no_race(
     graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    passed = hook(
-        monkeypatch, F.LOAD_CHECKED, Rival(root_of(graph), 'insert Note { text: "hello" }')
-    )
+    passed = hook(monkeypatch, F.LOAD_CHECKED, Rival(root_of(graph), 'insert Note { text: "hello" }'))
     graph.load(for_mode(source, "overwrite"), mode="overwrite", engine="local")
     assert passed.count(F.LOAD_CHECKED) == 1
     check_loaded(graph, "overwrite")
@@ -401,11 +381,7 @@ def test_a_race_over_a_table_that_a_load_neither_writes_nor_reads_is_no_race(
 def test_an_append_that_lost_a_race_for_an_id_is_a_key_conflict(
     graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    hook(
-        monkeypatch,
-        F.LOAD_CHECKED,
-        Rival(root_of(graph), 'insert Thing { name: "t5", must: 7 }'),
-    )
+    hook(monkeypatch, F.LOAD_CHECKED, Rival(root_of(graph), 'insert Thing { name: "t5", must: 7 }'))
     with pytest.raises(LoadKeyConflictError) as caught:
         graph.load(source, mode="append", engine="local")
     assert caught.value.entity_id == "t5"
@@ -417,11 +393,7 @@ def test_an_append_that_lost_a_race_for_an_id_is_a_key_conflict(
 def test_a_merge_that_lost_a_race_for_an_id_replaces_the_row_of_the_rival(
     graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    hook(
-        monkeypatch,
-        F.LOAD_CHECKED,
-        Rival(root_of(graph), 'insert Thing { name: "t5", must: 7 }'),
-    )
+    hook(monkeypatch, F.LOAD_CHECKED, Rival(root_of(graph), 'insert Thing { name: "t5", must: 7 }'))
     graph.load(source, mode="merge", engine="local")
     check_loaded(graph)
     assert {row["id"]: row["must"] for row in rows_of(graph, "node:Thing")}["t5"] == 5

@@ -65,9 +65,7 @@ def test_the_commands_of_a_page_print_what_it_shows(
 
 
 @pytest.mark.parametrize("body", _blocks("python"))
-def test_shown_python_runs(
-    body: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_shown_python_runs(body: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.chdir(ROOT)
     if "spark_session" in body:
         # The session of all other tests, which the shown code finds instead of starting one.
@@ -152,9 +150,7 @@ def test_a_module_that_a_page_names_exists(page: Path) -> None:
 
 
 def test_every_document_that_a_text_names_is_in_the_repository() -> None:
-    written = [
-        path for folder in ("src", "tests", "tools", "docs") for path in (ROOT / folder).rglob("*")
-    ]
+    written = [path for folder in ("src", "tests", "tools", "docs") for path in (ROOT / folder).rglob("*")]
     texts = [*PAGES, *(path for path in written if path.suffix in (".py", ".md"))]
     known = {path.name for path in [*texts, *ROOT.glob("*.md")]} | {"readme.md"}
     for path in texts:

@@ -71,9 +71,7 @@ def test_datasets_are_opened_through_one_door() -> None:
 def test_a_commit_that_follows_a_head_is_made_in_one_place() -> None:
     """Parent, version, time and tables follow from the head and the changes, whatever publishes."""
     rooms = (SOURCES / "commit", SOURCES / "graph", SOURCES / "maintenance")
-    texts = {
-        path: path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py")
-    }
+    texts = {path: path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py")}
     found = sorted(path.name for path, text in texts.items() if "GraphCommit(\n" in text)
     # The first commit has no parent; rows of commits are read back.
     assert found == ["environment.py", "initialize.py", "rows.py"]
@@ -88,9 +86,7 @@ def test_the_words_of_pydantic_are_translated_in_one_place() -> None:
 
 def test_every_bounded_resource_has_words_for_people() -> None:
     texts = [path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")]
-    raised = {
-        name for text in texts for name in re.findall(r'ResourceLimitError\(\s*"([^"]+)"', text)
-    }
+    raised = {name for text in texts for name in re.findall(r'ResourceLimitError\(\s*"([^"]+)"', text)}
     raised |= {name for text in texts for name in re.findall(r'_RESOURCE = "([^"]+)"', text)}
     assert raised == set(_RESOURCES)
 

@@ -155,12 +155,7 @@ def unfenced(tree: ast.AST) -> list[int]:
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in DOORS
         and isinstance(node.func.value, ast.Attribute | ast.Name)
-        and (
-            node.func.value.attr
-            if isinstance(node.func.value, ast.Attribute)
-            else node.func.value.id
-        )
-        == "manifest"
+        and (node.func.value.attr if isinstance(node.func.value, ast.Attribute) else node.func.value.id) == "manifest"
         and "tenure" not in {keyword.arg for keyword in node.keywords}
     ]
 

@@ -30,10 +30,7 @@ print("\\n@" + json.dumps([name for name in heavy if name in sys.modules]))
 
 def _imported(*words: str) -> list[str]:
     run = subprocess.run(
-        [sys.executable, "-c", PROBE.format(words=list(words))],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", PROBE.format(words=list(words))], capture_output=True, text=True, check=True
     )
     return json.loads(run.stdout.rpartition("@")[2])
 
@@ -56,9 +53,7 @@ def test_explain_needs_only_the_parser() -> None:
 
 
 def test_importing_the_package_imports_nothing_else() -> None:
-    code = (
-        "import sys, omnigraph; print(sorted(m for m in sys.modules if m.startswith('omnigraph.')))"
-    )
+    code = "import sys, omnigraph; print(sorted(m for m in sys.modules if m.startswith('omnigraph.')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
 
@@ -79,14 +74,9 @@ def _named(room: str, pattern: str) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("room", "pattern", "codes"),
-    [
-        ("lang/schema", r'"(S-\d\d)"', SCHEMA_CODES),
-        ("lang/query", r'"(T\d+|Q\d{3}|D2|L\d{3})"', QUERY_CODES),
-    ],
+    [("lang/schema", r'"(S-\d\d)"', SCHEMA_CODES), ("lang/query", r'"(T\d+|Q\d{3}|D2|L\d{3})"', QUERY_CODES)],
 )
-def test_the_codes_are_the_ones_that_the_checks_use(
-    room: str, pattern: str, codes: Mapping[str, str]
-) -> None:
+def test_the_codes_are_the_ones_that_the_checks_use(room: str, pattern: str, codes: Mapping[str, str]) -> None:
     named = _named(room, pattern)
     assert set(named) == set(codes)
     assert [code for code, count in named.items() if count < 2] == []

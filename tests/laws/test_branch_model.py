@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import (
-    BadRequestError,
-    BranchNotFoundError,
-    ChangeCursorRejectedError,
-    NotFoundError,
-)
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ChangeCursorRejectedError, NotFoundError
 from omnigraph.graph.graph import Graph
 from support.branch_model.checks import BranchChecks
 from support.branch_model.model import (
@@ -52,10 +47,7 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
     "write": (4, {"branch": BRANCH, "operations": st.lists(OPERATIONS, min_size=1, max_size=3)}),
     "create": (2, {"name": NEW_BRANCHES, "base": BRANCH}),
     "create_at_a_commit": (1, {"name": NEW_BRANCHES, "number": CHOICE}),
-    "create_with_a_load": (
-        1,
-        {"name": NEW_BRANCHES, "base": BRANCH, "rows": st.lists(records(), max_size=2)},
-    ),
+    "create_with_a_load": (1, {"name": NEW_BRANCHES, "base": BRANCH, "rows": st.lists(records(), max_size=2)}),
     "delete": (1, {"branch": BRANCH}),
     "merge": (
         4,
@@ -70,17 +62,14 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
     "try_to_merge": (2, SIDES),
     "everyone_takes_one": (1, {"third": BRANCH, "news": FEW_OPERATIONS, "strategy": STRATEGIES}),
     "cross": (2, {**SIDES, "mine": NEW_PERSON, "yours": NEW_PERSON, "later": NEW_PERSON}),
-    "maintain": (
-        2,
-        {"branch": BRANCH, "key": st.sampled_from(["reopen", "index", *sorted(PROPERTIES)])},
-    ),
+    "maintain": (2, {"branch": BRANCH, "key": st.sampled_from(["reopen", "index", *sorted(PROPERTIES)])}),
     "look_back": (2, {"one": CHOICE, "other": CHOICE, "branch": BRANCH, "name": PEOPLE}),
     "begin_to_follow": (1, {"branch": BRANCH, "has_baseline": st.booleans()}),
     "poll": (1, {"number": CHOICE, "limit": st.integers(1, 5), "max_commits": st.integers(1, 4)}),
 }
-ACTIONS = st.sampled_from(
-    [name for name, (often, _) in STEPS.items() for _ in range(often)]
-).flatmap(lambda name: operation(name, **STEPS[name][1]))
+ACTIONS = st.sampled_from([name for name, (often, _) in STEPS.items() for _ in range(often)]).flatmap(
+    lambda name: operation(name, **STEPS[name][1])
+)
 
 
 @dataclass
@@ -201,13 +190,7 @@ class Branches(BranchChecks, RuleBasedStateMachine):
                 self.graph.create_branch("again", head.id)
 
     def merge(
-        self,
-        one: int,
-        other: int,
-        mine: list[Operation],
-        yours: list[Operation],
-        strategy: str | None,
-        delete: bool,
+        self, one: int, other: int, mine: list[Operation], yours: list[Operation], strategy: str | None, delete: bool
     ) -> None:
         """Both sides may write before one takes over the other."""
         source, target = self.pick_two(one, other)
@@ -216,12 +199,7 @@ class Branches(BranchChecks, RuleBasedStateMachine):
         self.run_merge(source, target, strategy, delete)
 
     def clash(
-        self,
-        one: int,
-        other: int,
-        writes: tuple[Operation, Operation],
-        is_turned: bool,
-        strategy: str | None,
+        self, one: int, other: int, writes: tuple[Operation, Operation], is_turned: bool, strategy: str | None
     ) -> None:
         """Two branches that were in step do what does not go together."""
         source, target = self.pick_two(one, other)
@@ -253,13 +231,7 @@ class Branches(BranchChecks, RuleBasedStateMachine):
             self.run_merge(source, target, strategy)
 
     def cross(
-        self,
-        one: int,
-        other: int,
-        mine: Operation,
-        yours: Operation,
-        later: Operation,
-        strategy: str | None,
+        self, one: int, other: int, mine: Operation, yours: Operation, later: Operation, strategy: str | None
     ) -> None:
         """Each of two branches takes what the other one was before; the next merge has two bases."""
         first, second = self.pick_two(one, other)

@@ -13,13 +13,7 @@ from omnigraph.errors import CompilerError, Diagnostic, OmniError
 from omnigraph.lang.query.compiler import compile_file
 from omnigraph.lang.query.lint import lint_queries
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
-from support.strategies import (
-    QUERY_TOKENS,
-    SCHEMA_TOKENS,
-    attempt,
-    mutated_texts,
-    token_soups,
-)
+from support.strategies import QUERY_TOKENS, SCHEMA_TOKENS, attempt, mutated_texts, token_soups
 from support.subtests import each_case
 
 GOLDEN = Path(__file__).parents[1] / "unit" / "lang" / "golden"
@@ -277,12 +271,8 @@ _COLUMNS = st.sampled_from(
         "src",
     ]
 )
-_TYPES = st.sampled_from(
-    ["Paper", "Venue", "Author", "Wrote", "Cites", "AppearsAt", "Titled", "Nope"]
-)
-_ASSIGNS = st.lists(st.builds("{}: {}".format, _COLUMNS, _VALUES), min_size=1, max_size=4).map(
-    " ".join
-)
+_TYPES = st.sampled_from(["Paper", "Venue", "Author", "Wrote", "Cites", "AppearsAt", "Titled", "Nope"])
+_ASSIGNS = st.lists(st.builds("{}: {}".format, _COLUMNS, _VALUES), min_size=1, max_size=4).map(" ".join)
 _WHERES = st.builds("{} {} {}".format, _COLUMNS, st.sampled_from(["=", "<", "!="]), _VALUES)
 _STATEMENTS = st.one_of(
     st.builds("insert {} {{ {} }}".format, _TYPES, _ASSIGNS),

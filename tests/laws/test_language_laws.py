@@ -266,14 +266,9 @@ _NAMES = [parameter.name for parameter in _ALL_TYPES.params]
 
 
 @settings(max_examples=250)
-@given(
-    st.dictionaries(st.sampled_from(_NAMES) | st.text(max_size=3), json_values, max_size=6),
-    st.booleans(),
-)
+@given(st.dictionaries(st.sampled_from(_NAMES) | st.text(max_size=3), json_values, max_size=6), st.booleans())
 def test_any_json_as_parameters_gives_values_or_a_parameter_error(given_values, javascript) -> None:
-    bound, failure = attempt(
-        ParameterError, bind_params, _ALL_TYPES, given_values, javascript=javascript
-    )
+    bound, failure = attempt(ParameterError, bind_params, _ALL_TYPES, given_values, javascript=javascript)
     if failure is not None:
         assert failure.problems
         assert set(failure.problems) <= set(given_values) | set(_NAMES)
@@ -284,9 +279,7 @@ def test_any_json_as_parameters_gives_values_or_a_parameter_error(given_values, 
 
 @settings(max_examples=250)
 @given(st.sampled_from(_NAMES), json_values, st.booleans())
-def test_any_json_for_one_parameter_fits_its_type_or_is_named_as_the_problem(
-    name, value, javascript
-) -> None:
+def test_any_json_for_one_parameter_fits_its_type_or_is_named_as_the_problem(name, value, javascript) -> None:
     type_ = next(parameter.type for parameter in _ALL_TYPES.params if parameter.name == name)
     query = ir.ReadIR(
         name="q",
@@ -298,9 +291,7 @@ def test_any_json_for_one_parameter_fits_its_type_or_is_named_as_the_problem(
         order=(),
         limit=None,
     )
-    bound, failure = attempt(
-        ParameterError, bind_params, query, {name: value}, javascript=javascript
-    )
+    bound, failure = attempt(ParameterError, bind_params, query, {name: value}, javascript=javascript)
     if failure is not None:
         assert set(failure.problems) == {name}
         assert name in failure.message
@@ -311,8 +302,7 @@ def test_any_json_for_one_parameter_fits_its_type_or_is_named_as_the_problem(
 
 def test_a_number_with_thousands_of_digits_is_a_problem_in_plain_words() -> None:
     query = compile_file(
-        "query q($x: I64, $f: F64) { match { $p: Paper { year: $x, score: $f } } return { $p } }",
-        READING,
+        "query q($x: I64, $f: F64) { match { $p: Paper { year: $x, score: $f } } return { $p } }", READING
     )[0]
     with pytest.raises(ParameterError) as failure:
         bind_params(query.ir, {"x": 10**5000, "f": 10**5000})
@@ -321,9 +311,7 @@ def test_a_number_with_thousands_of_digits_is_a_problem_in_plain_words() -> None
 
 
 def test_a_deeply_nested_value_is_a_parameter_error() -> None:
-    query = compile_file(
-        "query q($x: I64) { match { $p: Paper { year: $x } } return { $p } }", READING
-    )[0]
+    query = compile_file("query q($x: I64) { match { $p: Paper { year: $x } } return { $p } }", READING)[0]
     value: list[object] = []
     for _ in range(20_000):
         value = [value]
@@ -332,19 +320,13 @@ def test_a_deeply_nested_value_is_a_parameter_error() -> None:
 
 
 def test_a_lone_surrogate_is_no_string_parameter() -> None:
-    query = compile_file(
-        "query q($x: String) { match { $p: Paper { doi: $x } } return { $p } }", READING
-    )[0]
+    query = compile_file("query q($x: String) { match { $p: Paper { doi: $x } } return { $p } }", READING)[0]
     with pytest.raises(ParameterError):
         bind_params(query.ir, {"x": "\ud800"})
 
 
 @settings(max_examples=40)
-@given(
-    st.permutations(
-        ["$p: Paper", "$p cites $q", "$q appearsAt $v", "$q.year > 3", 'not { $v.city = "x" }']
-    )
-)
+@given(st.permutations(["$p: Paper", "$p cites $q", "$q appearsAt $v", "$q.year > 3", 'not { $v.city = "x" }']))
 def test_the_order_of_clauses_never_changes_what_is_bound_and_read(clauses) -> None:
     text = f"query q() {{ match {{ {' '.join(clauses)} }} return {{ $p $q $v }} }}"
     compiled = compile_query(text, READING)
@@ -357,9 +339,7 @@ def test_the_order_of_clauses_never_changes_what_is_bound_and_read(clauses) -> N
 @given(st.sampled_from(["Cites", "CITES", "CItEs"]), st.sampled_from(["cites", "cITES", "citeS"]))
 def test_an_edge_is_found_whatever_its_case(declared, written) -> None:
     catalog = compile_schema(f"node P {{}} edge {declared}: P -> P").catalog
-    compiled = compile_query(
-        f"query q() {{ match {{ $a {written} $b }} return {{ $a $b }} }}", catalog
-    )
+    compiled = compile_query(f"query q() {{ match {{ $a {written} $b }} return {{ $a $b }} }}", catalog)
     assert TypeRef("edge", declared) in compiled.operation.reads
 
 
@@ -455,21 +435,13 @@ def test_a_comment_may_stand_between_a_constraint_and_its_members(mark, comment)
 
 
 @each_case("mark", ["key", "x"])
-@each_case(
-    "comment",
-    ["// the id (normalised)\n", "/* (a, b) */", "// a\n// (b)\n", "/**/ // (\n", "//(\n"],
-)
+@each_case("comment", ["// the id (normalised)\n", "/* (a, b) */", "// a\n// (b)\n", "/**/ // (\n", "//(\n"])
 def test_a_parenthesis_in_a_comment_behind_an_annotation_is_no_argument(mark, comment) -> None:
     expected = _schema(f"node A {{ x: String @{mark} y: I32 }}")
     assert _schema(f"node A {{ x: String @{mark} {comment} y: I32 }}") == expected
 
 
-_RULERS = {
-    "slashes": "/" * 80 + "\n",
-    "openings": "// " * 40 + "\n",
-    "blocks": "/**/" * 40,
-    "lines": "// =\n" * 2000,
-}
+_RULERS = {"slashes": "/" * 80 + "\n", "openings": "// " * 40 + "\n", "blocks": "/**/" * 40, "lines": "// =\n" * 2000}
 
 
 @pytest.mark.timeout(10, func_only=True)
@@ -662,15 +634,10 @@ def test_a_refused_change_stays_refused_beside_a_supported_one(data, tree) -> No
         ("x: I32 @range(x, 0..) @range(x, 0..)", "x: I32 @range(x, 0..)"),
     ],
 )
-def test_a_constraint_written_twice_cannot_lose_one_spelling_beside_another_change(
-    old, new
-) -> None:
+def test_a_constraint_written_twice_cannot_lose_one_spelling_beside_another_change(old, new) -> None:
     accepted = _accept(compile_schema(f"node A {{ {old} }}"))
     alone = compile_schema(f"node A {{ {new} }}")
-    assert (
-        alone.catalog.schema_hash == accepted.catalog.schema_hash
-        or not _plan(accepted, alone).supported
-    )
+    assert alone.catalog.schema_hash == accepted.catalog.schema_hash or not _plan(accepted, alone).supported
     beside = compile_schema(f"node A {{ {new} y: I32? }}")
     assert _plan(accepted, beside).supported == _plan(accepted, alone).supported
 
@@ -688,9 +655,7 @@ def test_planning_twice_gives_the_same_plan_whatever_the_order_of_the_texts(data
 
 @settings(max_examples=18)
 @given(valid_schemas(), valid_schemas())
-def test_any_two_schemas_have_a_plan_and_an_empty_one_only_when_they_mean_the_same(
-    old, new
-) -> None:
+def test_any_two_schemas_have_a_plan_and_an_empty_one_only_when_they_mean_the_same(old, new) -> None:
     before, after = _compile(old), _compile(new)
     plan = _plan(_accept(before), after)
     assert (not plan.steps) == (before.catalog.schema_hash == after.catalog.schema_hash)
@@ -757,15 +722,11 @@ def test_identities_survive_a_chain_of_migrations(data, tree) -> None:
 @settings(max_examples=15)
 @given(st.data(), valid_schemas())
 def test_a_type_that_is_dropped_and_added_again_gets_new_numbers(data, tree) -> None:
-    extra = pg.NodeDecl(
-        pg.Name("Phoenix"), (), (), (pg.Property(pg.Name("p"), pg.TypeExpr("scalar", True, "I32")),)
-    )
+    extra = pg.NodeDecl(pg.Name("Phoenix"), (), (), (pg.Property(pg.Name("p"), pg.TypeExpr("scalar", True, "I32")),))
     full = pg.Schema((*tree.declarations, extra))
     first = _accept(_compile(full))
     gone = _compile(data.draw(reorderings(tree)))
-    second = AcceptedSchema(
-        catalog=gone.catalog, identities=_plan(first, gone).resolution.identities
-    )
+    second = AcceptedSchema(catalog=gone.catalog, identities=_plan(first, gone).resolution.identities)
     third = _plan(second, _compile(full)).resolution.identities
     used = set(_numbers(first.identities))
     again = next(i for (_, name), i in third.types.items() if name == "Phoenix")
@@ -819,13 +780,7 @@ def test_a_contract_does_not_fit_any_other_schema(data, tree) -> None:
 
 
 def _places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
-    inside = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     found = [] if not path else [path]
     for key, part in inside:
         found += _places(part, (*path, key))

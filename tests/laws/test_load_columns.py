@@ -141,9 +141,7 @@ _TEXTS = st.one_of(
     st.sampled_from(["-0.0", "1e999", "nan", "Infinity", "0x10", "1\n", "base64:AA==", "[1,2]"]),
     st.integers(-(2**65), 2**65).map(str),
     st.sampled_from([str(n) for n in (2**31, 2**32, 2**63, 2**63 - 1, 2**64 - 1, -(2**63))]),
-    st.sampled_from(
-        ["0.1", "123456789.123456789", "1e-400", "340282356779733661637539395458142568448"]
-    ),
+    st.sampled_from(["0.1", "123456789.123456789", "1e-400", "340282356779733661637539395458142568448"]),
 )
 
 
@@ -154,9 +152,7 @@ def _whole(width: int, *, is_signed: bool) -> st.SearchStrategy[int]:
 
 
 def _decimals(scale: int) -> st.SearchStrategy[Decimal]:
-    digits = st.one_of(
-        st.integers(-30, 30).map(lambda n: n * 10**scale), st.integers(-(10**20), 10**20)
-    )
+    digits = st.one_of(st.integers(-30, 30).map(lambda n: n * 10**scale), st.integers(-(10**20), 10**20))
     return digits.map(lambda n: Decimal(n).scaleb(-scale))
 
 
@@ -294,9 +290,7 @@ def test_a_fast_column_is_the_slow_one(base: Any, data: st.DataObject) -> None:
     kind=st.sampled_from([pa.utf8(), pa.large_utf8(), pa.string_view()]),
     texts=st.lists(st.none() | _TEXTS, max_size=3),
 )
-def test_a_fast_column_of_texts_without_types_is_the_slow_one(
-    base: Any, kind: Any, texts: list[str | None]
-) -> None:
+def test_a_fast_column_of_texts_without_types_is_the_slow_one(base: Any, kind: Any, texts: list[str | None]) -> None:
     _check_column(base, pa.array(texts, kind), is_text=True)
 
 
@@ -435,9 +429,7 @@ _NUMBERS = st.sampled_from(
 _ESCAPED = [r'"\u00e9"', r'"\ud83e\udd8a"', r'"\ud800"', r'"\u0000"', r'"\n\t\"\\\/"', r'"\x01"']
 _MOMENTS = ['"2024-02-29"', '"2024-05-01T12:00:00Z"', '"2023-02-29"', '"19000"']
 _WORDS = ['"draft"', '"final"', '"other"', '"base64:AA=="', '"base64:"', '"x:y"', '"//"']
-_RAW_TEXTS = st.sampled_from(
-    ['"a"', '"b"', '""', '"é"', '"🦊"', '"a\tb"', *_ESCAPED, *_MOMENTS, *_WORDS]
-)
+_RAW_TEXTS = st.sampled_from(['"a"', '"b"', '""', '"é"', '"🦊"', '"a\tb"', *_ESCAPED, *_MOMENTS, *_WORDS])
 _SCALARS = st.one_of(_NUMBERS, _RAW_TEXTS, st.sampled_from(["null", "true", "false"]))
 _VALUES = st.one_of(
     _SCALARS,
@@ -497,11 +489,7 @@ def _records(draw: st.DrawFn) -> str:
             usual = {"weight": _USUAL["real"], "id": st.sampled_from(['"e1"', '"e2"'])}
     required = {"Thing": ["name"], "Note": ["text"], "Pair": ["a", "b"]}.get(kind, [])
     optional = [name for name in usual if name not in required]
-    names = (
-        [*required, *draw(st.lists(st.sampled_from(optional), unique=True, max_size=4))]
-        if (optional)
-        else required
-    )
+    names = [*required, *draw(st.lists(st.sampled_from(optional), unique=True, max_size=4))] if (optional) else required
     members = {name: draw(usual[name]) for name in names}
     if is_odd:
         extra = draw(st.sampled_from([*usual, "id", "zzz", "_rowid", "src"]))
@@ -520,10 +508,7 @@ def _records(draw: st.DrawFn) -> str:
         envelope[extra] = draw(_VALUES)
     if draw(st.integers(0, 9)) == 0:
         del envelope[draw(st.sampled_from(sorted(envelope)))]
-    quoted = [
-        (f'"{name}"' if name == "data" else _name(draw, name), value)
-        for name, value in envelope.items()
-    ]
+    quoted = [(f'"{name}"' if name == "data" else _name(draw, name), value) for name, value in envelope.items()]
     return draw(_SPACE) + draw(_objects(quoted)) + draw(_SPACE)
 
 
@@ -546,17 +531,13 @@ _ODD_LINES = st.sampled_from(
     ]
 )
 _LINES = st.lists(
-    st.integers(0, 11).flatmap(
-        lambda n: _ODD_LINES if n == 0 else _records().map(lambda text: text.encode())
-    ),
+    st.integers(0, 11).flatmap(lambda n: _ODD_LINES if n == 0 else _records().map(lambda text: text.encode())),
     min_size=1,
     max_size=7,
 )
 
 
-def _one_by_one(
-    lines: list[bytes], plan: LoadPlan, violations: ViolationCounts
-) -> Iterator[RawRecords]:
+def _one_by_one(lines: list[bytes], plan: LoadPlan, violations: ViolationCounts) -> Iterator[RawRecords]:
     """What the module says the format means: every line for itself."""
     found = []
     for number, line in enumerate(lines, start=1):
@@ -569,9 +550,7 @@ def _one_by_one(
     yield from group_records(found)
 
 
-def _shaped(
-    groups: Iterator[RawRecords], plan: LoadPlan, violations: ViolationCounts
-) -> dict[str, Any]:
+def _shaped(groups: Iterator[RawRecords], plan: LoadPlan, violations: ViolationCounts) -> dict[str, Any]:
     """Rows per type with their lines, in the order in which they are written."""
     rows: dict[str, list[Any]] = {}
     counts: dict[str, int] = {}
@@ -594,9 +573,7 @@ def _known(violations: ViolationCounts) -> list[tuple[str, int | None, str | Non
 
 @settings(max_examples=300)
 @given(lines=_LINES)
-def test_lines_read_together_are_the_lines_read_one_by_one(
-    plan: LoadPlan, lines: list[bytes]
-) -> None:
+def test_lines_read_together_are_the_lines_read_one_by_one(plan: LoadPlan, lines: list[bytes]) -> None:
     together, alone = ViolationCounts(), ViolationCounts()
     numbers = np.arange(1, len(lines) + 1, dtype=np.int64)
     fast = _shaped(read_lines(list(lines), numbers, plan, together, "f"), plan, together)
@@ -610,10 +587,7 @@ def test_plain_lines_take_the_fast_way(plan: LoadPlan) -> None:
     """Otherwise the comparison above would say nothing."""
     row = {name: json.loads(_first(values)) for name, values in _USUAL.items()}
     row |= {"day": 3, "at": 4, "days": [1]}
-    lines = [
-        json.dumps({"type": "Thing", "data": row}).encode(),
-        b'{"edge":"near","id":"e1","from":"a","to":"b"}',
-    ]
+    lines = [json.dumps({"type": "Thing", "data": row}).encode(), b'{"edge":"near","id":"e1","from":"a","to":"b"}']
     groups = list(read_lines(lines, np.array([1, 2]), plan, ViolationCounts(), "f"))
     assert [raw.shape.key for raw in groups] == ["node:Thing", "edge:Near"]
     for raw in groups:
@@ -626,10 +600,7 @@ def _first(values: Any) -> str:
 
 
 def test_edges_named_in_different_case_keep_their_order(plan: LoadPlan) -> None:
-    texts = [
-        f'{{"edge":"{name}","from":"a","to":"b","data":{{"id":"e"}}}}'
-        for name in ("near", "Near", "near")
-    ]
+    texts = [f'{{"edge":"{name}","from":"a","to":"b","data":{{"id":"e"}}}}' for name in ("near", "Near", "near")]
     lines = [text.encode() for text in texts]
     groups = list(read_lines(lines, np.arange(1, 4), plan, ViolationCounts(), "f"))
     assert [line for raw in groups for line in raw.lines.tolist()] == [1, 2, 3]
@@ -658,13 +629,9 @@ def test_ids_of_columns_are_the_ids_of_their_rows(data: st.DataObject, drawn: An
     texts = [spelled(base, column) for base, column in zip(bases, columns, strict=True)]
     for number, (base, column) in enumerate(zip(bases, texts, strict=True)):
         wanted = [row[number] for row in rows]
-        assert column.to_pylist() == [
-            None if value is None else canonical_spelling(base, value) for value in wanted
-        ]
+        assert column.to_pylist() == [None if value is None else canonical_spelling(base, value) for value in wanted]
     expected = [
-        None
-        if None in row
-        else derive_id([canonical_spelling(b, v) for b, v in zip(bases, row, strict=True)])
+        None if None in row else derive_id([canonical_spelling(b, v) for b, v in zip(bases, row, strict=True)])
         for row in rows
     ]
     assert derived_ids(texts).to_pylist() == expected
@@ -688,9 +655,7 @@ def test_a_slice_of_a_column_is_spelled_as_its_rows(scalar: Scalar, data: st.Dat
     ]
 
 
-@given(
-    part=st.integers(0, MAX_PARTS - 1), first=st.integers(0, 2**30 - 50), count=st.integers(0, 40)
-)
+@given(part=st.integers(0, MAX_PARTS - 1), first=st.integers(0, 2**30 - 50), count=st.integers(0, 40))
 def test_generated_ids_are_repeatable_ulids_in_order(part: int, first: int, count: int) -> None:
     prefix = new_id_prefix()
     ids = generated_ids(prefix, part, first, count).to_pylist()
@@ -725,9 +690,7 @@ def test_ids_of_different_places_never_meet(first: Any, second: Any) -> None:
     block=st.integers(1, 9),
     longest=st.sampled_from([4, 12, 1000]),
 )
-def test_parts_hold_every_line_once(
-    text: list[bytes], cuts: list[int], block: int, longest: int
-) -> None:
+def test_parts_hold_every_line_once(text: list[bytes], cuts: list[int], block: int, longest: int) -> None:
     """Wherever a file is cut, also inside a line and a line break, and however it is read."""
     content = b"".join(text)
     begins = [0, *sorted(cut for cut in cuts if cut < len(content))]
@@ -775,10 +738,7 @@ def _notes(graph: Graph) -> Table:
 
 def _same(first: Found, second: Found) -> None:
     assert first.total == second.total
-    order = [
-        sorted(found.examples, key=lambda item: (str(item.value), item.addresses))
-        for found in (first, second)
-    ]
+    order = [sorted(found.examples, key=lambda item: (str(item.value), item.addresses)) for found in (first, second)]
     assert order[0] == order[1]
 
 
@@ -799,9 +759,7 @@ def _questions(joins: Joins, new: list[KeyScan], old: list[KeyScan]) -> Iterator
     yield joins.named(old, key_files(folder, [write_keys(folder, 2, [batch])]))
 
 
-def test_few_keys_are_looked_up_as_if_all_were_read(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_keys_are_looked_up_as_if_all_were_read(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     scans = []
     for pool in (["a", "b", "b", "it's", "\x00", "ü"], ["b", "ü", "it's", "c", "%", "\x00"]):
         fragments = _fragments(graph, pool, ["t"] * len(pool))
@@ -816,9 +774,7 @@ def test_few_keys_are_looked_up_as_if_all_were_read(
         _same(expected, found)
 
 
-def test_spark_answers_questions_about_keys_as_this_process_does(
-    graph: Graph, spark: SparkSession
-) -> None:
+def test_spark_answers_questions_about_keys_as_this_process_does(graph: Graph, spark: SparkSession) -> None:
     from omnigraph.spark.joins import SparkJoins
     from omnigraph.spark.workers import SparkWorkers
 
@@ -857,9 +813,7 @@ def test_keys_of_one_owner_are_no_violation_wherever_that_is_asked(
     sizes = {} if is_small else {"small_rows": 0, "broadcast_keys": 0}
     there = SparkJoins(SparkWorkers(spark, Silent()), **sizes)
     found = there.duplicated(scans[0], "id")
-    assert [(item.value, len(item.addresses), item.count) for item in found.examples] == [
-        ("x", 2, 2)
-    ]
+    assert [(item.value, len(item.addresses), item.count) for item in found.examples] == [("x", 2, 2)]
     assert found.total == 1
     _same(found, local.duplicated(scans[0], "id"))
     found = there.shared(*scans, "id")
@@ -871,9 +825,7 @@ def test_keys_of_one_owner_are_no_violation_wherever_that_is_asked(
     assert there.shared(scans[1], scans[1], "id").total == 0
 
 
-def test_a_merge_is_decided_alike_wherever_that_happens(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_merge_is_decided_alike_wherever_that_happens(tmp_path: Path, spark: SparkSession) -> None:
     from omnigraph.pipeline.upsert import ExchangeMatcher
     from omnigraph.spark.workers import SparkWorkers
 

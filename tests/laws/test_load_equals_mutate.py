@@ -92,19 +92,15 @@ _ROWS = st.one_of(
     st.sampled_from(_VENUES).map(lambda v: Row("Venue", {"series": v[0], "edition": v[1]})),
     st.sampled_from(["x", "y"]).map(lambda text: Row("Remark", {"text": text})),
     st.tuples(_ends(), _present(weight=st.just(0.5))).map(lambda p: Row("Cites", p[1], p[0])),
-    st.tuples(_DOIS, st.sampled_from(_VENUES)).map(
-        lambda p: Row("At", {}, (p[0], _venue_id(p[1])))
-    ),
+    st.tuples(_DOIS, st.sampled_from(_VENUES)).map(lambda p: Row("At", {}, (p[0], _venue_id(p[1])))),
     st.tuples(_DOIS, _DOIS, _DOIS, st.sampled_from(["a", "b", "c"])).map(
         lambda p: Row("Leads", {"kind": p[3]}, (p[0], p[1]))
     ),
 )
-_LEADING = st.tuples(_DOIS, st.integers(1, 4)).map(
-    lambda p: [Row("Leads", {}, (p[0], "p1")) for _ in range(p[1])]
+_LEADING = st.tuples(_DOIS, st.integers(1, 4)).map(lambda p: [Row("Leads", {}, (p[0], "p1")) for _ in range(p[1])])
+_BATCHES = st.tuples(st.lists(_ROWS, min_size=1, max_size=6), st.just([]) | st.just([]) | _LEADING).map(
+    lambda pair: pair[0] + pair[1]
 )
-_BATCHES = st.tuples(
-    st.lists(_ROWS, min_size=1, max_size=6), st.just([]) | st.just([]) | _LEADING
-).map(lambda pair: pair[0] + pair[1])
 #: Rows that make most batches good: the ends that edges point at.
 _GROUND = [
     *(Row("Paper", {"doi": doi}) for doi in ("p1", "p2", "p3", 'q"\\')),
@@ -295,20 +291,10 @@ _ENGINE_BATCHES: list[tuple[list[Row], str, str, bool]] = [
     ([*_CHANGES, Row("Leads", {"kind": "a"}, ("p1", "p1"))], "merge", "full", True),
     # An edge moves away from its source, which then has too few.
     ([*_CHANGES, Row("Leads", {}, ("p2", "p1"))], "merge", "full", False),
-    (
-        [*_GROUND, Row("Cites", {}, ("p1", "p2")), Row("Remark", {"text": "x"})],
-        "append",
-        "empty",
-        False,
-    ),
+    ([*_GROUND, Row("Cites", {}, ("p1", "p2")), Row("Remark", {"text": "x"})], "append", "empty", False),
     ([Row("Paper", {"doi": "z"}), Row("Paper", {"doi": "p1"})], "append", "full", False),
     ([Row("Remark", {"text": "only"}), Row("Cites", {}, ("p2", "p3"))], "overwrite", "full", False),
-    (
-        [Row("Paper", {"doi": "p2", "isbn": "i1"}), Row("Cites", {}, ("p1", "nobody"))],
-        "merge",
-        "full",
-        False,
-    ),
+    ([Row("Paper", {"doi": "p2", "isbn": "i1"}), Row("Cites", {}, ("p1", "nobody"))], "merge", "full", False),
 ]
 
 

@@ -18,15 +18,7 @@ from hypothesis import strategies as st
 
 from omnigraph.core.arrow import arrow_field, arrow_type
 from omnigraph.core.ids import derive_id, split_id
-from omnigraph.core.types import (
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-    integer_range,
-)
+from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
 from omnigraph.core.values import (
     canonical_spelling,
     coerce_json,
@@ -83,17 +75,11 @@ PROPERTIES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         ["a", " a ", "-", " - ", "N/A", "ü🦊", "a,b", 'q"q', "007"],
     ),
     "flag": (
-        [
-            {"bool": {"true": ["yes", "1"], "false": ["no", "0"]}},
-            {"bool": {"true": "x"}, "null": ["-"], "trim": True},
-        ],
+        [{"bool": {"true": ["yes", "1"], "false": ["no", "0"]}}, {"bool": {"true": "x"}, "null": ["-"], "trim": True}],
         ["yes", "no", "1", "0", "x", "-", "YES", " x", "true"],
     ),
     "day": (
-        [
-            {"date_format": "%d.%m.%Y"},
-            {"date_format": ["%d/%m/%Y", "%m/%d/%Y", "%Y%m%d"], "null": "0"},
-        ],
+        [{"date_format": "%d.%m.%Y"}, {"date_format": ["%d/%m/%Y", "%m/%d/%Y", "%Y%m%d"], "null": "0"}],
         ["1.2.2024", "31.02.2024", "12/31/2024", "31/12/2024", "20240229", "0", "2024-01-01"],
     ),
     "at": (
@@ -123,10 +109,7 @@ PROPERTIES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         [{"split": "|"}, {"split": ";", "number": {"thousands": ","}, "trim": True}],
         ["1|2", "1; 1,000", "x", "1||2", "7"],
     ),
-    "vec": (
-        [{"split": " "}, {"split": ";", "number": {"decimal": ","}}],
-        ["1 2", "0,5;2", "1", "a b"],
-    ),
+    "vec": ([{"split": " "}, {"split": ";", "number": {"decimal": ","}}], ["1 2", "0,5;2", "1", "a b"]),
 }
 
 
@@ -200,21 +183,16 @@ def outcome(graph: Graph, lines_before: int = 0, **given: Any) -> Any:
         graph.load(mode="overwrite", **given)
     except LoadRejectedError as refused:
         return sorted(
-            ((item.line or 0) - lines_before, item.field, item.value, item.message)
-            for item in refused.report.examples
+            ((item.line or 0) - lines_before, item.field, item.value, item.message) for item in refused.report.examples
         )
     return rows_of(graph, "node:Thing")
 
 
 def nested(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same rows, with the columns `c.…` as members of a struct."""
-    inner = [
-        {name.removeprefix("c."): row[name] for name in row if name.startswith("c.")}
-        for row in rows
-    ]
+    inner = [{name.removeprefix("c."): row[name] for name in row if name.startswith("c.")} for row in rows]
     return [
-        {"first": row["first"], "second": row["second"], "c": members}
-        for row, members in zip(rows, inner, strict=True)
+        {"first": row["first"], "second": row["second"], "c": members} for row, members in zip(rows, inner, strict=True)
     ]
 
 
@@ -238,14 +216,7 @@ def write_files(folder: Path, rows: list[dict[str, Any]]) -> dict[str, int]:
     pq.write_table(flat, folder / "flat.parquet")
     pq.write_table(deep, folder / "deep.parquet", row_group_size=2)
     orc.write_table(deep, folder / "deep.orc")
-    return {
-        "flat.csv": 1,
-        "flat.jsonl": 0,
-        "deep.json": 0,
-        "flat.parquet": 0,
-        "deep.parquet": 0,
-        "deep.orc": 0,
-    }
+    return {"flat.csv": 1, "flat.jsonl": 0, "deep.json": 0, "flat.parquet": 0, "deep.parquet": 0, "deep.orc": 0}
 
 
 @settings(max_examples=20)
@@ -270,13 +241,9 @@ ROWS = [
 ]
 
 
-def test_spark_reads_a_mapping_as_this_process_does(
-    graph: Graph, folder: Path, spark: SparkSession
-) -> None:
+def test_spark_reads_a_mapping_as_this_process_does(graph: Graph, folder: Path, spark: SparkSession) -> None:
     """Good rows give equal graphs, and bad ones equal reports, from files and from frames."""
-    properties = {
-        name: {"column": f"c.{name}", **readings[0]} for name, (readings, _) in PROPERTIES.items()
-    }
+    properties = {name: {"column": f"c.{name}", **readings[0]} for name, (readings, _) in PROPERTIES.items()}
     properties["key"] = {"concat": ["first", "second"]}
     entry = {"columns": {}, "properties": properties, "timestamps": "round"}
     flat, _ = tables(ROWS)
@@ -356,9 +323,7 @@ def test_a_float_that_is_not_finite_has_no_spelling(scalar, value) -> None:
 @settings(max_examples=80)
 @given(
     text=st.text(max_size=6)
-    | st.sampled_from(
-        ["", "0", "-0", "00", "+1", "1.0", "1e3", "inf", "nan", "1_0", " 1", "١", "9" * 5000]
-    )
+    | st.sampled_from(["", "0", "-0", "00", "+1", "1.0", "1e3", "inf", "nan", "1_0", " 1", "١", "9" * 5000])
     | st.integers().map(str)
     | st.floats().map(str)
 )
@@ -483,11 +448,7 @@ def test_text_that_no_storage_can_hold_is_refused() -> None:
 @given(value=st.integers() | st.floats(allow_nan=False))
 def test_an_integer_is_taken_exactly_or_not_at_all(scalar, value) -> None:
     low, high = integer_range(scalar)
-    fits = (
-        value in range(low, high + 1)
-        if isinstance(value, int)
-        else (value.is_integer() and low <= value <= high)
-    )
+    fits = value in range(low, high + 1) if isinstance(value, int) else (value.is_integer() and low <= value <= high)
     if not fits:
         with pytest.raises(ValueError):
             coerce_scalar(scalar, value)
@@ -545,9 +506,7 @@ def test_every_spelling_of_one_moment_means_the_same(moment, digits, glue, offse
         zone = timezone(timedelta(minutes=offset))
         sign, size = ("-" if offset < 0 else "+"), abs(offset)
         text += f"{sign}{size // 60:02d}{':' if colon else ''}{size % 60:02d}"
-    expected = (moment.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(
-        milliseconds=1
-    )
+    expected = (moment.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     assert parse_datetime(text) == expected
 
 

@@ -75,9 +75,7 @@ def _value(base: object, number: int) -> object:
 
 def _data(properties: Any, number: int, is_null: Callable[[], bool]) -> dict[str, object]:
     return {
-        name: None
-        if definition.type.nullable and is_null()
-        else _value(definition.type.base, number)
+        name: None if definition.type.nullable and is_null() else _value(definition.type.base, number)
         for name, definition in properties.items()
     }
 
@@ -98,8 +96,7 @@ def _fill(graph: Graph, catalog: Catalog, is_null: Callable[[], bool]) -> None:
     """Up to two rows of each type, the second one in a fragment of its own."""
     for number in range(2):
         nodes: list[dict[str, object]] = [
-            {"type": node.name, "data": _data(node.properties, number, is_null)}
-            for node in catalog.nodes.values()
+            {"type": node.name, "data": _data(node.properties, number, is_null)} for node in catalog.nodes.values()
         ]
         _load(graph, nodes)
     edges: list[dict[str, object]] = []
@@ -119,10 +116,7 @@ def _fill(graph: Graph, catalog: Catalog, is_null: Callable[[], bool]) -> None:
 def _moved(rows: Rows, plan: MigrationPlan, wanted: Catalog) -> Rows:
     """The rows as the new schema should show them."""
     result: Rows = {}
-    for kind, definitions in (
-        (TypeKind.NODE, wanted.nodes.values()),
-        (TypeKind.EDGE, wanted.edges.values()),
-    ):
+    for kind, definitions in ((TypeKind.NODE, wanted.nodes.values()), (TypeKind.EDGE, wanted.edges.values())):
         for definition in definitions:
             origin = plan.resolution.type_origins.get((kind, definition.name))
             names = plan.resolution.property_origins.get((kind, definition.name), {})

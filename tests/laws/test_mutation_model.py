@@ -37,20 +37,11 @@ NAMES = st.sampled_from(["a", "b", "it's"])
 SMALL = st.none() | st.integers(0, 3)
 AGES = st.none() | st.integers(-1, 10)
 BRANCHES = st.sampled_from(["main", "side"])
-OPS = {
-    "=": lambda x, y: x == y,
-    "!=": lambda x, y: x != y,
-    "<": lambda x, y: x < y,
-    ">=": lambda x, y: x >= y,
-}
+OPS = {"=": lambda x, y: x == y, "!=": lambda x, y: x != y, "<": lambda x, y: x < y, ">=": lambda x, y: x >= y}
 OP = st.sampled_from(sorted(OPS))
 #: Every place that a write passes; the others belong to recovery and init.
 PLACES = st.sampled_from(
-    [
-        place
-        for place in Failpoint
-        if not place.startswith("init_") and place is not Failpoint.RECOVERY_LIST
-    ]
+    [place for place in Failpoint if not place.startswith("init_") and place is not Failpoint.RECOVERY_LIST]
 )
 
 
@@ -90,9 +81,7 @@ class Mutations(RuleBasedStateMachine):
         if hasattr(self, "root"):
             shutil.rmtree(self.root)
 
-    def attempt(
-        self, branch: str, text: str, params: dict[str, Any], after: Model, nodes: int, edges: int
-    ) -> None:
+    def attempt(self, branch: str, text: str, params: dict[str, Any], after: Model, nodes: int, edges: int) -> None:
         """The graph accepts what the model calls legal, with these counts, and refuses the rest."""
         before = self.models[branch]
         head = self.graph.snapshot(branch)
@@ -118,10 +107,7 @@ class Mutations(RuleBasedStateMachine):
     def insert_person(self, branch: str, name: str, age: int | None, badge: int | None) -> None:
         branch, model = self.pick(branch)
         model.people[name] = (age, badge)
-        text = (
-            "query q($n: String, $a: I32?, $b: I32?) "
-            "{ insert Person { name: $n, age: $a, badge: $b } }"
-        )
+        text = "query q($n: String, $a: I32?, $b: I32?) { insert Person { name: $n, age: $a, badge: $b } }"
         self.attempt(branch, text, {"n": name, "a": age, "b": badge}, model, 1, 0)
 
     @rule(branch=BRANCHES, name=NAMES, friend=NAMES, since=SMALL)
@@ -180,9 +166,7 @@ class Mutations(RuleBasedStateMachine):
         self.attempt(branch, text, {"s": source, "t": team}, model, 0, times)
 
     @rule(branch=BRANCHES, op=OP, bound=SMALL, age=AGES, badge=SMALL)
-    def update_people(
-        self, branch: str, op: str, bound: int | None, age: int | None, badge: int | None
-    ) -> None:
+    def update_people(self, branch: str, op: str, bound: int | None, age: int | None, badge: int | None) -> None:
         """Two chained updates: the second sees what the first did."""
         branch, model = self.pick(branch)
         first = [name for name, (old, _) in model.people.items() if holds(op, old, bound)]
@@ -199,24 +183,17 @@ class Mutations(RuleBasedStateMachine):
         self.attempt(branch, text, params, model, len(first) + len(second), 0)
 
     @rule(branch=BRANCHES, op=OP, name=NAMES, second=OP, bound=SMALL)
-    def delete_people(
-        self, branch: str, op: str, name: str, second: str, bound: int | None
-    ) -> None:
+    def delete_people(self, branch: str, op: str, name: str, second: str, bound: int | None) -> None:
         """Two overlapping deletes and the edges that go with them."""
         branch, model = self.pick(branch)
-        gone = {
-            key
-            for key, (age, _) in model.people.items()
-            if holds(second, age, bound) or holds(op, key, name)
-        }
+        gone = {key for key, (age, _) in model.people.items() if holds(second, age, bound) or holds(op, key, name)}
         knows = [edge for edge in model.knows if edge[0] not in gone and edge[1] not in gone]
         on = [edge for edge in model.on if edge[0] not in gone]
         edges = len(model.knows) - len(knows) + len(model.on) - len(on)
         model.people = {key: row for key, row in model.people.items() if key not in gone}
         model.knows, model.on = knows, on
         text = (
-            f"query q($x: I32?, $n: String) {{ delete Person where age {second} $x "
-            f"delete Person where name {op} $n }}"
+            f"query q($x: I32?, $n: String) {{ delete Person where age {second} $x delete Person where name {op} $n }}"
         )
         self.attempt(branch, text, {"x": bound, "n": name}, model, len(gone), edges)
 
@@ -226,10 +203,7 @@ class Mutations(RuleBasedStateMachine):
         left = [edge for edge in model.knows if not holds(op, edge[2], since) and edge[0] != source]
         edges = len(model.knows) - len(left)
         model.knows = left
-        text = (
-            f"query q($s: I32?, $f: String) {{ delete Knows where since {op} $s "
-            "delete Knows where from = $f }"
-        )
+        text = f"query q($s: I32?, $f: String) {{ delete Knows where since {op} $s delete Knows where from = $f }}"
         self.attempt(branch, text, {"s": since, "f": source}, model, 0, edges)
 
     @rule(name=NAMES)
@@ -274,9 +248,7 @@ class Mutations(RuleBasedStateMachine):
             assert {row["id"]: (row["age"], row["badge"]) for row in people} == model.people
             teams = self.rows(branch, "node:Team")
             assert {row["id"]: row["size"] for row in teams} == model.teams
-            knows = [
-                (row["src"], row["dst"], row["since"]) for row in self.rows(branch, "edge:Knows")
-            ]
+            knows = [(row["src"], row["dst"], row["since"]) for row in self.rows(branch, "edge:Knows")]
             assert sorted(knows, key=str) == sorted(model.knows, key=str)
             on = [(row["src"], row["dst"]) for row in self.rows(branch, "edge:On")]
             assert sorted(on) == sorted(model.on)

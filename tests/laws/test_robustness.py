@@ -145,9 +145,7 @@ def test_a_path_that_is_no_file_is_an_input_error(tmp_path, language) -> None:
         pytest.param("", "é" * 10, "", id="characters of two bytes"),
     ],
 )
-def test_a_file_of_ten_megabytes_is_refused_for_its_size(
-    tmp_path, language, head, unit, tail
-) -> None:
+def test_a_file_of_ten_megabytes_is_refused_for_its_size(tmp_path, language, head, unit, tail) -> None:
     path = tmp_path / "input"
     path.write_text(head + unit * (HUGE // len(unit)) + tail, encoding="utf-8")
     with pytest.raises(CompilerError, match="MiB") as failure:
@@ -309,8 +307,7 @@ def test_brackets_in_comments_and_strings_do_not_nest(language) -> None:
 
 def test_five_thousand_declarations_are_compiled() -> None:
     text = "".join(
-        f"node N{i} {{ a: String @key b: I32? }}\nedge E{i}: N{i} -> N{(i + 1) % 2500}\n"
-        for i in range(2500)
+        f"node N{i} {{ a: String @key b: I32? }}\nedge E{i}: N{i} -> N{(i + 1) % 2500}\n" for i in range(2500)
     )
     catalog = compile_schema(text).catalog
     assert (len(catalog.nodes), len(catalog.edges)) == (2500, 2500)
@@ -322,9 +319,7 @@ def test_five_thousand_properties_are_compiled() -> None:
 
 
 def test_thousands_of_body_constraints_are_compiled() -> None:
-    body = "\n".join(
-        f"p{i}: I32\n@index(p{i})\n@unique(p{i})\n@range(p{i}, 0..)" for i in range(1500)
-    )
+    body = "\n".join(f"p{i}: I32\n@index(p{i})\n@unique(p{i})\n@range(p{i}, 0..)" for i in range(1500))
     assert len(compile_schema(f"node A {{ {body} }}").catalog.nodes["A"].ranges) == 1500
     body = "\n".join(f"p{i}: I32\n@index(p{i}, src)" for i in range(1500))
     assert compile_schema(f"node A {{}} edge E: A -> A {{ {body} }}").catalog.edges["E"].indexes
@@ -345,23 +340,17 @@ def test_one_interface_named_thousands_of_times_is_compiled() -> None:
 
 def test_thousands_of_annotations_are_compiled() -> None:
     marks = " ".join(f"@m{i}({i}, k={i})" for i in range(5000))
-    assert (
-        len(compile_schema(f"node A {marks} {{}}").catalog.nodes["A"].metadata.annotations) == 5000
-    )
+    assert len(compile_schema(f"node A {marks} {{}}").catalog.nodes["A"].metadata.annotations) == 5000
 
 
 def test_ten_thousand_parameters_are_compiled() -> None:
     params = ", ".join(f"$x{i}: I32" for i in range(10_000))
-    compiled = compile_file(
-        f"query q({params}) {{ match {{ $p: Paper }} return {{ $p }} }}", READING
-    )
+    compiled = compile_file(f"query q({params}) {{ match {{ $p: Paper }} return {{ $p }} }}", READING)
     assert len(compiled[0].ir.params) == 10_000
 
 
 def test_thousands_of_queries_are_compiled() -> None:
-    text = "\n".join(
-        f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} }}" for i in range(3000)
-    )
+    text = "\n".join(f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} }}" for i in range(3000))
     assert len(compile_file(text, READING)) == 3000
 
 
@@ -416,9 +405,7 @@ def test_a_thousand_statements_are_compiled() -> None:
 def test_thousands_of_renames_are_planned() -> None:
     old = compile_schema("".join(f"node N{i} {{ a: I32? }}\n" for i in range(1000)))
     new = compile_schema(
-        "".join(
-            f'node M{i} @rename_from("N{i}") {{ b: I32? @rename_from("a") }}\n' for i in range(1000)
-        )
+        "".join(f'node M{i} @rename_from("N{i}") {{ b: I32? @rename_from("a") }}\n' for i in range(1000))
     )
     identities = fresh_identities(old.catalog, DOMAIN, old.source).identities
     plan = plan_migration(AcceptedSchema(catalog=old.catalog, identities=identities), new)
@@ -442,10 +429,9 @@ def test_thousands_of_renames_are_planned() -> None:
     ],
 )
 def test_a_broken_end_of_a_large_file_is_found_at_its_place(language, tail, phrase) -> None:
-    unit = {
-        "schema": "node N%d { a: String }\n",
-        "query": "query q%d() { match { $p: Paper } return { $p } }\n",
-    }[language]
+    unit = {"schema": "node N%d { a: String }\n", "query": "query q%d() { match { $p: Paper } return { $p } }\n"}[
+        language
+    ]
     lines = 1500
     text = "".join(unit % i for i in range(lines)) + tail
     found = _refusal(text, language=language).diagnostics[-1]
@@ -460,17 +446,13 @@ def test_a_broken_end_of_a_large_file_is_found_at_its_place(language, tail, phra
         pytest.param("/* " * 100_000, id="comments that never end"),
         pytest.param('"' + '\\"' * 100_000, id="a string of escaped quotes that never ends"),
         pytest.param("{" * 100 + "/* " * 100_000, id="brackets and comments that never end"),
-        pytest.param(
-            "x\n" + "\n" * 200_000 + "// y\nnodePaper {}", id="empty lines before an error"
-        ),
+        pytest.param("x\n" + "\n" * 200_000 + "// y\nnodePaper {}", id="empty lines before an error"),
         pytest.param("x" + " " * 500_000 + "x", id="spaces"),
         pytest.param("@key" + " " * 500_000, id="spaces behind a mark"),
         pytest.param("node " * 200_000, id="keywords"),
         pytest.param("query " * 200_000, id="query keywords"),
         pytest.param("query q" * 200_000, id="beginnings of queries"),
-        pytest.param(
-            "node A implements " + "Ximplements, " * 20_000 + "X @x {}", id="a word in names"
-        ),
+        pytest.param("node A implements " + "Ximplements, " * 20_000 + "X @x {}", id="a word in names"),
         pytest.param("$" * 500_000, id="dollars"),
         pytest.param("'" * 500_000, id="wrong quotes"),
         pytest.param('"' * 500_001, id="quotes"),
@@ -525,9 +507,7 @@ def test_of_thousands_of_syntax_errors_in_one_line_the_first_are_found() -> None
 
 
 def test_of_thousands_of_syntax_errors_in_queries_the_first_are_found() -> None:
-    text = "\n".join(
-        f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} order $p }}" for i in range(2000)
-    )
+    text = "\n".join(f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} order $p }}" for i in range(2000))
     failure = _refusal(text, language="query")
     assert (len(failure.diagnostics), failure.total) == (MAX_DIAGNOSTICS, 2000)
 
@@ -562,9 +542,7 @@ def test_thousands_of_unknown_parameters_are_all_counted() -> None:
 
 def test_thousands_of_wrong_rename_hints_are_all_counted() -> None:
     old = compile_schema("".join(f"node Node{i} {{}}\n" for i in range(1000)))
-    new = compile_schema(
-        "".join(f'node Mode{i} @rename_from("Nodd{i}") {{}}\n' for i in range(1000))
-    )
+    new = compile_schema("".join(f'node Mode{i} @rename_from("Nodd{i}") {{}}\n' for i in range(1000)))
     identities = fresh_identities(old.catalog, DOMAIN, old.source).identities
     accepted = AcceptedSchema(catalog=old.catalog, identities=identities)
     with pytest.raises(CompilerError) as failure:
@@ -573,7 +551,5 @@ def test_thousands_of_wrong_rename_hints_are_all_counted() -> None:
 
 
 def test_thousands_of_wrong_queries_are_all_judged() -> None:
-    text = "\n".join(
-        f"query q{i}() {{ match {{ $p: Papr }} return {{ $p.titel }} }}" for i in range(1500)
-    )
+    text = "\n".join(f"query q{i}() {{ match {{ $p: Papr }} return {{ $p.titel }} }}" for i in range(1500))
     assert _lint_errors(text) == 1500

@@ -26,9 +26,7 @@ IN_MEMORY_AND_FILES = [
 MATRIX_IN_MEMORY_AND_FILES = [
     pytest.mark.usefixtures("room_for_rows"),
     pytest.mark.parametrize(
-        "room_for_rows",
-        ["in memory", pytest.param("in files", marks=pytest.mark.slow)],
-        indirect=True,
+        "room_for_rows", ["in memory", pytest.param("in files", marks=pytest.mark.slow)], indirect=True
     ),
 ]
 #: People who know each other, and a type that nobody touches unless a test says so.
@@ -136,9 +134,7 @@ def compact(graph: Graph, branch: str, *keys: TableKey) -> GraphCommit:
                 row_count=compacted.count_rows(),
             )
         )
-    expectations = Expectations(
-        branch=branch, incarnation=snapshot.incarnation, schema_hash=snapshot.schema_hash
-    )
+    expectations = Expectations(branch=branch, incarnation=snapshot.incarnation, schema_hash=snapshot.schema_hash)
 
     def make(head: Head, graph_version: int) -> GraphCommit:
         return GraphCommit(
@@ -169,10 +165,7 @@ def ends(graph: Graph, branch: str = "main", key: TableKey = KNOWS) -> list[tupl
 
 def all_branches(graph: Graph) -> dict[str, Any]:
     """Every row, head and commit of every branch."""
-    return {
-        name: (everything(graph, name), graph.snapshot(name), graph.commits(name))
-        for name in graph.branches()
-    }
+    return {name: (everything(graph, name), graph.snapshot(name), graph.commits(name)) for name in graph.branches()}
 
 
 def files(graph: Graph) -> set[str]:
@@ -180,9 +173,7 @@ def files(graph: Graph) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
 
-def conflicts_of(
-    graph: Graph, source: str, into: str = "main", strategy: str | None = None
-) -> list[MergeConflict]:
+def conflicts_of(graph: Graph, source: str, into: str = "main", strategy: str | None = None) -> list[MergeConflict]:
     """The conflicts of a merge that is refused; nothing happened on any branch, and no attempt is left."""
     before = all_branches(graph)
     preview = graph.merge(source, into, strategy=strategy, dry_run=True)

@@ -38,10 +38,7 @@ def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
     report: dict[str, Any] = {}
     lines = folder / "papers.jsonl"
     write(lines, [paper(n) for n in range(PAPERS)] + [cites(n, n - 1) for n in range(1, PAPERS)])
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        Graph.init(folder / "papers.omni", SCHEMA) as graph,
-    ):
+    with pytest.MonkeyPatch.context() as patch, Graph.init(folder / "papers.omni", SCHEMA) as graph:
         patch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
         # Little data goes the way of much data.
         sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
@@ -83,9 +80,7 @@ def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
         graph.export(folder / "all.jsonl", **with_spark)
         graph.export(folder / "local.jsonl", engine="local")
         graph.export(folder / "tables", format="parquet", **with_spark)
-        report["same_lines"] = (folder / "all.jsonl").read_text("utf-8") == (
-            folder / "local.jsonl"
-        ).read_text("utf-8")
+        report["same_lines"] = (folder / "all.jsonl").read_text("utf-8") == (folder / "local.jsonl").read_text("utf-8")
         report["titles"] = titles(folder / "all.jsonl")
         report["parquet"] = pq.read_table(folder / "tables" / "nodes" / "Paper").num_rows
 

@@ -58,9 +58,7 @@ def drop(name: str) -> str:
     return f'delete Person where name = "{name}"'
 
 
-def load(
-    graph: Graph, folder: Path, lines: list[dict[str, Any]], mode: str = "append", **more: Any
-) -> str:
+def load(graph: Graph, folder: Path, lines: list[dict[str, Any]], mode: str = "append", **more: Any) -> str:
     """Load lines in process; the commit it made."""
     path = folder / f"{new_ulid()}.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -133,9 +131,7 @@ def rows_of(graph: Graph, branch: str = "main") -> Rows:
     """Every row of a branch by type and id, straight from Lance."""
     snapshot = graph.snapshot(branch)
     return {
-        str(key): {
-            row["id"]: row for row in dataset_of(graph, snapshot, key).to_table().to_pylist()
-        }
+        str(key): {row["id"]: row for row in dataset_of(graph, snapshot, key).to_table().to_pylist()}
         for key in snapshot.pins
     }
 
@@ -200,9 +196,7 @@ def images_of(graph: Graph, branch: str = "main") -> dict[str, dict[str, Any]]:
         for entity, row in rows.items():
             is_edge = key.startswith("edge:")
             left_out = ("id", "src", "dst") if is_edge else ("id",)
-            image: dict[str, Any] = {
-                "properties": {name: value for name, value in row.items() if name not in left_out}
-            }
+            image: dict[str, Any] = {"properties": {name: value for name, value in row.items() if name not in left_out}}
             if is_edge:
                 image["endpoints"] = {"from": row["src"], "to": row["dst"]}
             found.setdefault(key, {})[entity] = image

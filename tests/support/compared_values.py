@@ -172,9 +172,7 @@ class Edges:
         if low == 1 and node in self.neighbours(node, direction):
             found.add(node)
         for hop in range(1, high + 1):
-            following = {
-                neighbour for item in frontier for neighbour in self.neighbours(item, direction)
-            }
+            following = {neighbour for item in frontier for neighbour in self.neighbours(item, direction)}
             frontier = following - visited
             visited |= frontier
             if hop >= low:
@@ -183,9 +181,7 @@ class Edges:
 
 
 @st.composite
-def edges_between(
-    draw: st.DrawFn, *, same_type: bool | None = None, max_nodes: int = 7, max_edges: int = 24
-) -> Edges:
+def edges_between(draw: st.DrawFn, *, same_type: bool | None = None, max_nodes: int = 7, max_edges: int = 24) -> Edges:
     """Few nodes and many edges, so that loops, cycles and parallel edges are common."""
     sources = draw(st.integers(1, max_nodes))
     is_same = draw(st.booleans()) if same_type is None else same_type

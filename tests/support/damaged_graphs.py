@@ -88,9 +88,7 @@ def make_graph(folder: Path) -> None:
             graph.ensure_indices()
             graph.mutate("query gone() { delete Person where age = 13 }")
             graph.create_branch("draft")
-            graph.mutate(
-                'query add() { insert Person { name: "drafted", age: 77 } }', branch="draft"
-            )
+            graph.mutate('query add() { insert Person { name: "drafted", age: 77 } }', branch="draft")
             graph.mutate("query gone() { delete Person where age = 5 }", branch="draft")
             graph.ensure_indices()
             ask(graph)
@@ -148,9 +146,7 @@ KINDS = ("flip", "flip", "flip_many", "zero", "cut", "empty", "random", "swap", 
 
 def stored_files(root: Path) -> list[Path]:
     """All files of a graph that mean something, in a fixed order of kinds."""
-    return sorted(
-        path for path in root.rglob("*") if path.is_file() and not path.name.endswith("lock")
-    )
+    return sorted(path for path in root.rglob("*") if path.is_file() and not path.name.endswith("lock"))
 
 
 def harm(path: Path, kind: str, random: Random, others: list[Path]) -> bool:

@@ -12,12 +12,7 @@ from typing import Any
 import lance
 
 from omnigraph.core.ids import TableKey
-from omnigraph.embedding.client import (
-    EmbeddingClient,
-    EmbeddingSettings,
-    ProviderName,
-    create_embedder,
-)
+from omnigraph.embedding.client import EmbeddingClient, EmbeddingSettings, ProviderName, create_embedder
 from omnigraph.embedding.contract import ApiKey
 from omnigraph.embedding.providers import mock_vector
 from omnigraph.graph.graph import Graph
@@ -40,9 +35,7 @@ def notes_graph(folder: Path, schema: str = SCHEMA) -> Graph:
     return Graph.init(str(folder / "notes.omni"), schema)
 
 
-def put(
-    graph: Graph, folder: Path, *notes: dict[str, Any], mode: str = "merge", **rest: Any
-) -> Any:
+def put(graph: Graph, folder: Path, *notes: dict[str, Any], mode: str = "merge", **rest: Any) -> Any:
     """Load notes as whole rows."""
     path = folder / "notes.jsonl"
     path.write_text("\n".join(json.dumps({"type": "Note", "data": note}) for note in notes))
@@ -62,9 +55,7 @@ def set_body(graph: Graph, slug: str, body: str | None, branch: str = "main") ->
 
 
 def vectors(graph: Graph, branch: str = "main", **target: Any) -> dict[str, list[float] | None]:
-    found = graph.query(
-        "query q() { match { $n: Note } return { $n.slug, $n.vec } }", branch=branch, **target
-    )
+    found = graph.query("query q() { match { $n: Note } return { $n.slug, $n.vec } }", branch=branch, **target)
     return {row["n.slug"]: row["n.vec"] for row in found.to_pylist()}
 
 
@@ -223,9 +214,7 @@ class StillTime:
         self.now_s += seconds
 
 
-def client_of(
-    time: StillTime, provider: ProviderName, base_url: str = "", **settings: Any
-) -> EmbeddingClient:
+def client_of(time: StillTime, provider: ProviderName, base_url: str = "", **settings: Any) -> EmbeddingClient:
     return create_embedder(
         EmbeddingSettings(provider=provider, base_url=base_url, api_key=ApiKey(KEY), **settings),
         clock=time.clock,

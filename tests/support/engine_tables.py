@@ -17,13 +17,7 @@ from omnigraph.engine.context import Context, EngineCaches
 from omnigraph.engine.path_choice import EngineSettings
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.datasets.filters import OneOf
-from omnigraph.storage.datasets.staged import (
-    commit_staged,
-    create_table,
-    stage_append,
-    stage_delete,
-    stage_upsert,
-)
+from omnigraph.storage.datasets.staged import commit_staged, create_table, stage_append, stage_delete, stage_upsert
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.storage.derived import DerivedArrays
 from omnigraph.storage.location import GraphLocation
@@ -97,12 +91,7 @@ def new_context(
     return Context(
         catalog=Catalog(interfaces={}, nodes={}, edges={}, schema_hash="sha256:none"),
         snapshot=Snapshot(
-            branch="main",
-            incarnation=1,
-            graph_version=1,
-            commit_id="c",
-            schema_hash="sha256:none",
-            pins=pins,
+            branch="main", incarnation=1, graph_version=1, commit_id="c", schema_hash="sha256:none", pins=pins
         ),
         store=store,
         caches=new_caches(location, **settings),

@@ -9,13 +9,7 @@ from typing import Any
 
 from omnigraph.commit.leftovers import reclaim_staged_files
 from omnigraph.graph.graph import Graph
-from support.killed_writers import (
-    ACTOR,
-    Outcome,
-    check_sound,
-    dataset_of,
-    every_commit,
-)
+from support.killed_writers import ACTOR, Outcome, check_sound, dataset_of, every_commit
 
 #: Stands in everything that goes: only a hard drop takes it away.
 SECRET = "do-not-tell-anybody"
@@ -114,12 +108,7 @@ def make_populated(root: Path) -> Path:
 
 def apply(graph: Graph, change: Change, **options: Any) -> Any:
     return graph.apply_schema(
-        NEW,
-        backfill=BACKFILL,
-        allow_data_loss=change.allow_data_loss,
-        actor=ACTOR,
-        engine="local",
-        **options,
+        NEW, backfill=BACKFILL, allow_data_loss=change.allow_data_loss, actor=ACTOR, engine="local", **options
     )
 
 
@@ -178,15 +167,11 @@ def check_folders(root: Path) -> None:
     with Graph.open(root, read_only=True) as graph:
         history = graph._environment.manifest.history()
     known = {version.pin.location for version in history.versions}
-    found = {
-        f"{kind}/{path.name}" for kind in ("nodes", "edges") for path in (root / kind).iterdir()
-    }
+    found = {f"{kind}/{path.name}" for kind in ("nodes", "edges") for path in (root / kind).iterdir()}
     assert found == known
 
 
-def check_settled(
-    root: Path, base: Path, change: Change, outcome: Outcome, after: Mapping[str, Any]
-) -> None:
+def check_settled(root: Path, base: Path, change: Change, outcome: Outcome, after: Mapping[str, Any]) -> None:
     """Opening settles: all of the change is there or nothing, with one commit and one record at most."""
     with Graph.open(base, read_only=True) as graph:
         known = [commit.commit_id for commit in every_commit(graph)]

@@ -96,20 +96,13 @@ class Writer:
         return self.name
 
 
-INSERT = Writer(
-    "insert",
-    'query w() { insert Person { name: "dan", age: 1 } insert City { name: "bonn" } }',
-    tables=2,
-)
+INSERT = Writer("insert", 'query w() { insert Person { name: "dan", age: 1 } insert City { name: "bonn" } }', tables=2)
 UPSERT = Writer(
-    "upsert",
-    'query w() { insert Person { name: "ann", age: 31 } insert City { name: "oslo", size: 8 } }',
-    tables=2,
+    "upsert", 'query w() { insert Person { name: "ann", age: 31 } insert City { name: "oslo", size: 8 } }', tables=2
 )
 UPDATE = Writer(
     "update",
-    'query w() { update Person set { age: 9 } where name = "bob"'
-    ' update City set { size: 5 } where name = "rome" }',
+    'query w() { update Person set { age: 9 } where name = "bob" update City set { size: 5 } where name = "rome" }',
     tables=2,
 )
 DELETE = Writer("delete_with_cascade", 'query w() { delete Person where name = "bob" }', tables=3)
@@ -168,9 +161,7 @@ def publishing(complete: Outcome = ROLLED_FORWARD) -> list[tuple[str, Outcome]]:
 
 
 def deaths(
-    kinds: Iterable[K],
-    places: Callable[[K], list[tuple[str, Outcome]]],
-    chosen: Mapping[str, Collection[str]],
+    kinds: Iterable[K], places: Callable[[K], list[tuple[str, Outcome]]], chosen: Mapping[str, Collection[str]]
 ) -> list[Any]:
     """Every kind of a write at every place that it passes; all but the chosen ones behind the slow marker."""
     return [
@@ -235,11 +226,7 @@ class Children:
     def __init__(self) -> None:
         environment = {k: v for k, v in os.environ.items() if k != VARIABLE}
         self._server = subprocess.Popen(
-            [sys.executable, str(CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
+            [sys.executable, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
 
     def run(self, job: Mapping[str, Any]) -> Done:
@@ -262,13 +249,7 @@ class Children:
 
 
 def mutation(root: Path, writer: Writer) -> dict[str, Any]:
-    return {
-        "action": "mutate",
-        "root": str(root),
-        "text": writer.query,
-        "branch": writer.branch,
-        "actor": ACTOR,
-    }
+    return {"action": "mutate", "root": str(root), "text": writer.query, "branch": writer.branch, "actor": ACTOR}
 
 
 def opening(root: Path) -> dict[str, Any]:
@@ -315,9 +296,7 @@ def sidecars(root: Path) -> list[str]:
 
 def every_commit(graph: Graph) -> list[GraphCommit]:
     """All commits of the graph in the order of their publishes."""
-    return sorted(
-        graph._environment.manifest.commits().values(), key=lambda item: item.graph_version
-    )
+    return sorted(graph._environment.manifest.commits().values(), key=lambda item: item.graph_version)
 
 
 @dataclass(frozen=True, slots=True)

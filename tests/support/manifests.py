@@ -15,9 +15,7 @@ PAPER, CITES = TableKey("node:Paper"), TableKey("edge:Cites")
 HASH = "sha256:one"
 
 
-def pin(
-    key: TableKey = PAPER, version: int = 1, *, incarnation: int = 1, branch: str | None = None
-) -> TablePin:
+def pin(key: TableKey = PAPER, version: int = 1, *, incarnation: int = 1, branch: str | None = None) -> TablePin:
     return TablePin(
         table_key=key,
         incarnation=incarnation,
@@ -28,17 +26,9 @@ def pin(
     )
 
 
-def commit(
-    commit_id: str, graph_version: int, parent: str | None = None, branch: str = "main", **more
-) -> GraphCommit:
+def commit(commit_id: str, graph_version: int, parent: str | None = None, branch: str = "main", **more) -> GraphCommit:
     values = {"created_at": 5, "kind": "mutation", "operation_id": "op", "schema_hash": HASH} | more
-    return GraphCommit(
-        commit_id=commit_id,
-        graph_version=graph_version,
-        branch=branch,
-        parent_id=parent,
-        **values,
-    )
+    return GraphCommit(commit_id=commit_id, graph_version=graph_version, branch=branch, parent_id=parent, **values)
 
 
 def head(branch: str, incarnation: int, graph_version: int, commit_id: str = "c", **more) -> Head:
@@ -64,17 +54,10 @@ def create_manifest(root: Path) -> Manifest:
 
 
 def publish(
-    manifest: Manifest,
-    commit_id: str,
-    *pins: TablePin,
-    branch: str = "main",
-    kind: str = "mutation",
-    **expected,
+    manifest: Manifest, commit_id: str, *pins: TablePin, branch: str = "main", kind: str = "mutation", **expected
 ) -> GraphCommit:
     current = manifest.state().head(branch)
-    expectations = Expectations(
-        branch=branch, incarnation=current.incarnation, schema_hash=HASH, **expected
-    )
+    expectations = Expectations(branch=branch, incarnation=current.incarnation, schema_hash=HASH, **expected)
 
     def make(before: Head, version: int) -> GraphCommit:
         return commit(commit_id, version, before.commit_id, branch, kind=kind)

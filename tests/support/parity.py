@@ -61,12 +61,7 @@ ROWS = [
     {"type": "Person", "data": {"name": "alan"}},
     {"type": "Paper", "data": {"doi": "10.1", "year": 1843}},
     {"type": "Paper", "data": {"doi": "10.2"}},
-    {
-        "edge": "Wrote",
-        "from": "ada",
-        "to": "10.1",
-        "data": {"id": "w1", "role": "author", "note": "base64:bm90ZQ=="},
-    },
+    {"edge": "Wrote", "from": "ada", "to": "10.1", "data": {"id": "w1", "role": "author", "note": "base64:bm90ZQ=="}},
 ]
 ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: $age } }"
 
@@ -87,9 +82,7 @@ def make_history(root: Path, outside: Path) -> str:
         graph.load(scans, mode="overwrite", engine="local")
         graph.create_branch("draft/one")
         graph.mutate(ADD, {"name": "emmy", "age": 53}, branch="draft/one", actor="act-nadia")
-        graph.mutate(
-            'query old() { update Person set { age: 37 } where name = "ada" }', branch="draft/one"
-        )
+        graph.mutate('query old() { update Person set { age: 37 } where name = "ada" }', branch="draft/one")
         graph.create_branch("gone")
         graph.mutate(ADD, {"name": "lost"}, branch="gone")
         graph.merge("gone", delete_branch=True)

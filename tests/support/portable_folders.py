@@ -111,7 +111,5 @@ def tree(root: Path) -> dict[str, bytes]:
 def as_recorded_elsewhere(root: Path, recorded: str) -> None:
     """Let every version of every fork hold the addresses of another root, as earlier releases leave them."""
     for manifest in root.glob("*/*/tree/**/_versions/*.manifest"):
-        data = with_bases_in_file(
-            manifest.read_bytes(), lambda path: path.replace(str(root), recorded)
-        )
+        data = with_bases_in_file(manifest.read_bytes(), lambda path: path.replace(str(root), recorded))
         manifest.write_bytes(data)

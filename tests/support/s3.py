@@ -34,9 +34,7 @@ class S3Server:
     def __init__(self) -> None:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         app = create_backend_app("s3")
-        self._server = make_server(
-            "127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler
-        )
+        self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
         # It looks that often whether it has to end.
         serve = partial(self._server.serve_forever, poll_interval=0.01)
         self._thread = threading.Thread(target=serve, daemon=True)
@@ -189,18 +187,14 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection(self.upstream, timeout=60)
         try:
-            headers = {
-                name: value for name, value in self.headers.items() if name.lower() != "host"
-            }
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
             connection.request(self.command, self.path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.getheaders(), answer.read()
         finally:
             connection.close()
 
-    def _send(
-        self, status: int, headers: list[tuple[str, str]], data: bytes, *, cut: bool = False
-    ) -> None:
+    def _send(self, status: int, headers: list[tuple[str, str]], data: bytes, *, cut: bool = False) -> None:
         self.send_response(status)
         length = str(len(data))
         for name, value in headers:

@@ -137,9 +137,7 @@ class Outcome:
 def stopped_view(uri: str) -> tuple[Graph, Door]:
     """A view of the graph whose lease is over for everybody else at once, and that does not notice it."""
     objects = ObstoreObjects(parse_location(uri), durable=False)
-    lock = LeaseCommitLock(
-        objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: 0.0
-    )
+    lock = LeaseCommitLock(objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: 0.0)
     door = Door(lock, LeaseCommitLock(objects))
     graph = Graph.open(uri)
     environment = dataclasses.replace(graph._environment, lock=door)
@@ -157,10 +155,7 @@ def run(write: Callable[[], Any], outcome: Outcome) -> None:
 
 
 def interleave(
-    uri: str,
-    first: Callable[[Graph], Any],
-    second: Callable[[Graph], Any],
-    stalls: tuple[str, str],
+    uri: str, first: Callable[[Graph], Any], second: Callable[[Graph], Any], stalls: tuple[str, str]
 ) -> tuple[Outcome, Outcome]:
     """Let the first writer stand still at one place and the second at another; then first the first goes on."""
     slow, door = stopped_view(uri)
@@ -231,10 +226,7 @@ def check_whole(uri: str) -> None:
             papers = set(values(graph, "node:Paper", "doi", branch))
             for edge in rows(graph, "edge:Cites", ["src", "dst"], branch):
                 assert {edge["src"], edge["dst"]} <= papers, f"{edge} dangles on {branch}"
-        ids = [
-            row["object_id"]
-            for row in graph._environment.manifest._look()[0].read_rows("graph_commit")
-        ]
+        ids = [row["object_id"] for row in graph._environment.manifest._look()[0].read_rows("graph_commit")]
         assert len(ids) == len(set(ids)), "a commit is there twice"
         assert graph.pending_recoveries() == []
     check_graph(uri, has_deleted=True)

@@ -120,11 +120,7 @@ def files(graph: Graph) -> set[str]:
     """Every file of a graph; locks and caches, which mean nothing, left out."""
     root = Path(graph.uri)
     every = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
-    return {
-        name
-        for name in every
-        if not name.startswith(("__lock", "__staging", "__derived", "__read"))
-    }
+    return {name for name in every if not name.startswith(("__lock", "__staging", "__derived", "__read"))}
 
 
 def values(graph: Graph, query: str, **options: Any) -> list[tuple[Any, ...]]:
@@ -150,9 +146,7 @@ def apply(graph: Graph, *edits: tuple[str, str], **options: Any) -> Any:
 
 
 @contextmanager
-def no_trace(
-    graph: Graph, error: type[OmniError], *fragments: str
-) -> Iterator[pytest.ExceptionInfo[Any]]:
+def no_trace(graph: Graph, error: type[OmniError], *fragments: str) -> Iterator[pytest.ExceptionInfo[Any]]:
     """The block is refused: no version of any dataset, no file, no commit tells of it."""
     before = files(graph), graph.snapshot(), graph.commits(), graph.schema
     with pytest.raises(error) as caught:

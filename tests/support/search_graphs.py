@@ -134,22 +134,14 @@ def ask(graph: Graph, text: str, params: Any = None, **target: Any) -> list[dict
     return graph.query(text, params or {}, **target).to_pylist()
 
 
-def found(
-    graph: Graph, clauses: str, declared: str = "", /, target: Any = None, **params: Any
-) -> list[str]:
+def found(graph: Graph, clauses: str, declared: str = "", /, target: Any = None, **params: Any) -> list[str]:
     """The slugs of all documents that satisfy clauses about `$d`, sorted; a repeated row shows twice."""
     text = f"query q({declared}) {{ match {{ $d: Doc  {clauses} }} return {{ $d.slug as s }} }}"
     return sorted(row["s"] for row in ask(graph, text, params, **(target or {})))
 
 
 def ranked(
-    graph: Graph,
-    rank: str,
-    clauses: str = "",
-    *,
-    limit: int | None = 10,
-    declared: str = "",
-    **params: Any,
+    graph: Graph, rank: str, clauses: str = "", *, limit: int | None = 10, declared: str = "", **params: Any
 ) -> list[str]:
     """The slugs of the documents in the order of a rank function; its score is not asked for."""
     cut = "" if limit is None else f"limit {limit}"
@@ -160,12 +152,7 @@ def ranked(
 
 
 def scored(
-    graph: Graph,
-    rank: str,
-    clauses: str = "",
-    limit: int | None = 10,
-    declared: str = "",
-    **params: Any,
+    graph: Graph, rank: str, clauses: str = "", limit: int | None = 10, declared: str = "", **params: Any
 ) -> list[tuple[str, float]]:
     """Slugs and scores in the order of a rank function."""
     cut = "" if limit is None else f"limit {limit}"
@@ -188,8 +175,7 @@ def segments(graph: Graph, key: str, branch: str = "main") -> dict[str, list[set
     """The fragments that each segment of each index covers, straight from Lance."""
     dataset = dataset_of(graph, graph.snapshot(branch), key)
     return {
-        index.name: [set(segment.fragment_ids) for segment in index.segments]
-        for index in dataset.describe_indices()
+        index.name: [set(segment.fragment_ids) for segment in index.segments] for index in dataset.describe_indices()
     }
 
 
@@ -282,16 +268,12 @@ WORDS: dict[str, tuple[list[tuple[str, int]], int]] = {
     "東京": ([("東京", 0)], 2),
     "東京都": ([("東京", 0), ("京都", 1)], 3),
     "京": ([("京", 0)], 1),
-    "データベース": (
-        [("デー", 0), ("ータ", 1), ("タベ", 2), ("ベー", 3), ("ース", 4)],
-        6,
-    ),
+    "データベース": ([("デー", 0), ("ータ", 1), ("タベ", 2), ("ベー", 3), ("ース", 4)], 6),
     "검색": ([("검색", 0)], 2),
 }
 #: Single characters that a stored word has beside its pairs.
 SINGLES = {
-    word: [(letter, at) for at, letter in enumerate(word)]
-    for word in ("東京", "東京都", "データベース", "검색")
+    word: [(letter, at) for at, letter in enumerate(word)] for word in ("東京", "東京都", "データベース", "검색")
 }
 K1, B = 1.2, 0.75
 
@@ -490,13 +472,9 @@ class Ranked:
             return [(slug, None) for slug in slugs]
         return [(a, b) for a, b in model.cites if a in slugs and a != b]
 
-    def _scores(
-        self, model: Model, matched: set[str]
-    ) -> tuple[dict[str, float], dict[str, int], dict[str, int]]:
+    def _scores(self, model: Model, matched: set[str]) -> tuple[dict[str, float], dict[str, int], dict[str, int]]:
         text = {slug: score for slug, score in model.bm25(self.text).items() if slug in matched}
-        near = {
-            slug: score for slug, score in model.nearest(self.vector).items() if slug in matched
-        }
+        near = {slug: score for slug, score in model.nearest(self.vector).items() if slug in matched}
         if self.rank == "bm25":
             return text, {}, {}
         if self.rank == "nearest":
@@ -504,9 +482,7 @@ class Ranked:
         depth = max(5 * (self.limit or 0), 50)
         by_text = places_in(text, ascending=False, depth=depth)
         by_vector = places_in(near, ascending=True, depth=depth)
-        k, first, second = (
-            (7, by_vector, by_text) if self.rank == "rrf" else (60, by_text, by_vector)
-        )
+        k, first, second = (7, by_vector, by_text) if self.rank == "rrf" else (60, by_text, by_vector)
         sums = {
             slug: sum(Fraction(1, k + p[slug] + 1) for p in (first, second) if slug in p)
             for slug in first.keys() | second.keys()

@@ -77,19 +77,14 @@ class Nursery:
             env=quiet_environment({}),
         )
 
-    def start(
-        self, store: Path | str, *flags: str, failpoint: str = "", **environment: str
-    ) -> Newborn:
+    def start(self, store: Path | str, *flags: str, failpoint: str = "", **environment: str) -> Newborn:
         """A server that listens."""
         self._count += 1
         pipe = self._folder / f"out-{self._count}"
         os.mkfifo(pipe)
         settings = {VARIABLE: failpoint, **environment}
         pid = self._ask(
-            arguments=arguments_for(store, flags),
-            environment=settings,
-            out=str(pipe),
-            errors=str(self._folder / "log"),
+            arguments=arguments_for(store, flags), environment=settings, out=str(pipe), errors=str(self._folder / "log")
         )
         self._alive.add(pid)
         with pipe.open(encoding="utf-8") as lines:
@@ -174,9 +169,7 @@ class Answer:
 class Wire:
     """One connection that is kept: requests one after the other, nothing is retried."""
 
-    def __init__(
-        self, address: tuple[str, int], token: str | None = None, *, is_slow: bool = False
-    ) -> None:
+    def __init__(self, address: tuple[str, int], token: str | None = None, *, is_slow: bool = False) -> None:
         self._socket = socket.socket()
         self._socket.settimeout(120)
         if is_slow:
@@ -297,9 +290,7 @@ DATASETS = ("node:Left", "node:Right", "edge:Pairs")
 
 def make_world(root: Path) -> Path:
     """A graph with two counters at zero and one pair."""
-    rows: list[dict[str, Any]] = [
-        {"type": "Counter", "data": {"name": name, "value": 0}} for name in COUNTERS
-    ]
+    rows: list[dict[str, Any]] = [{"type": "Counter", "data": {"name": name, "value": 0}} for name in COUNTERS]
     rows += [{"type": side, "data": {"name": "first", "writer": 0}} for side in ("Left", "Right")]
     rows.append({"edge": "Pairs", "from": "first", "to": "first", "data": {}})
     lines = root.with_suffix(".jsonl")
@@ -376,10 +367,7 @@ def check_whole(wire: Wire) -> None:
     """What every reader must see at any time: no half of a pair, in whichever way it looks."""
     answer = wire.get("/snapshot")
     assert answer.status == 200, answer.body
-    counts = {
-        f"{item['entity_kind']}:{item['type_name']}": item["entity_count"]
-        for item in answer.json()["datasets"]
-    }
+    counts = {f"{item['entity_kind']}:{item['type_name']}": item["entity_count"] for item in answer.json()["datasets"]}
     assert len({counts[key] for key in DATASETS}) == 1, counts
     assert names(wire, HALVES)[0] == []
     lefts, commit_id = names(wire, LEFTS)

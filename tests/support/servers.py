@@ -97,9 +97,7 @@ def open_server(uri: str, *, settings: ServerSettings | None = None, **options: 
     return open_service(config, settings or ServerSettings(), unauthenticated=True, environment={})
 
 
-def guarded_server(
-    uri: str, root: Path, *, settings: ServerSettings | None = None, policy: str = POLICY
-) -> Service:
+def guarded_server(uri: str, root: Path, *, settings: ServerSettings | None = None, policy: str = POLICY) -> Service:
     """A service of one graph with tokens, a policy and stored queries."""
     (root / "policy.yaml").write_text(policy, encoding="utf-8")
     (root / "queries.gq").write_text(QUERIES, encoding="utf-8")
@@ -113,9 +111,7 @@ def client_of(service: Service, actor: str | None = None) -> Iterator[TestClient
     """A client inside this process, as one of the actors."""
     headers = {} if actor is None else {"Authorization": f"Bearer {TOKENS[actor]}"}
     app = make_app(service)
-    with TestClient(
-        app, base_url="http://127.0.0.1", headers=headers, raise_server_exceptions=False
-    ) as client:
+    with TestClient(app, base_url="http://127.0.0.1", headers=headers, raise_server_exceptions=False) as client:
         yield client
 
 
@@ -176,9 +172,7 @@ def post(
     return anyio.run(_post, service, path, iter(pieces), dict(headers), leaves_after)
 
 
-async def _post(
-    service: Service, path: str, pieces: Any, headers: dict[str, str], leaves_after: int | None
-) -> Answer:
+async def _post(service: Service, path: str, pieces: Any, headers: dict[str, str], leaves_after: int | None) -> Answer:
     answer = Answer()
     gone = anyio.Event()
     received = 0

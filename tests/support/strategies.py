@@ -13,23 +13,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from omnigraph.core.types import (
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-    integer_range,
-)
+from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
 from omnigraph.core.values import to_f32
 from omnigraph.lang.query import ast as gq
 from omnigraph.lang.schema import ast as pg
 
 
-def attempt(
-    errors: type[Exception], action: Callable[..., Any], *arguments: Any, **options: Any
-) -> tuple[Any, Any]:
+def attempt(errors: type[Exception], action: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, Any]:
     """The result of an action and None, or None and the expected error; any other error goes through."""
     try:
         return action(*arguments, **options), None
@@ -43,18 +33,7 @@ _TAIL = string.ascii_letters + string.digits + "_"
 
 #: Words that mean something somewhere in one of the languages, and are plain names everywhere else.
 #: `node`, `edge`, `interface` and `implements` as property names have tests of their own.
-SCHEMA_WORDS = (
-    "enum",
-    "key",
-    "model",
-    "src",
-    "range",
-    "order",
-    "node",
-    "edge",
-    "interface",
-    "implements",
-)
+SCHEMA_WORDS = ("enum", "key", "model", "src", "range", "order", "node", "edge", "interface", "implements")
 QUERY_WORDS = [
     "query",
     "match",
@@ -77,9 +56,7 @@ QUERY_WORDS = [
 ]
 
 #: Text of string literals: everything but NUL, which no source may hold, and lone surrogates.
-string_values = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8
-)
+string_values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
 def _word(first: str) -> st.SearchStrategy[str]:
@@ -88,12 +65,8 @@ def _word(first: str) -> st.SearchStrategy[str]:
 
 
 # Names are drawn from a pool, so that they meet each other now and then.
-lower_names = st.sampled_from(
-    ["a", "b", "_", "__x", "a_b", "camelCase", "x9", "title", "p"]
-) | _word("abcxyz_")
-upper_names = st.sampled_from(["A", "B", "Paper", "Vector", "String", "A_b", "X9"]) | _word(
-    "ABCXYZ"
-)
+lower_names = st.sampled_from(["a", "b", "_", "__x", "a_b", "camelCase", "x9", "title", "p"]) | _word("abcxyz_")
+upper_names = st.sampled_from(["A", "B", "Paper", "Vector", "String", "A_b", "X9"]) | _word("ABCXYZ")
 
 
 # ---- schema syntax trees
@@ -116,22 +89,16 @@ schema_literals = st.one_of(
 )
 schema_arguments = schema_literals | bare_names.map(lambda name: pg.Value(name, name, True))
 
-_annotation_names = schema_names.filter(
-    lambda name: name not in ("key", "unique", "index", "range", "check", "card")
-)
+_annotation_names = schema_names.filter(lambda name: name not in ("key", "unique", "index", "range", "check", "card"))
 annotations = st.one_of(
     st.sampled_from(["key", "unique", "index"]).map(pg.Annotation),
     st.builds(pg.Annotation, _annotation_names),
     st.builds(
         pg.Annotation,
-        st.sampled_from(["description", "instruction", "rename_from", "embed", "default"])
-        | _annotation_names,
+        st.sampled_from(["description", "instruction", "rename_from", "embed", "default"]) | _annotation_names,
         st.lists(schema_arguments, min_size=1, max_size=2).map(tuple),
         st.lists(
-            st.tuples(
-                names(schema_names.filter(lambda name: name not in ("true", "false"))),
-                schema_arguments,
-            ),
+            st.tuples(names(schema_names.filter(lambda name: name not in ("true", "false"))), schema_arguments),
             max_size=2,
         ).map(tuple),
     ),
@@ -142,22 +109,12 @@ type_expressions = st.one_of(
     st.builds(pg.TypeExpr, st.just("scalar"), st.booleans(), _scalar_words),
     st.builds(pg.TypeExpr, st.just("list"), st.booleans(), _scalar_words),
     st.builds(
-        pg.TypeExpr,
-        st.just("enum"),
-        st.booleans(),
-        values=st.lists(_enum_values, min_size=1, max_size=4).map(tuple),
+        pg.TypeExpr, st.just("enum"), st.booleans(), values=st.lists(_enum_values, min_size=1, max_size=4).map(tuple)
     ),
     st.builds(pg.TypeExpr, st.just("vector"), st.booleans(), dimension=st.integers(0, 2**40)),
 )
-properties = st.builds(
-    pg.Property,
-    names(schema_names),
-    type_expressions,
-    st.lists(annotations, max_size=2).map(tuple),
-)
-numbers = st.builds(
-    lambda sign, text: pg.Number(sign + text), st.sampled_from(["", "-"]), _digits | _float_texts
-)
+properties = st.builds(pg.Property, names(schema_names), type_expressions, st.lists(annotations, max_size=2).map(tuple))
+numbers = st.builds(lambda sign, text: pg.Number(sign + text), st.sampled_from(["", "-"]), _digits | _float_texts)
 _bounds = st.tuples(st.none() | numbers, st.none() | numbers).filter(any)
 constraints = st.one_of(
     st.builds(
@@ -172,13 +129,7 @@ _headers = st.lists(annotations | constraints, max_size=2).map(tuple)
 _members = st.lists(properties | constraints, max_size=4).map(tuple)
 declarations = st.one_of(
     st.builds(pg.InterfaceDecl, names(upper_names), st.lists(properties, max_size=3).map(tuple)),
-    st.builds(
-        pg.NodeDecl,
-        names(upper_names),
-        _headers,
-        st.lists(names(upper_names), max_size=2).map(tuple),
-        _members,
-    ),
+    st.builds(pg.NodeDecl, names(upper_names), _headers, st.lists(names(upper_names), max_size=2).map(tuple), _members),
     st.builds(
         pg.EdgeDecl,
         names(upper_names),
@@ -248,14 +199,7 @@ expressions = _atoms | list_literals | calls
 constants = scalar_literals | list_literals | calls | aliases
 values = scalar_literals | list_literals | variables | calls
 
-_SYMBOLS = [
-    gq.Operator.EQ,
-    gq.Operator.NE,
-    gq.Operator.LT,
-    gq.Operator.LE,
-    gq.Operator.GT,
-    gq.Operator.GE,
-]
+_SYMBOLS = [gq.Operator.EQ, gq.Operator.NE, gq.Operator.LT, gq.Operator.LE, gq.Operator.GT, gq.Operator.GE]
 _WORDS = [gq.Operator.CONTAINS, gq.Operator.STARTS_WITH]
 
 filters = st.one_of(
@@ -269,18 +213,10 @@ filters = st.one_of(
     st.builds(gq.Filter, variables, st.sampled_from(_WORDS), constants),
 )
 _bounds_of_hops = st.builds(gq.Bounds, st.integers(0, 2**33), st.none() | st.integers(0, 2**33))
-hops = st.builds(
-    gq.Hop,
-    free_names.filter(lambda name: name != "not"),
-    st.booleans(),
-    st.none() | _bounds_of_hops,
-)
+hops = st.builds(gq.Hop, free_names.filter(lambda name: name != "not"), st.booleans(), st.none() | _bounds_of_hops)
 traversals = st.builds(gq.Traversal, variables, st.none() | variables, hops, variables)
 bindings = st.builds(
-    gq.Binding,
-    variables,
-    upper_names,
-    st.lists(st.builds(gq.PropertyMatch, free_names, values), max_size=2).map(tuple),
+    gq.Binding, variables, upper_names, st.lists(st.builds(gq.PropertyMatch, free_names, values), max_size=2).map(tuple)
 )
 _flat_clauses = st.one_of(bindings, traversals, filters, st.builds(gq.Condition, calls))
 clauses = st.recursive(
@@ -291,17 +227,11 @@ clauses = st.recursive(
 read_bodies = st.builds(
     gq.ReadBody,
     st.lists(clauses, min_size=1, max_size=4).map(tuple),
-    st.lists(
-        st.builds(gq.Projection, expressions, st.none() | free_names), min_size=1, max_size=3
-    ).map(tuple),
-    st.lists(
-        st.builds(gq.Sort, expressions, st.sampled_from([None, "asc", "desc"])), max_size=3
-    ).map(tuple),
+    st.lists(st.builds(gq.Projection, expressions, st.none() | free_names), min_size=1, max_size=3).map(tuple),
+    st.lists(st.builds(gq.Sort, expressions, st.sampled_from([None, "asc", "desc"])), max_size=3).map(tuple),
     st.none() | st.builds(gq.Limit, st.integers(0, 2**63)),
 )
-_assignments = st.lists(st.builds(gq.Assignment, free_names, values), min_size=1, max_size=3).map(
-    tuple
-)
+_assignments = st.lists(st.builds(gq.Assignment, free_names, values), min_size=1, max_size=3).map(tuple)
 _predicates = st.builds(gq.Predicate, free_names, st.sampled_from(_SYMBOLS), values)
 mutation_bodies = st.builds(
     gq.MutationBody,
@@ -422,24 +352,7 @@ SCHEMA_TOKENS = (
         "->",
         "..",
     ],
-    *[
-        "0",
-        "1",
-        "42",
-        "1.5",
-        "99999999999",
-        '""',
-        '"a"',
-        '"^x"',
-        '"\\n"',
-        '"\\q"',
-        "//",
-        "/*",
-        "*/",
-        "#",
-        "*",
-        "'",
-    ],
+    *["0", "1", "42", "1.5", "99999999999", '""', '"a"', '"^x"', '"\\n"', '"\\q"', "//", "/*", "*/", "#", "*", "'"],
     "\n",
 )
 QUERY_TOKENS = (
@@ -490,18 +403,7 @@ QUERY_TOKENS = (
         "Paper",
         "Venue",
     ],
-    *[
-        "Author",
-        "Wrote",
-        "Cites",
-        "String",
-        "I32",
-        "[String]",
-        "Vector(8)",
-        "Vector",
-        "@description",
-        "@instruction",
-    ],
+    *["Author", "Wrote", "Cites", "String", "I32", "[String]", "Vector(8)", "Vector", "@description", "@instruction"],
     *[
         "$p",
         "$q",
@@ -539,9 +441,7 @@ QUERY_TOKENS = (
 def token_soups(tokens: Iterable[str]) -> st.SearchStrategy[str]:
     """Sequences of real tokens."""
     words = st.lists(st.sampled_from(list(tokens)), max_size=40)
-    return st.builds(
-        lambda glue, items: glue.join(items), st.sampled_from([" ", " ", "", "\n"]), words
-    )
+    return st.builds(lambda glue, items: glue.join(items), st.sampled_from([" ", " ", "", "\n"]), words)
 
 
 @st.composite
@@ -565,9 +465,7 @@ def mutated_texts(draw: st.DrawFn, originals: list[str]) -> str:
                 rest = text[:at] + text[at + length :]
                 text = rest[:other] + part + rest[other:]
             case "insert":
-                junk = draw(
-                    st.sampled_from([*"{}()[]<>\"$@:,.?=#-/\\*\n\t'", "é", "𝒳", "\x7f", "/*"])
-                )
+                junk = draw(st.sampled_from([*"{}()[]<>\"$@:,.?=#-/\\*\n\t'", "é", "𝒳", "\x7f", "/*"]))
                 text = text[:at] + junk + text[at:]
             case "cut":
                 text = text[:at]
@@ -601,9 +499,7 @@ _opaque = st.builds(
     st.sampled_from(["default", "unit", "ui"]),
     st.lists(schema_literals, min_size=1, max_size=1).map(tuple),
     st.lists(
-        st.tuples(names(st.sampled_from(["k", "m"])), schema_literals),
-        max_size=2,
-        unique_by=lambda pair: pair[0].text,
+        st.tuples(names(st.sampled_from(["k", "m"])), schema_literals), max_size=2, unique_by=lambda pair: pair[0].text
     ).map(tuple),
 )
 _readable = st.text(string.ascii_letters + ' "\\\n\té', min_size=1, max_size=6).filter(str.strip)
@@ -623,9 +519,7 @@ def is_plain(type_: pg.TypeExpr) -> bool:
 
 
 @st.composite
-def valid_properties(
-    draw: st.DrawFn, name: str, *, embed_from: str | None = None, unique: bool = True
-) -> pg.Property:
+def valid_properties(draw: st.DrawFn, name: str, *, embed_from: str | None = None, unique: bool = True) -> pg.Property:
     """A property with annotations that it may have; never a key."""
     type_ = draw(valid_types())
     chosen: list[pg.Annotation] = [*draw(_texts("description"))]
@@ -674,10 +568,7 @@ def _valid_nodes(draw: st.DrawFn, name: str, interfaces: list[pg.InterfaceDecl])
             case "body":
                 members = draw(
                     st.lists(
-                        st.sampled_from([p.name.text for p in key_candidates]),
-                        min_size=1,
-                        max_size=3,
-                        unique=True,
+                        st.sampled_from([p.name.text for p in key_candidates]), min_size=1, max_size=3, unique=True
                     )
                 )
                 constraints.append(pg.MemberConstraint("key", tuple(map(bare, members))))
@@ -690,9 +581,7 @@ def _valid_nodes(draw: st.DrawFn, name: str, interfaces: list[pg.InterfaceDecl])
         if prop.type.name in _NUMBER_WORDS:
             low, high = draw(st.sampled_from([("0", "9"), ("-1.5", None), (None, "7")]))
             constraints.append(
-                pg.RangeConstraint(
-                    prop.name, pg.Number(low) if low else None, pg.Number(high) if high else None
-                )
+                pg.RangeConstraint(prop.name, pg.Number(low) if low else None, pg.Number(high) if high else None)
             )
         elif prop.type.name == "String":
             constraints.append(pg.CheckConstraint(prop.name, draw(st.sampled_from(["^a", "[.]"]))))
@@ -739,18 +628,14 @@ def valid_schemas(draw: st.DrawFn) -> pg.Schema:
         if draw(st.booleans()):
             members = [draw(valid_properties(own))]
             if draw(st.booleans()):
-                members.append(
-                    pg.Property(pg.Name("shared"), pg.TypeExpr("scalar", True, "String"))
-                )
+                members.append(pg.Property(pg.Name("shared"), pg.TypeExpr("scalar", True, "String")))
             interfaces.append(pg.InterfaceDecl(pg.Name(name), tuple(members)))
     count = draw(st.integers(1, 3))
     nodes = [draw(_valid_nodes(f"Node{index}", interfaces)) for index in range(count)]
     node_names = [node.name.text for node in nodes]
     edges = [
         draw(_valid_edges(name, node_names))
-        for name in draw(
-            st.lists(st.sampled_from(["Cites", "Wrote", "Node0"]), max_size=3, unique=True)
-        )
+        for name in draw(st.lists(st.sampled_from(["Cites", "Wrote", "Node0"]), max_size=3, unique=True))
     ]
     return pg.Schema(tuple(draw(st.permutations([*interfaces, *nodes, *edges]))))
 
@@ -786,25 +671,11 @@ def reorderings(draw: st.DrawFn, schema: pg.Schema) -> pg.Schema:
             case pg.NodeDecl(name, headers, implements, members):
                 new = [_reordered_member(draw, member) for member in members]
                 declared.append(
-                    pg.NodeDecl(
-                        name,
-                        _shuffled(draw, headers),
-                        _shuffled(draw, implements),
-                        _shuffled(draw, new),
-                    )
+                    pg.NodeDecl(name, _shuffled(draw, headers), _shuffled(draw, implements), _shuffled(draw, new))
                 )
             case pg.EdgeDecl(name, source, target, card, headers, members):
                 new = [_reordered_member(draw, member) for member in members]
-                declared.append(
-                    pg.EdgeDecl(
-                        name,
-                        source,
-                        target,
-                        card,
-                        _shuffled(draw, headers),
-                        _shuffled(draw, new),
-                    )
-                )
+                declared.append(pg.EdgeDecl(name, source, target, card, _shuffled(draw, headers), _shuffled(draw, new)))
     return pg.Schema(_shuffled(draw, declared))
 
 
@@ -825,24 +696,17 @@ def without_hints(schema: pg.Schema) -> pg.Schema:
     """The schema without rename hints, as a person would clean it up after a migration."""
 
     def clean(marks: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(
-            m for m in marks if not (isinstance(m, pg.Annotation) and m.name == "rename_from")
-        )
+        return tuple(m for m in marks if not (isinstance(m, pg.Annotation) and m.name == "rename_from"))
 
     def members(items: Iterable[pg.Member]) -> tuple[pg.Member, ...]:
-        return tuple(
-            replace(m, annotations=clean(m.annotations)) if isinstance(m, pg.Property) else m
-            for m in items
-        )
+        return tuple(replace(m, annotations=clean(m.annotations)) if isinstance(m, pg.Property) else m for m in items)
 
     declared: list[pg.Declaration] = []
     for item in schema.declarations:
         if isinstance(item, pg.InterfaceDecl):
             declared.append(replace(item, properties=members(item.properties)))
         else:
-            declared.append(
-                replace(item, headers=clean(item.headers), members=members(item.members))
-            )
+            declared.append(replace(item, headers=clean(item.headers), members=members(item.members)))
     return pg.Schema(tuple(declared))
 
 
@@ -860,16 +724,12 @@ def _swap_member(owner: Any, old: pg.Member, new: pg.Member | None) -> Any:
 def _renamed_in(member: pg.Member, old: str, new: str) -> pg.Member:
     match member:
         case pg.MemberConstraint(kind, members):
-            return pg.MemberConstraint(
-                kind, tuple(bare(new) if m.value == old else m for m in members)
-            )
+            return pg.MemberConstraint(kind, tuple(bare(new) if m.value == old else m for m in members))
         case pg.RangeConstraint(name) | pg.CheckConstraint(name) if name.text == old:
             return replace(member, property=pg.Name(new))
         case pg.Property():
             marks = tuple(
-                replace(m, values=(bare(new),))
-                if m.name == "embed" and m.values[0].value == old
-                else m
+                replace(m, values=(bare(new),)) if m.name == "embed" and m.values[0].value == old else m
                 for m in member.annotations
             )
             return replace(member, annotations=marks)
@@ -904,14 +764,9 @@ def _owners(schema: pg.Schema) -> list[Any]:
     return [d for d in schema.declarations if not isinstance(d, pg.InterfaceDecl)]
 
 
-def _pairs(
-    schema: pg.Schema, wanted: Callable[[Any, pg.Property], bool]
-) -> list[tuple[Any, pg.Property]]:
+def _pairs(schema: pg.Schema, wanted: Callable[[Any, pg.Property], bool]) -> list[tuple[Any, pg.Property]]:
     return [
-        (owner, prop)
-        for owner in _owners(schema)
-        for prop in pg.properties_of(owner.members)
-        if wanted(owner, prop)
+        (owner, prop) for owner in _owners(schema) for prop in pg.properties_of(owner.members) if wanted(owner, prop)
     ]
 
 
@@ -967,11 +822,7 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             swap = {old: pg.Name(name)}
             result = pg.Schema(
                 tuple(
-                    replace(
-                        d,
-                        source=swap.get(d.source.text, d.source),
-                        target=swap.get(d.target.text, d.target),
-                    )
+                    replace(d, source=swap.get(d.source.text, d.source), target=swap.get(d.target.text, d.target))
                     if isinstance(d, pg.EdgeDecl)
                     else d
                     for d in result.declarations
@@ -988,10 +839,7 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
                 m
                 for m in holder.members
                 if m is prop
-                or (
-                    isinstance(m, pg.RangeConstraint | pg.CheckConstraint)
-                    and m.property.text == prop.name.text
-                )
+                or (isinstance(m, pg.RangeConstraint | pg.CheckConstraint) and m.property.text == prop.name.text)
             ]
             new = replace(holder, members=tuple(m for m in holder.members if m not in gone))
             return Migration("drop property", put(schema, holder, new), "drop_property")
@@ -1058,9 +906,7 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             return Migration("forbid null", put(schema, holder, new), "tighten_nullability")
 
     wider = {"I32": "I64", "F32": "F64"}
-    narrow = _pairs(
-        schema, lambda o, p: is_free(o, p) and p.type.form == "scalar" and p.type.name in wider
-    )
+    narrow = _pairs(schema, lambda o, p: is_free(o, p) and p.type.form == "scalar" and p.type.name in wider)
     if narrow:
 
         @offer
@@ -1080,16 +926,12 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
 
     edges = [d for d in schema.declarations if isinstance(d, pg.EdgeDecl)]
     ends = {end.text for edge in edges for end in (edge.source, edge.target)}
-    free = [
-        d for d in schema.declarations if isinstance(d, pg.NodeDecl) and d.name.text not in ends
-    ]
+    free = [d for d in schema.declarations if isinstance(d, pg.NodeDecl) and d.name.text not in ends]
     if removable := [*edges, *free[1:]]:
 
         @offer
         def drop_type() -> Migration:
-            return Migration(
-                "drop type", put(schema, draw(st.sampled_from(removable)), None), "drop_type"
-            )
+            return Migration("drop type", put(schema, draw(st.sampled_from(removable)), None), "drop_type")
 
     return options[draw(st.sampled_from(sorted(options)))]()
 
@@ -1118,12 +960,7 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
         return Migration("opaque annotation", put(schema, owner, new), refusal)
 
     interfaces = [d for d in schema.declarations if isinstance(d, pg.InterfaceDecl)]
-    used = {
-        name.text
-        for d in schema.declarations
-        if isinstance(d, pg.NodeDecl)
-        for name in d.implements
-    }
+    used = {name.text for d in schema.declarations if isinstance(d, pg.NodeDecl) for name in d.implements}
     if idle := [d for d in interfaces if d.name.text not in used]:
 
         @offer
@@ -1145,9 +982,7 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
 
             @offer
             def relax_card() -> Migration:
-                return Migration(
-                    "relax card", put(schema, owner, replace(owner, card=None)), refusal
-                )
+                return Migration("relax card", put(schema, owner, replace(owner, card=None)), refusal)
 
         @offer
         def change_endpoint() -> Migration:
@@ -1157,10 +992,7 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             return Migration("change endpoint", pg.Schema((*changed.declarations, node)), refusal)
 
     free = _pairs(
-        schema,
-        lambda o, p: (
-            p.name.text not in _used(o) and not any(m.name == "embed" for m in p.annotations)
-        ),
+        schema, lambda o, p: p.name.text not in _used(o) and not any(m.name == "embed" for m in p.annotations)
     )
     if required := [pair for pair in free if not pair[1].type.nullable]:
 
@@ -1180,9 +1012,7 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             new = _swap_member(holder, prop, changed)
             return Migration("opaque property annotation", put(schema, holder, new), refusal)
 
-    if marked := _pairs(
-        schema, lambda o, p: any(m.name in ("index", "unique") for m in p.annotations)
-    ):
+    if marked := _pairs(schema, lambda o, p: any(m.name in ("index", "unique") for m in p.annotations)):
 
         @offer
         def remove_property_constraint() -> Migration:
@@ -1288,16 +1118,13 @@ def keys(draw: st.DrawFn) -> tuple[list[Any], list[Any], list[Any]]:
     """The member types of a key and two value tuples for it."""
     bases = draw(
         st.lists(
-            st.sampled_from(KEY_SCALARS).map(ScalarType)
-            | st.just(EnumType(("1", "a", "b", "true"))),
+            st.sampled_from(KEY_SCALARS).map(ScalarType) | st.just(EnumType(("1", "a", "b", "true"))),
             min_size=1,
             max_size=3,
         )
     )
     first = [draw(stored_values(base)) for base in bases]
-    second = [
-        draw(st.just(old) | stored_values(base)) for base, old in zip(bases, first, strict=True)
-    ]
+    second = [draw(st.just(old) | stored_values(base)) for base, old in zip(bases, first, strict=True)]
     return bases, first, second
 
 
@@ -1308,12 +1135,8 @@ json_values = st.recursive(
     | st.sampled_from([2**31, 2**53, -(2**53) - 1, 2**63, 2**64, 10**400, -1, 0])
     | st.floats()
     | st.text(max_size=6)
-    | st.sampled_from(
-        ["2024-05-01", "2024-02-30", "2024-05-01T12:00:00Z", "0", "-7", "9" * 30, "1e3", "base64:"]
-    ),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-    ),
+    | st.sampled_from(["2024-05-01", "2024-02-30", "2024-05-01T12:00:00Z", "0", "-7", "9" * 30, "1e3", "base64:"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=6,
 )
 
@@ -1342,11 +1165,7 @@ _FIELDS = {
     "Venue": {"series": "String", "edition": "I32", "city": "String"},
     "Author": {"full_name": "String", "orcid": "String"},
 }
-_EDGES = {
-    "cites": ("Paper", "Paper"),
-    "wrote": ("Author", "Paper"),
-    "appearsAt": ("Paper", "Venue"),
-}
+_EDGES = {"cites": ("Paper", "Paper"), "wrote": ("Author", "Paper"), "appearsAt": ("Paper", "Venue")}
 _EDGE_FIELDS = {"cites": {"context": "String", "weight": "F32"}, "wrote": {"position": "I32"}}
 _LITERALS = {
     "String": ['"a"', '"x%_\\n"', "$s", "$n"],
@@ -1360,9 +1179,7 @@ _LITERALS = {
     "DateTime": ['datetime("2024-05-01T12:00:00Z")', "now()", "$t"],
 }
 _ITEMS = {"[String]": ['"a"', "$s"], "[I64]": ["3", "$i", "1.5"]}
-_PARAMS = (
-    "$s: String, $n: String?, $i: I64, $f: F64, $b: Bool?, $d: Date, $t: DateTime, $v: Vector(8)"
-)
+_PARAMS = "$s: String, $n: String?, $i: I64, $f: F64, $b: Bool?, $d: Date, $t: DateTime, $v: Vector(8)"
 
 
 class _Pattern:
@@ -1462,9 +1279,7 @@ class _Pattern:
         if papers:
             name = self.draw(st.sampled_from(papers))
             call = self.draw(st.sampled_from(["search", "match_text", "fuzzy"]))
-            self.lines.append(
-                f"{call}(${name}.title, {self.draw(st.sampled_from(['$s', chr(34) * 2]))})"
-            )
+            self.lines.append(f"{call}(${name}.title, {self.draw(st.sampled_from(['$s', chr(34) * 2]))})")
 
     def negation(self) -> None:
         if not self.bound or self.depth >= 3:

@@ -16,10 +16,7 @@ Row = tuple[str, dict[str, Any]]
 
 
 def each_case(
-    names: str | Sequence[str],
-    values: Iterable[Any],
-    *,
-    ids: Iterable[Any] | Callable[[Any], Any] | None = None,
+    names: str | Sequence[str], values: Iterable[Any], *, ids: Iterable[Any] | Callable[[Any], Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test with every row as a subtest; the arguments are those of `pytest.mark.parametrize`.
 
@@ -33,9 +30,7 @@ def each_case(
         body: Callable[..., None] = getattr(test, "body", test)
         tables: list[list[Row]] = [*getattr(test, "tables", []), table]
         given = {name for rows in tables for _, row in rows[:1] for name in row}
-        fixtures = [
-            it for it in inspect.signature(body).parameters.values() if it.name not in given
-        ]
+        fixtures = [it for it in inspect.signature(body).parameters.values() if it.name not in given]
         wants_subtests = any(it.name == "subtests" for it in fixtures)
 
         @wraps(body)
@@ -59,9 +54,7 @@ def each_case(
     return decorate
 
 
-def _rows(
-    names: list[str], values: list[Any], ids: Iterable[Any] | Callable[[Any], Any] | None
-) -> list[Row]:
+def _rows(names: list[str], values: list[Any], ids: Iterable[Any] | Callable[[Any], Any] | None) -> list[Row]:
     given = list(ids) if ids is not None and not callable(ids) else None
     rows = []
     for number, value in enumerate(values):

@@ -81,17 +81,10 @@ def rows(first: int, count: int) -> pa.Table:
             "id": [f"k{number}" for number in numbers],
             "n": [None if number % 11 == 0 else number % 7 for number in numbers],
             "text": [
-                None if number % 13 == 0 else " ".join(chance.choices(WORDS, k=1 + number % 9))
-                for number in numbers
+                None if number % 13 == 0 else " ".join(chance.choices(WORDS, k=1 + number % 9)) for number in numbers
             ],
-            "vector": [
-                None if number % 17 == 0 else [chance.random() for _ in range(DIMENSION)]
-                for number in numbers
-            ],
-            "scan": [
-                f"{number}".encode() * (LARGE_BLOB // 2 if number % 5 == 0 else 1)
-                for number in numbers
-            ],
+            "vector": [None if number % 17 == 0 else [chance.random() for _ in range(DIMENSION)] for number in numbers],
+            "scan": [f"{number}".encode() * (LARGE_BLOB // 2 if number % 5 == 0 else 1) for number in numbers],
         },
         schema=SCHEMA,
     )
@@ -158,9 +151,7 @@ def content(dataset: LanceDataset) -> list[dict[str, Any]]:
     return sorted(found.to_pylist(), key=lambda row: str(row["id"]))
 
 
-def vector_hits(
-    dataset: LanceDataset, point: Sequence[float], *, k: int = 5, nprobes: int = 4
-) -> dict[str, Any]:
+def vector_hits(dataset: LanceDataset, point: Sequence[float], *, k: int = 5, nprobes: int = 4) -> dict[str, Any]:
     """The ids nearest to a point, best first, each with its distance.
 
     Lance computes distances with the instructions that a processor has, and over as many rows at once as a fragment

@@ -38,9 +38,7 @@ COLUMNS = {
     "Vector(3)": "vec",
     "Blob": "data",
 }
-SCHEMA = "node Thing { name: String @key " + " ".join(
-    f"{column}: {type_}?" for type_, column in COLUMNS.items()
-)
+SCHEMA = "node Thing { name: String @key " + " ".join(f"{column}: {type_}?" for type_, column in COLUMNS.items())
 SCHEMA += " }"
 
 
@@ -108,10 +106,7 @@ REFUSED: dict[str, list[Any]] = {
     "F64": [HUGE, True, "1.5"],
     "F32": [F32_OVERFLOW, -F32_OVERFLOW, 1e39, HUGE, "1.5"],
     "Date": [0, 5, "2024-02-30", "2021-02-29", "20210201", "2024-05-01T00:00:00Z", True],
-    "DateTime": [
-        *(0, 5, "yesterday", "2024-02-30T00:00:00Z", "2021-02-01T25:00:00Z"),
-        "2021-02-01T00:00:00.0001Z",
-    ],
+    "DateTime": [*(0, 5, "yesterday", "2024-02-30T00:00:00Z", "2021-02-01T25:00:00Z"), "2021-02-01T00:00:00.0001Z"],
     "enum(draft, final)": ["other", "Draft", "", 5],
     "[String]": ["a", "not a list", [1], [["a"]], {"a": 1}, [{"a": 1}]],
     "[I64]": [[2**63], {"a": 1}, 1, [1.5]],
@@ -123,9 +118,7 @@ REFUSED: dict[str, list[Any]] = {
     "Blob": [5, "base64:not base64", "base64:AAA", "base64:é", "base64:A"],
 }
 #: What JSON cannot hold, and Python can.
-NOT_FINITE = [
-    (type_, value) for type_ in ("F64", "F32", "I32") for value in (math.nan, math.inf, -math.inf)
-]
+NOT_FINITE = [(type_, value) for type_ in ("F64", "F32", "I32") for value in (math.nan, math.inf, -math.inf)]
 REFUSALS = [(type_, value) for type_, values in REFUSED.items() for value in values]
 
 

@@ -61,9 +61,7 @@ class Whole(Document):
     image: Annotated[Image | None, OMIT_NONE] = None
     hints: Annotated[list[str], OMIT_EMPTY] = ()  # type: ignore[assignment]  # never changed
     ratio: Annotated[float, When(lambda whole: whole.colour is Colour.BLUE)] = 0.5
-    numbers: Annotated[
-        dict[str, int], Through(list[int], sorted, lambda found: {str(n): n for n in found})
-    ]
+    numbers: Annotated[dict[str, int], Through(list[int], sorted, lambda found: {str(n): n for n in found})]
     total: Annotated[int, OMIT_EMPTY, Absent(lambda fields: len(fields["parts"]))]
     inner: Annotated[object, HIDDEN] = None
 
@@ -145,9 +143,7 @@ def test_the_schema_is_closed_and_knows_what_is_always_there() -> None:
     assert schemas.reference(Whole) == {"$ref": "#/Whole"}
     found = schemas.definitions["Whole"]
     assert found["additionalProperties"] is False
-    assert found["required"] == [
-        *("entity_kind", "type_name", "actor_id", "parts", "count", "colour", "numbers")
-    ]
+    assert found["required"] == [*("entity_kind", "type_name", "actor_id", "parts", "count", "colour", "numbers")]
     assert found["properties"]["actor_id"] == {  # type: ignore[index]  # an object
         "anyOf": [{"type": "string"}, {"type": "null"}],
         "description": "whose it is",

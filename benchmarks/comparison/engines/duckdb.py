@@ -39,8 +39,7 @@ _BY_PERSON = {
     **{f"neighbours-{hops}": _within(hops, "p.pid") for hops in (1, 2)},
 }
 _WHOLE = {
-    "top-degree": "SELECT src, count(*) AS degree FROM Knows GROUP BY src"
-    f" ORDER BY degree DESC, src LIMIT {TOP}",
+    "top-degree": f"SELECT src, count(*) AS degree FROM Knows GROUP BY src ORDER BY degree DESC, src LIMIT {TOP}",
     # Written with two aggregates by hand; the plain join takes eight times as long.
     "two-paths": "SELECT sum(i.n * o.n)::BIGINT FROM (SELECT dst, count(*) AS n FROM Knows GROUP BY dst) i"
     " JOIN (SELECT src, count(*) AS n FROM Knows GROUP BY src) o ON i.dst = o.src",
@@ -64,9 +63,7 @@ class DuckdbEngine:
 
     def __init__(self, store: Path) -> None:
         self._connection = duckdb.connect(str(store / "graph.duckdb"), read_only=True)
-        (dimension,) = self._connection.execute(
-            "SELECT array_length(embedding) FROM Message LIMIT 1"
-        ).fetchone()
+        (dimension,) = self._connection.execute("SELECT array_length(embedding) FROM Message LIMIT 1").fetchone()
         by_vector = {
             "vector": _NEAREST.format(dimension=dimension, where=""),
             "vector-post": _NEAREST.format(dimension=dimension, where="WHERE kind = 'post'"),
@@ -87,11 +84,7 @@ class DuckdbEngine:
         with duckdb.connect(str(store / "graph.duckdb")) as connection:
             for name, columns, key in (
                 ("Person", "*", "pid"),
-                (
-                    "Message",
-                    f"* REPLACE (embedding::FLOAT[{vectors.list_size}] AS embedding)",
-                    "mid",
-                ),
+                ("Message", f"* REPLACE (embedding::FLOAT[{vectors.list_size}] AS embedding)", "mid"),
             ):
                 source = dataset.node_path(name)
                 connection.execute(f"CREATE TABLE {name} AS SELECT {columns} FROM '{source}'")

@@ -55,8 +55,7 @@ _NEAREST = (
     f" ORDER BY distance LIMIT {TOP}"
 )
 _KNOWN_BY_CREATORS = (
-    "MATCH (m:Message)-[:HasCreator]->(:Person)-[:Knows]->(q:Person) WHERE m.mid IN $mids"
-    " RETURN m.mid, q.pid"
+    "MATCH (m:Message)-[:HasCreator]->(:Person)-[:Knows]->(q:Person) WHERE m.mid IN $mids RETURN m.mid, q.pid"
 )
 
 

@@ -36,9 +36,7 @@ class LanceEngine:
     def build(dataset: Dataset, store: Path) -> None:
         """The two tables with scalar, text and vector indexes."""
         person, message = (
-            lance.write_dataset(
-                pq.read_table(dataset.node_path(name)), store / name, enable_stable_row_ids=True
-            )
+            lance.write_dataset(pq.read_table(dataset.node_path(name)), store / name, enable_stable_row_ids=True)
             for name in ("Person", "Message")
         )
         person.create_scalar_index("pid", "BTREE")

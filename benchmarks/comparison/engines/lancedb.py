@@ -36,9 +36,7 @@ class LancedbEngine:
 
     def __init__(self, store: Path) -> None:
         database = lancedb.connect(store)
-        self._person, self._message, self._knows, self._creator = (
-            database.open_table(name) for name in _INDEXES
-        )
+        self._person, self._message, self._knows, self._creator = (database.open_table(name) for name in _INDEXES)
         self._fusion = RRFReranker(K=FUSION_K)
         self.calls: dict[str, Call] = {
             "point": self._point,
@@ -92,9 +90,7 @@ class LancedbEngine:
     def _rrf(self, inputs: Inputs) -> object:
         """Its limit is also the depth of each arm, so the answer is cut here."""
         found = (
-            self._message.search(
-                query_type="hybrid", vector_column_name="embedding", fts_columns="content"
-            )
+            self._message.search(query_type="hybrid", vector_column_name="embedding", fts_columns="content")
             .vector(inputs["vector"])
             .text(inputs["text"])
             .rerank(self._fusion)
@@ -111,11 +107,7 @@ class LancedbEngine:
         by_person: dict[object, list[object]] = {}
         for edge in known:
             by_person.setdefault(edge["from"], []).append(edge["to"])
-        pairs = [
-            (rank[edge["from"]], str(pid))
-            for edge in creators
-            for pid in by_person.get(edge["to"], ())
-        ]
+        pairs = [(rank[edge["from"]], str(pid)) for edge in creators for pid in by_person.get(edge["to"], ())]
         return [{"pid": int(pid)} for _, pid in sorted(pairs)[:TOP]]
 
     def _edges(self, table: lancedb.table.Table, keys: Iterable[object]) -> list[dict[str, object]]:

@@ -19,25 +19,15 @@ if TYPE_CHECKING:
 
 
 def _by_person(clauses: str, projection: str) -> str:
-    return (
-        "query q($pid: I64) {"
-        f" match {{ $a: Person {{ pid: $pid }} {clauses} }} return {{ {projection} }} }}"
-    )
+    return f"query q($pid: I64) {{ match {{ $a: Person {{ pid: $pid }} {clauses} }} return {{ {projection} }} }}"
 
 
 def _ranked(clauses: str, projection: str, rank: str, *, params: str) -> str:
-    return (
-        f"query q({params}) {{ match {{ {clauses} }} return {{ {projection} }}"
-        f" order {{ {rank} }} limit {TOP} }}"
-    )
+    return f"query q({params}) {{ match {{ {clauses} }} return {{ {projection} }} order {{ {rank} }} limit {TOP} }}"
 
 
 _SCORED = "$b.score > 50.0"
-_WITHIN = {
-    1: f"$a knows $b {_SCORED}",
-    2: f"$a knows{{1,2}} $b {_SCORED}",
-    3: f"$a knows{{1,3}} $b {_SCORED}",
-}
+_WITHIN = {1: f"$a knows $b {_SCORED}", 2: f"$a knows{{1,2}} $b {_SCORED}", 3: f"$a knows{{1,3}} $b {_SCORED}"}
 _GRAPH_QUERIES = {
     "point": _by_person("", "$a.first_name, $a.last_name, $a.score"),
     "walk-1": _by_person("$a knows $b", "count($b) as n"),
@@ -48,8 +38,7 @@ _GRAPH_QUERIES = {
     "top-degree": "query q() { match { $p: Person $p knows $q }"
     " return { $p.pid, count($q) as degree }"
     f" order {{ degree desc, $p.pid }} limit {TOP} }}",
-    "two-paths": "query q() { match { $a: Person $a knows $b $b knows $c }"
-    " return { count($c) as n } }",
+    "two-paths": "query q() { match { $a: Person $a knows $b $b knows $c } return { count($c) as n } }",
     "anti-join": "query q() { match { $p: Person not { $p knows $_ } } return { count($p) as n } }",
 }
 

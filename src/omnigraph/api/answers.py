@@ -77,9 +77,7 @@ class Rows(Document):
     columns: list[str]
     rows: list[dict[str, object]]
     graph_commit_id: Annotated[str | None, OMIT_NONE] = None
-    truncated: Annotated[
-        bool | None, OMIT_NONE, Text("with `first`: whether there are more rows")
-    ] = None
+    truncated: Annotated[bool | None, OMIT_NONE, Text("with `first`: whether there are more rows")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,7 @@ from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
 
-from omnigraph.branches.changes import (
-    DEFAULT_PAGE_BYTES,
-    PageBudget,
-    check_binding,
-    decode_token,
-    encode_token,
-)
+from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, PageBudget, check_binding, decode_token, encode_token
 from omnigraph.branches.diffs import NET_CHANGES, Diff, DiffPage, DiffStats, NetChange
 from omnigraph.core.arrow import pa
 from omnigraph.errors import ChangeCursorRejectedError
@@ -78,10 +72,7 @@ class ReportedDiff:
 
     def to_arrow(self) -> Any:
         """All changes as one Arrow table."""
-        rows = [
-            change.to_json() | {"from": None, "to": None} | (change.endpoints or {})
-            for change in self
-        ]
+        rows = [change.to_json() | {"from": None, "to": None} | (change.endpoints or {}) for change in self]
         return pa.Table.from_pylist(rows, schema=NET_CHANGES)
 
     def close(self) -> None:
@@ -91,10 +82,7 @@ class ReportedDiff:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -124,9 +112,7 @@ class DiffFilter:
         return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def diff_page(
-    diff: Diff, filter_: DiffFilter, *, limit: int, page_token: str | None = None
-) -> DiffPage:
+def diff_page(diff: Diff, filter_: DiffFilter, *, limit: int, page_token: str | None = None) -> DiffPage:
     """One page of a diff, with what differs in all and the token of the next page.
 
     A token belongs to the two commits: a request for the next page by names of branches that moved is refused, and
@@ -138,12 +124,7 @@ def diff_page(
         ResourceLimitError: the limit is too large.
     """
     PageBudget.of(limit, DEFAULT_PAGE_BYTES)
-    binding = {
-        "t": _DIFF_PAGE,
-        "a": diff.from_commit_id,
-        "b": diff.to_commit_id,
-        "f": filter_.digest,
-    }
+    binding = {"t": _DIFF_PAGE, "a": diff.from_commit_id, "b": diff.to_commit_id, "f": filter_.digest}
     begin = 0 if page_token is None else _begin(page_token, binding, len(diff))
     end = min(begin + limit, len(diff))
     token = encode_token({**binding, "n": end}) if end < len(diff) else None

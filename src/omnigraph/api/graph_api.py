@@ -400,9 +400,7 @@ class GraphApi:
         """The names of all branches, sorted."""
         raise NotImplementedError
 
-    def create_branch(
-        self, name: str, base: str = "main", actor: str | None = None
-    ) -> BranchReceipt:
+    def create_branch(self, name: str, base: str = "main", actor: str | None = None) -> BranchReceipt:
         """Create a branch at the head of another one, or at any commit; no data is copied.
 
         Raises:

@@ -39,11 +39,9 @@ class TargetParams(_Strict):
 
     branch: Annotated[str | None, Field(description="branch; `main` is the default")] = None
     snapshot: Annotated[str | None, Field(description="commit id; excludes the others")] = None
-    version: Annotated[
-        int | None,
-        BeforeValidator(_whole_number),
-        Field(description="graph version of the branch"),
-    ] = None
+    version: Annotated[int | None, BeforeValidator(_whole_number), Field(description="graph version of the branch")] = (
+        None
+    )
     as_of: Annotated[str | None, Field(description="moment, such as 2026-05-01T12:00:00Z")] = None
 
 
@@ -62,9 +60,7 @@ class CommitsParams(BranchParam):
 class LogParams(_Strict):
     """One branch, or all."""
 
-    branch: Annotated[str | None, Field(description="branch; all that may be read by default")] = (
-        None
-    )
+    branch: Annotated[str | None, Field(description="branch; all that may be read by default")] = None
 
 
 class EntityParams(TargetParams):
@@ -89,17 +85,13 @@ class BlobParams(TargetParams):
 class _ChangeParams(_Strict):
     kind: Annotated[list[str] | None, Field(description="`node` or `edge`; repeatable")] = None
     type: Annotated[list[str] | None, Field(description="only this type; repeatable")] = None
-    op: Annotated[
-        list[str] | None, Field(description="`insert`, `update` or `delete`; repeatable")
-    ] = None
+    op: Annotated[list[str] | None, Field(description="`insert`, `update` or `delete`; repeatable")] = None
 
 
 class PageParams(_ChangeParams):
     """A page of changes."""
 
-    limit: Annotated[int, Field(description=f"changes per page, at most {MAX_PAGE_CHANGES:,}")] = (
-        1_000
-    )
+    limit: Annotated[int, Field(description=f"changes per page, at most {MAX_PAGE_CHANGES:,}")] = 1_000
     page_token: str | None = None
 
 
@@ -114,9 +106,7 @@ class FeedParams(ChangesParams):
 
     branch: str | None = None
     cursor: Annotated[str | None, Field(description="go on from an earlier poll")] = None
-    start: Annotated[str | None, Field(description="`now`, `beginning` or `after:<commit id>`")] = (
-        None
-    )
+    start: Annotated[str | None, Field(description="`now`, `beginning` or `after:<commit id>`")] = None
     max_commits: Annotated[int, Field(description="commits per poll")] = DEFAULT_POLL_COMMITS
 
 
@@ -141,8 +131,7 @@ class BaselineBody(_Strict):
 # ---- queries
 
 FirstRows = Annotated[
-    int | None,
-    Field(description="only so many rows, as JSON; `truncated` tells whether there are more", ge=1),
+    int | None, Field(description="only so many rows, as JSON; `truncated` tells whether there are more", ge=1)
 ]
 
 
@@ -220,15 +209,11 @@ class LoadParams(_Strict):
     """Options of a load of the records in the body."""
 
     branch: str | None = None
-    from_: Annotated[
-        str | None, Field(alias="from", description="create a missing branch from this one")
-    ] = None
+    from_: Annotated[str | None, Field(alias="from", description="create a missing branch from this one")] = None
     mode: Annotated[str, Field(description="`merge`, `append` or `overwrite`")] = "merge"
     grammar: Annotated[str, Field(description="`strict` or `compatible`")] = "strict"
     dry_run: Annotated[bool, Field(description="do everything but the commit")] = False
-    source: Annotated[
-        str | None, Field(description="what reports call the body", max_length=500)
-    ] = None
+    source: Annotated[str | None, Field(description="what reports call the body", max_length=500)] = None
     timeout_s: Seconds = None
 
 

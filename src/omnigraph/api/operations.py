@@ -164,9 +164,7 @@ _FILTERS = MappingProxyType({"kinds": "kind", "types": "type", "ops": "op"})
 _MUTATION = "api.results:MutationResult"
 _LOAD = "api.results:LoadResult"
 _ROWS = "api.answers:Rows"
-_BLOB_ALSO = MappingProxyType(
-    {302: "it is external, and this is its address", 304: "the caller has it already"}
-)
+_BLOB_ALSO = MappingProxyType({302: "it is external, and this is its address", 304: "the caller has it already"})
 
 _ENTRIES = (
     # ---- the server
@@ -268,9 +266,7 @@ _ENTRIES = (
         result="commit.snapshot:Snapshot",
         call="snapshot",
         command="snapshot",
-        tool=Tool(
-            "snapshot", "The version of every table at the head of a branch, with row counts."
-        ),
+        tool=Tool("snapshot", "The version of every table at the head of a branch, with row counts."),
     ),
     Operation(
         id="export",
@@ -397,8 +393,7 @@ _ENTRIES = (
         names=_FILTERS,
         errors=(409, 413),
         tool=Tool(
-            "changes",
-            "Changes of a branch, commit by commit: from the beginning, after a commit, or after a cursor.",
+            "changes", "Changes of a branch, commit by commit: from the beginning, after a commit, or after a cursor."
         ),
     ),
     Operation(
@@ -522,11 +517,7 @@ _ENTRIES = (
         cost=Cost.WRITE,
         call="delete_branch",
         names={"name": "branch"},
-        tool=Tool(
-            "branch_delete",
-            "Delete a branch and the work on it that was not merged.",
-            is_destructive=True,
-        ),
+        tool=Tool("branch_delete", "Delete a branch and the work on it that was not merged.", is_destructive=True),
     ),
     Operation(
         id="merge_branches",

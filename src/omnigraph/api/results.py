@@ -9,26 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
-from omnigraph.codec import (
-    COMPLETE,
-    HIDDEN,
-    OMIT_EMPTY,
-    OMIT_NONE,
-    Document,
-    Key,
-    Text,
-    When,
-)
+from omnigraph.codec import COMPLETE, HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, Key, Text, When
 from omnigraph.commit.documents import TypeChanges
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
-from omnigraph.errors import (
-    BadRequestError,
-    BlobRangeError,
-    Diagnostic,
-    MergeConflict,
-    ResourceLimitError,
-)
+from omnigraph.errors import BadRequestError, BlobRangeError, Diagnostic, MergeConflict, ResourceLimitError
 from omnigraph.lang.schema.steps import Step, UnsupportedChange, step_from_json
 
 if TYPE_CHECKING:
@@ -71,9 +56,7 @@ class LoadedType(Document):
 
     name: str
     entities_loaded: Annotated[int, Text("records of the input")]
-    superseded: Annotated[
-        int, OMIT_EMPTY, Text("of these, replaced by later ones of the same id")
-    ] = 0
+    superseded: Annotated[int, OMIT_EMPTY, Text("of these, replaced by later ones of the same id")] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,16 +120,10 @@ class LoadResult(Document):
         yield from ((edge_table_key(item.name), item) for item in self.edges)
 
     @staticmethod
-    def types_of(
-        kind: str, rows: Mapping[TableKey, int], superseded: Mapping[TableKey, int]
-    ) -> tuple[LoadedType, ...]:
+    def types_of(kind: str, rows: Mapping[TableKey, int], superseded: Mapping[TableKey, int]) -> tuple[LoadedType, ...]:
         """The types of one kind, from counts per table key."""
         return tuple(
-            LoadedType(
-                name=key.removeprefix(f"{kind}:"),
-                entities_loaded=rows[key],
-                superseded=superseded.get(key, 0),
-            )
+            LoadedType(name=key.removeprefix(f"{kind}:"), entities_loaded=rows[key], superseded=superseded.get(key, 0))
             for key in sorted(rows)
             if key.startswith(f"{kind}:")
         )
@@ -432,9 +409,7 @@ class BlobInfo:
 
 def external_blob(cell: BlobCell, uri: str | None) -> BadRequestError:
     """The refusal to read what the graph only refers to."""
-    return BadRequestError(
-        f"{cell} is only a reference, which is never followed; its bytes are at {uri}"
-    )
+    return BadRequestError(f"{cell} is only a reference, which is never followed; its bytes are at {uri}")
 
 
 class BlobStream:

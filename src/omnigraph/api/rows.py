@@ -16,15 +16,7 @@ from omnigraph.commit.targets import Target
 from omnigraph.core.arrow import json_column
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.budget import Budget
-from omnigraph.core.types import (
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-)
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import OmniError, UnexpectedAnswerError
 from omnigraph.errors.bodies import error_from_body
 
@@ -53,10 +45,7 @@ def html_table(names: Sequence[str], columns: Sequence[Sequence[object]], *, tot
     note = f"{total} row{'' if total == 1 else 's'}"
     if shown < total:
         note += f", first {shown} shown"
-    return (
-        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        f"<p>{html.escape(note)}</p>"
-    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>{html.escape(note)}</p>"
 
 
 # ---- The result of a read
@@ -149,10 +138,7 @@ class Result:
         """The rows as JSON values, streaming: see the reference of results for the form of each type."""
         names = self.columns
         for batch in self:
-            columns = [
-                json_column(column, type_.base)
-                for column, type_ in zip(batch.columns, self.types, strict=True)
-            ]
+            columns = [json_column(column, type_.base) for column, type_ in zip(batch.columns, self.types, strict=True)]
             for values in zip(*columns, strict=True):
                 yield dict(zip(names, values, strict=True))
 
@@ -270,10 +256,7 @@ class _Pieces:
 
 
 def decode_result(
-    pieces: Iterable[bytes],
-    *,
-    target: Target | None = None,
-    close: Callable[[], None] = lambda: None,
+    pieces: Iterable[bytes], *, target: Target | None = None, close: Callable[[], None] = lambda: None
 ) -> Result:
     """The result in a body. Rows arrive as they are asked for.
 
@@ -378,9 +361,7 @@ def _facts(schema: Any) -> tuple[dict[str, Any], Any]:
     text = metadata.pop(_RESULT, None)
     if text is None:
         raise UnexpectedAnswerError("the answer is an Arrow stream, but no result of a graph")
-    return json.loads(text), schema.with_metadata(
-        metadata
-    ) if metadata else schema.remove_metadata()
+    return json.loads(text), schema.with_metadata(metadata) if metadata else schema.remove_metadata()
 
 
 # ---- targets and types
@@ -467,10 +448,7 @@ def _parts(result: Result) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_text(result: Result, batch: pa.RecordBatch) -> bytes:
-    columns = [
-        json_column(column, type_.base)
-        for column, type_ in zip(batch.columns, result.types, strict=True)
-    ]
+    columns = [json_column(column, type_.base) for column, type_ in zip(batch.columns, result.types, strict=True)]
     names = result.columns
     rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     return _text(rows)[1:-1].encode()

@@ -123,13 +123,9 @@ class PageBudget:
         if limit < 1 or max_bytes < 1:
             raise BadRequestError("a page holds at least one change")
         if max_bytes > MAX_PAGE_BYTES:
-            raise ResourceLimitError(
-                "commit_changes_page_bytes", MAX_PAGE_BYTES, max_bytes, "ask for smaller pages"
-            )
+            raise ResourceLimitError("commit_changes_page_bytes", MAX_PAGE_BYTES, max_bytes, "ask for smaller pages")
         if limit > MAX_PAGE_CHANGES:
-            raise ResourceLimitError(
-                "commit_changes_page_changes", MAX_PAGE_CHANGES, limit, "ask for smaller pages"
-            )
+            raise ResourceLimitError("commit_changes_page_changes", MAX_PAGE_CHANGES, limit, "ask for smaller pages")
         return PageBudget(changes=limit, bytes=max_bytes)
 
     def takes(self, change: Change, *, is_first: bool) -> bool:
@@ -177,9 +173,7 @@ class CommitChanges:
         begin = 0
         deltas = self.deltas
         if position is not None:
-            number = next(
-                (n for n, delta in enumerate(deltas) if delta.type_id == position.type_id), None
-            )
+            number = next((n for n, delta in enumerate(deltas) if delta.type_id == position.type_id), None)
             if number is None:
                 raise ChangeCursorRejectedError("its position is not in this commit")
             begin = _place_behind(deltas[number], position)
@@ -193,9 +187,7 @@ class CommitChanges:
         type_ = ChangedType(id=delta.type_id, name=delta.table_key.name)
         step = _BLOB_IMAGE_ROWS if blob_columns(delta.definition) else _IMAGE_ROWS
         pieces = (
-            batch.slice(first, step)
-            for batch in delta.rows.batches(begin)
-            for first in range(0, batch.num_rows, step)
+            batch.slice(first, step) for batch in delta.rows.batches(begin) for first in range(0, batch.num_rows, step)
         )
         for rows in pieces:
             before = self.reader.images(delta.definition, delta.old, rows["old_row"])

@@ -57,15 +57,10 @@ def row_images(
     values = {name: _json(rows[name], definition.properties[name].type.base) for name in names}
     images: dict[int, RowImage] = {}
     for place, row_id in enumerate(np.asarray(rows[ROW_ID]).tolist()):
-        properties = {
-            name: values[name][place] if name in values else None for name in definition.properties
-        }
+        properties = {name: values[name][place] if name in values else None for name in definition.properties}
         image: RowImage = {"properties": properties}
         if is_edge:
-            image["endpoints"] = {
-                "from": rows["src"][place].as_py(),
-                "to": rows["dst"][place].as_py(),
-            }
+            image["endpoints"] = {"from": rows["src"][place].as_py(), "to": rows["dst"][place].as_py()}
         images[int(row_id)] = image
     return images
 
@@ -127,10 +122,7 @@ class ChangeFilter:
 
 
 def make_filter(
-    catalogs: Sequence[Catalog],
-    kinds: Sequence[str] | None,
-    types: Sequence[str] | None,
-    ops: Sequence[str] | None,
+    catalogs: Sequence[Catalog], kinds: Sequence[str] | None, types: Sequence[str] | None, ops: Sequence[str] | None
 ) -> ChangeFilter:
     """The filter that a caller means, who may name the types of these schemas.
 
@@ -231,10 +223,7 @@ def known_types(schema: AcceptedSchema) -> dict[TableKey, KnownType]:
     """The types of a schema by table key."""
     numbers = schema.identities.types
     return {
-        key: KnownType(
-            definition=item,
-            numbers=numbers[TypeKind(key.kind), item.name].properties,
-        )
+        key: KnownType(definition=item, numbers=numbers[TypeKind(key.kind), item.name].properties)
         for key, item in definitions_of(schema.catalog).items()
     }
 
@@ -266,9 +255,7 @@ class DeltaReader:
         """The table of a pin."""
         return open_pin(self._store, pin)
 
-    def images(
-        self, definition: NodeDef | EdgeDef, pin: TablePin | None, row_ids: Any
-    ) -> Mapping[int, RowImage]:
+    def images(self, definition: NodeDef | EdgeDef, pin: TablePin | None, row_ids: Any) -> Mapping[int, RowImage]:
         """Images of rows by row id, from a column of row ids with nulls."""
         wanted = row_ids.drop_null().to_pylist()
         if pin is None or not wanted:
@@ -277,13 +264,7 @@ class DeltaReader:
             return row_images(self.open(pin), definition, wanted)
 
     def between(
-        self,
-        old: State,
-        new: State,
-        filter_: ChangeFilter,
-        engine: WorkerChoice,
-        *,
-        keeps_files: bool,
+        self, old: State, new: State, filter_: ChangeFilter, engine: WorkerChoice, *, keeps_files: bool
     ) -> Iterator[TypeDelta]:
         """The differences of all wanted types, by table key; types without any are left out.
 
@@ -367,9 +348,7 @@ def compare_types(old: KnownType | None, new: KnownType | None) -> Comparison:
     before, after = old.definition.properties, new.definition.properties
     old_names = {number: name for name, number in old.numbers.items() if name in before}
     new_names = {number: name for name, number in new.numbers.items() if name in after}
-    pairs = [
-        (old_names.get(number), new_names.get(number)) for number in sorted(old_names | new_names)
-    ]
+    pairs = [(old_names.get(number), new_names.get(number)) for number in sorted(old_names | new_names)]
     widened: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
     is_reshaped = False
     for was, now in pairs:
@@ -378,10 +357,7 @@ def compare_types(old: KnownType | None, new: KnownType | None) -> Comparison:
             continue
         was_type, now_type = before[was].type, after[now].type
         is_reshaped |= was_type.nullable != now_type.nullable
-        for side, name, type_, other in (
-            (0, was, was_type, now_type),
-            (1, now, now_type, was_type),
-        ):
+        for side, name, type_, other in ((0, was, was_type, now_type), (1, now, now_type, was_type)):
             if is_wider(other.base, type_.base):
                 widened[side].append((name, _WIDE_NAMES[str(other.base)]))
     is_edge = isinstance(definition, EdgeDef)
@@ -391,9 +367,7 @@ def compare_types(old: KnownType | None, new: KnownType | None) -> Comparison:
         columns = (*fixed, *(pair[side] for pair in pairs))
         return RowShape(columns=columns, is_edge=is_edge, widened=tuple(widened[side]))
 
-    return Comparison(
-        definition=definition, old=shape_of(0), new=shape_of(1), is_reshaped=is_reshaped
-    )
+    return Comparison(definition=definition, old=shape_of(0), new=shape_of(1), is_reshaped=is_reshaped)
 
 
 def matched_tables(old: Snapshot, new: Snapshot) -> list[tuple[TablePin | None, TablePin | None]]:

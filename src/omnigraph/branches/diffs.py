@@ -194,10 +194,7 @@ class Diff:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -206,9 +203,7 @@ def _net_changes(delta: TypeDelta, rows: Any) -> Iterator[NetChange]:
     key = delta.table_key
     version = _version(delta)
     columns = (rows[column].to_pylist() for column in ("id", "src", "dst"))
-    for code, entity_id, source, target in zip(
-        operation_codes(rows).tolist(), *columns, strict=True
-    ):
+    for code, entity_id, source, target in zip(operation_codes(rows).tolist(), *columns, strict=True):
         yield NetChange(
             kind=key.kind,
             type_name=key.name,

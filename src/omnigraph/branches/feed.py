@@ -89,10 +89,7 @@ class FeedCall:
             raise BadRequestError("a poll looks at one commit at least")
         if self.max_commits > MAX_POLL_COMMITS:
             raise ResourceLimitError(
-                "change_feed_commits_per_poll",
-                MAX_POLL_COMMITS,
-                self.max_commits,
-                "poll again from the cursor",
+                "change_feed_commits_per_poll", MAX_POLL_COMMITS, self.max_commits, "poll again from the cursor"
             )
 
 
@@ -126,12 +123,7 @@ class Feed:
         return encode_token({"t": _CURSOR, "c": commit_id, **self._binding()})
 
     def _binding(self) -> dict[str, object]:
-        return {
-            "g": self.genesis,
-            "b": self.head.branch,
-            "i": self.head.incarnation,
-            "f": self.filter.digest,
-        }
+        return {"g": self.genesis, "b": self.head.branch, "i": self.head.incarnation, "f": self.filter.digest}
 
     def _decode(self, token: str, kind: str) -> dict[str, Any]:
         body = decode_token(token)
@@ -228,16 +220,12 @@ class Feed:
                 raise ChangeFeedGapError(self.line[0].commit_id)
             return 0
         if not start.startswith(AFTER):
-            raise BadRequestError(
-                f"a feed starts at `{NOW}`, `{BEGINNING}` or `{AFTER}<commit id>`, not at {start!r}"
-            )
+            raise BadRequestError(f"a feed starts at `{NOW}`, `{BEGINNING}` or `{AFTER}<commit id>`, not at {start!r}")
         commit_id = start.removeprefix(AFTER)
         if commit_id not in self.places and self.is_cut:
             raise ChangeFeedGapError(self.line[0].commit_id)
         if commit_id not in self.places:
-            raise BadRequestError(
-                f"commit {commit_id} is not on the line of branch {self.head.branch}"
-            )
+            raise BadRequestError(f"commit {commit_id} is not on the line of branch {self.head.branch}")
         return self.places[commit_id]
 
     def _place(self, commit_id: object, cursor: str | None = None) -> int:

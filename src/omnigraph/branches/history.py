@@ -18,15 +18,7 @@ from omnigraph.branches.changes import (
     decode_token,
     encode_token,
 )
-from omnigraph.branches.deltas import (
-    ChangeFilter,
-    DeltaReader,
-    KnownType,
-    State,
-    known_types,
-    make_filter,
-    row_images,
-)
+from omnigraph.branches.deltas import ChangeFilter, DeltaReader, KnownType, State, known_types, make_filter, row_images
 from omnigraph.branches.diffs import Diff
 from omnigraph.branches.feed import Feed, FeedCall, FeedPage
 from omnigraph.branches.three_way import find_row_ids
@@ -61,18 +53,12 @@ class GraphHistory:
     """Answers questions about the past. Thread-safe; keeps small answers for the next page."""
 
     def __init__(
-        self,
-        environment: GraphEnvironment,
-        schema_of: Callable[[str], GraphSchema],
-        *,
-        is_read_only: bool,
+        self, environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], *, is_read_only: bool
     ) -> None:
         self._environment = environment
         self._schema_of = schema_of
         place = ScratchPlace(
-            root=environment.location,
-            is_read_only=is_read_only,
-            begin_read=lambda: environment.reading.begin().end,
+            root=environment.location, is_read_only=is_read_only, begin_read=lambda: environment.reading.begin().end
         )
         self._reader = DeltaReader(environment.tables, place)
 
@@ -102,14 +88,10 @@ class GraphHistory:
         heads = state.heads.values() if branch is None else [state.head(branch)]
         found = distances(commits, *(head.commit_id for head in heads))
         return sorted(
-            (commits[commit_id] for commit_id in found),
-            key=lambda commit: commit.graph_version,
-            reverse=True,
+            (commits[commit_id] for commit_id in found), key=lambda commit: commit.graph_version, reverse=True
         )
 
-    def entity_at(
-        self, state: ManifestState, target: Target, type_key: str, entity_id: str
-    ) -> RowImage | None:
+    def entity_at(self, state: ManifestState, target: Target, type_key: str, entity_id: str) -> RowImage | None:
         """One entity of one snapshot, or None.
 
         Raises:
@@ -128,14 +110,7 @@ class GraphHistory:
 
     # ---- differences
 
-    def diff(
-        self,
-        state: ManifestState,
-        one: str,
-        other: str,
-        selection: Selection,
-        engine: ElasticWorkers,
-    ) -> Diff:
+    def diff(self, state: ManifestState, one: str, other: str, selection: Selection, engine: ElasticWorkers) -> Diff:
         """The differences of two states."""
         old, new = self.find(state, one), self.find(state, other)
         filter_ = self._filter(selection, new.schema_hash, old.schema_hash)
@@ -151,12 +126,7 @@ class GraphHistory:
     # ---- changes
 
     def changes(
-        self,
-        state: ManifestState,
-        commit_id: str,
-        selection: Selection,
-        budget: PageBudget,
-        page_token: str | None,
+        self, state: ManifestState, commit_id: str, selection: Selection, budget: PageBudget, page_token: str | None
     ) -> ChangesPage:
         """One page of the changes of a commit."""
         history = self._environment.manifest.history()
@@ -178,15 +148,11 @@ class GraphHistory:
             if not budget.takes(change, is_first=not page):
                 last = Position.of(page[-1].type_id, page[-1].id)
                 token = encode_token({**binding, "p": last.to_json()})
-                return ChangesPage(
-                    cause=cause_of(commit), changes=tuple(page), next_page_token=token
-                )
+                return ChangesPage(cause=cause_of(commit), changes=tuple(page), next_page_token=token)
             page.append(change)
         return ChangesPage(cause=cause_of(commit), changes=tuple(page))
 
-    def poll(
-        self, state: ManifestState, branch: str, selection: Selection, call: FeedCall
-    ) -> FeedPage:
+    def poll(self, state: ManifestState, branch: str, selection: Selection, call: FeedCall) -> FeedPage:
         """One page of the feed of a branch."""
         return self._feed(state, branch, selection).poll(call)
 
@@ -208,9 +174,7 @@ class GraphHistory:
             ),
         )
 
-    def _commit_changes(
-        self, history: History, commit: GraphCommit, filter_: ChangeFilter
-    ) -> CommitChanges:
+    def _commit_changes(self, history: History, commit: GraphCommit, filter_: ChangeFilter) -> CommitChanges:
         return commit_changes(
             history,
             commit,
@@ -226,14 +190,8 @@ class GraphHistory:
     def _names(self, schema_hash: str, other_hash: str) -> dict[TableKey, TableKey]:
         """The types that two schemas have in common: from the key in the one to the key in the other."""
         here, there = (
-            {
-                identity.type_id: TableKey(f"{kind}:{name}")
-                for (kind, name), identity in types.items()
-            }
-            for types in (
-                self._schema_of(schema_hash).identities.types,
-                self._schema_of(other_hash).identities.types,
-            )
+            {identity.type_id: TableKey(f"{kind}:{name}") for (kind, name), identity in types.items()}
+            for types in (self._schema_of(schema_hash).identities.types, self._schema_of(other_hash).identities.types)
         )
         return {key: there[number] for number, key in here.items() if number in there}
 

@@ -27,13 +27,7 @@ from omnigraph.pipeline.compare import row_shape
 from omnigraph.pipeline.copying import CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.pipeline.violations import Image, TableChanges
-from omnigraph.storage.datasets.staged import (
-    PrivateVersion,
-    StagedWrite,
-    close_private,
-    open_private,
-    stage_fragments,
-)
+from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private, stage_fragments
 from omnigraph.writes.rules import Violation, check
 
 if TYPE_CHECKING:
@@ -119,12 +113,7 @@ class MergeJob:
     def changes(self) -> tuple[TypeChanges, ...]:
         """The changes of every type that changes."""
         return tuple(
-            TypeChanges(
-                type_key=key,
-                inserted=plan.inserted,
-                updated=plan.updated,
-                deleted=plan.deleted,
-            )
+            TypeChanges(type_key=key, inserted=plan.inserted, updated=plan.updated, deleted=plan.deleted)
             for key, plan in sorted(self.plans.items())
             if plan.row_count
         )
@@ -151,12 +140,7 @@ class MergeJob:
             shape = row_shape(definition)
             with self._bases_readable(key):
                 plan = plan_rows(
-                    states,
-                    self.given.base,
-                    shape,
-                    self.engine,
-                    strategy=self.given.strategy,
-                    scratch=self._scratch,
+                    states, self.given.base, shape, self.engine, strategy=self.given.strategy, scratch=self._scratch
                 )
             self.plans[key] = plan
             self.read.add(key)
@@ -193,15 +177,11 @@ class MergeJob:
                 yield
         except HistoricalVersionReclaimedError as error:
             gone = (error.table_key, error.version)
-            commit_id, pin = next(
-                item for item in pins.items() if (item[1].table_key, item[1].version) == gone
-            )
+            commit_id, pin = next(item for item in pins.items() if (item[1].table_key, item[1].version) == gone)
             message = f"the commit {commit_id} where the branches last agreed cannot be read"
             raise HistoricalVersionReclaimedError(pin.table_key, pin.version, message) from error
 
-    def _add_row_conflicts(
-        self, definition: NodeDef | EdgeDef, plan: RowPlan, states: Mapping[str, Table]
-    ) -> None:
+    def _add_row_conflicts(self, definition: NodeDef | EdgeDef, plan: RowPlan, states: Mapping[str, Table]) -> None:
         if not plan.conflict_total:
             return
         shown = plan.conflicts[: max(0, MAX_CONFLICTS - len(self.conflicts.found))]
@@ -227,10 +207,7 @@ class MergeJob:
         self.conflicts.add(found, plan.conflict_total)
 
     def _base_images(
-        self,
-        definition: NodeDef | EdgeDef,
-        shown: Sequence[PlannedConflict],
-        states: Mapping[str, Table],
+        self, definition: NodeDef | EdgeDef, shown: Sequence[PlannedConflict], states: Mapping[str, Table]
     ) -> dict[str, RowImage]:
         images: dict[str, RowImage] = {}
         for place, commit in enumerate(self.given.base.commits):
@@ -259,9 +236,7 @@ class MergeJob:
             self.writes[key] = copied.staged
             self._fragments[key] = copied.fragments
             violations = [
-                MergeConflict(
-                    kind=ConflictKind.VALUE_CONSTRAINT_VIOLATION, type_key=key, message=text
-                )
+                MergeConflict(kind=ConflictKind.VALUE_CONSTRAINT_VIOLATION, type_key=key, message=text)
                 for text in copied.violations
             ]
             self.conflicts.add(violations, copied.violation_total)
@@ -341,12 +316,7 @@ def _images_of(table: Table, definition: NodeDef | EdgeDef, ids: list[str]) -> d
     return {entity_id: images[row] for entity_id, row in row_ids.items() if row in images}
 
 
-def _sentence(
-    kind: ConflictKind,
-    type_name: str,
-    entity_id: str,
-    images: Mapping[str, Mapping[str, RowImage]],
-) -> str:
+def _sentence(kind: ConflictKind, type_name: str, entity_id: str, images: Mapping[str, Mapping[str, RowImage]]) -> str:
     what = f"{type_name} {entity_id!r}"
     match kind:
         case ConflictKind.DIVERGENT_INSERT:

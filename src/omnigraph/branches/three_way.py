@@ -110,9 +110,7 @@ class _Bucket:
 def decide_bucket(item: _Bucket) -> Message:
     """Decide about a range of ids, and write the plan into files."""
     deltas = {
-        label: pa.Table.from_batches(
-            list(read_answer(item.deltas, name)) if name else [], schema=DELTA
-        )
+        label: pa.Table.from_batches(list(read_answer(item.deltas, name)) if name else [], schema=DELTA)
         for label, name in item.names.items()
     }
     decided = _decide(deltas, item.base, item.strategy)
@@ -162,11 +160,7 @@ def _plan_in_tasks(
         for entity_id, choice, holder in answer["conflicts"]
     ]
     return RowPlan(
-        parts=tuple(
-            part
-            for answer in answers
-            for part in filed_parts(folder, answer["name"], answer["parts"])
-        ),
+        parts=tuple(part for answer in answers for part in filed_parts(folder, answer["name"], answer["parts"])),
         deleted_ids=key_files(folder, [answer["deleted"] for answer in answers]),
         conflicts=tuple(conflicts[:MAX_CONFLICTS]),
         conflict_total=sum(int(answer["conflict_total"]) for answer in answers),
@@ -221,9 +215,7 @@ def _decide(deltas: Mapping[str, Any], base: Base, strategy: str | None) -> _Dec
     )
 
 
-def _holders(
-    base: Base, bases: Mapping[str, NDArray[np.int64]], rows: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _holders(base: Base, bases: Mapping[str, NDArray[np.int64]], rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each row of the base, a commit that has it."""
     found = np.full(len(rows), -1, dtype=np.int64)
     for place, commit in enumerate(base.commits):
@@ -242,9 +234,7 @@ class _States:
         self._reference = reference
         chunks = [chunk for delta in deltas.values() for chunk in delta["id"].chunks]
         self.ids = pa.chunked_array(chunks, pa.utf8()).combine_chunks().unique()
-        self._places = {
-            label: np.asarray(pc.index_in(delta["id"], self.ids)) for label, delta in deltas.items()
-        }
+        self._places = {label: np.asarray(pc.index_in(delta["id"], self.ids)) for label, delta in deltas.items()}
         self._numbers = _row_numbers(deltas)
         count = len(self.ids)
         self._first = np.full(count, ABSENT, dtype=np.int64)
@@ -270,10 +260,7 @@ class _States:
         ]
         order = np.argsort(next(c for c in reversed(columns) if c is not None))
         arrays = [self.ids.filter(pa.array(wanted)).take(pa.array(order))]
-        arrays += [
-            pa.nulls(len(order), pa.int64()) if rows is None else pa.array(rows[order])
-            for rows in columns
-        ]
+        arrays += [pa.nulls(len(order), pa.int64()) if rows is None else pa.array(rows[order]) for rows in columns]
         return list(held_parts(action, pa.RecordBatch.from_arrays(arrays, schema=PLAN)))
 
     def _located(self, label: str, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:

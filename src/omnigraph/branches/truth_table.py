@@ -71,9 +71,7 @@ TRUTH: Final = {
 }
 
 
-def choose(
-    base: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]
-) -> NDArray[np.int8]:
+def choose(base: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int8]:
     """The choice for every id. Sides that agree, on a row or on its absence, keep what they have.
 
     >>> choose(np.array([1, 1, ABSENT]), np.array([2, ABSENT, 3]), np.array([1, 4, 3])).tolist()
@@ -85,9 +83,7 @@ def choose(
     return choices
 
 
-def virtual_base(
-    base: NDArray[np.int64], one: NDArray[np.int64], other: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def virtual_base(base: NDArray[np.int64], one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
     """The agreement of two bases: their own merge, undecided where they conflict."""
     choices = choose(base, other, one)
     merged = np.where(choices == Choice.TAKE, other, one)

@@ -117,9 +117,7 @@ def legend() -> str:
     lines = ["What commands work on:"]
     for capability in Capability:
         names = [
-            rule.command
-            for rule in RULES.values()
-            if rule.capability is capability and rule.command not in _HIDDEN
+            rule.command for rule in RULES.values() if rule.capability is capability and rule.command not in _HIDDEN
         ]
         if names:
             lines.append(f"  {capability:<8} {_MEANINGS[capability]}:")

@@ -36,9 +36,7 @@ _HOME = Variable(
     values="a folder",
 )
 _PROFILE = Variable(
-    "OMNIGRAPH_PROFILE",
-    "The profile of the configuration that holds when no flag names a graph.",
-    values="a name",
+    "OMNIGRAPH_PROFILE", "The profile of the configuration that holds when no flag names a graph.", values="a name"
 )
 _FILE = "config.yaml"
 _CODE = "config"
@@ -137,9 +135,7 @@ def _config(document: YamlDocument, folder: Path) -> OperatorConfig:
     if document.root.is_absent:
         return OperatorConfig()
     sections = _members(
-        document.root,
-        "the configuration",
-        ("operator", "servers", "clusters", "profiles", "defaults", "aliases"),
+        document.root, "the configuration", ("operator", "servers", "clusters", "profiles", "defaults", "aliases")
     )
     operator = _section(sections, "operator", ("actor",))
     return OperatorConfig(
@@ -155,8 +151,7 @@ def _config(document: YamlDocument, folder: Path) -> OperatorConfig:
             if (root := _required(value, f"cluster `{name}`", "root")) is not None
         },
         profiles={
-            name: _profile(value, f"profile `{name}`", folder)
-            for name, value in _named(sections, "profiles").items()
+            name: _profile(value, f"profile `{name}`", folder) for name, value in _named(sections, "profiles").items()
         },
         defaults=_defaults(sections, folder),
         aliases={
@@ -237,9 +232,7 @@ def _alias(value: YamlValue, what: str) -> Alias | None:
     )
 
 
-def _section(
-    sections: Mapping[str, YamlValue], name: str, known: Collection[str]
-) -> dict[str, YamlValue]:
+def _section(sections: Mapping[str, YamlValue], name: str, known: Collection[str]) -> dict[str, YamlValue]:
     value = sections.get(name)
     return {} if value is None or value.is_absent else _members(value, f"`{name}`", known)
 
@@ -359,9 +352,7 @@ def read_credentials() -> dict[str, str]:
         with path.open(encoding="utf-8") as file:
             # The mode of the open file, not of the path: the file cannot be exchanged in between.
             if os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise BadRequestError(
-                    f"{path} holds tokens, and others than you may use it: run `chmod 600 {path}`"
-                )
+                raise BadRequestError(f"{path} holds tokens, and others than you may use it: run `chmod 600 {path}`")
             text = file.read()
     except FileNotFoundError:
         return {}

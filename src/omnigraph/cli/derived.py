@@ -19,13 +19,7 @@ Renderer = Callable[[Any], Iterable[str]]
 _RENDERERS: dict[str, Renderer] = {}
 #: Parameters that a command line does not give, or that have a flag of their own everywhere.
 _NOT_FLAGS = frozenset({"self", "actor", "engine", "spark", "progress", "cancel"})
-_SHARED = {
-    "branch": Branch,
-    "snapshot": SnapshotId,
-    "version": GraphVersion,
-    "as_of": AsOf,
-    "timeout_s": Timeout,
-}
+_SHARED = {"branch": Branch, "snapshot": SnapshotId, "version": GraphVersion, "as_of": AsOf, "timeout_s": Timeout}
 #: What annotations of methods are made of, as far as a command line can give it.
 _TYPES = {"Sequence": Sequence, "datetime": datetime}
 

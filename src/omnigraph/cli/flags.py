@@ -53,16 +53,10 @@ class WorkerName(StrEnum):
     SPARK = "spark"
 
 
-SchemaFile = Annotated[
-    Path, typer.Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)
-]
-QueryFile = Annotated[
-    Path | None,
-    typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False),
-]
+SchemaFile = Annotated[Path, typer.Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)]
+QueryFile = Annotated[Path | None, typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False)]
 QueryText = Annotated[
-    str | None,
-    typer.Option("--query-string", "-e", metavar="GQ", help="query text", show_default=False),
+    str | None, typer.Option("--query-string", "-e", metavar="GQ", help="query text", show_default=False)
 ]
 
 
@@ -74,9 +68,7 @@ def refuse_address(text: str | None) -> str | None:
     """
     if text is not None and looks_like_address(text):
         flag = "--server" if is_server_url(text) else "--store"
-        raise typer.BadParameter(
-            f"{text} looks like the address of a graph: pass it with {flag} {text}"
-        )
+        raise typer.BadParameter(f"{text} looks like the address of a graph: pass it with {flag} {text}")
     return text
 
 
@@ -94,9 +86,7 @@ def _query_name(text: str | None) -> str | None:
 QueryName = Annotated[
     str | None,
     typer.Argument(
-        metavar="NAME",
-        help="query inside the source; without one, stored on a server",
-        callback=_query_name,
+        metavar="NAME", help="query inside the source; without one, stored on a server", callback=_query_name
     ),
 ]
 BranchName = Annotated[str, typer.Argument(metavar="NAME", help="branch", callback=refuse_address)]
@@ -104,32 +94,17 @@ CommitId = Annotated[str, typer.Argument(metavar="ID", help="commit id", callbac
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 
 Store = Annotated[
-    str | None,
-    typer.Option("--store", metavar="URI", help="the storage of the graph", show_default=False),
+    str | None, typer.Option("--store", metavar="URI", help="the storage of the graph", show_default=False)
 ]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="branch")]
-ReadBranch = Annotated[
-    str | None,
-    typer.Option("--branch", metavar="NAME", help="branch; main is the default"),
-]
-SnapshotId = Annotated[
-    str | None, typer.Option("--snapshot", metavar="ID", help="read the graph right after a commit")
-]
-GraphVersion = Annotated[
-    int | None, typer.Option("--graph-version", metavar="N", help="read the branch at a version")
-]
-AsOf = Annotated[
-    str | None, typer.Option("--as-of", metavar="TIME", help="read the branch at a moment")
-]
-Params = Annotated[
-    str | None, typer.Option("--params", metavar="JSON", help="parameters as a JSON object")
-]
-ParamsFile = Annotated[
-    Path | None, typer.Option("--params-file", metavar="FILE", help="the same from a file")
-]
+ReadBranch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="branch; main is the default")]
+SnapshotId = Annotated[str | None, typer.Option("--snapshot", metavar="ID", help="read the graph right after a commit")]
+GraphVersion = Annotated[int | None, typer.Option("--graph-version", metavar="N", help="read the branch at a version")]
+AsOf = Annotated[str | None, typer.Option("--as-of", metavar="TIME", help="read the branch at a moment")]
+Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="parameters as a JSON object")]
+ParamsFile = Annotated[Path | None, typer.Option("--params-file", metavar="FILE", help="the same from a file")]
 OptionalSchemaFile = Annotated[
-    Path | None,
-    typer.Option("--schema", metavar="FILE", help="schema file (.pg), instead of a graph"),
+    Path | None, typer.Option("--schema", metavar="FILE", help="schema file (.pg), instead of a graph")
 ]
 
 
@@ -157,36 +132,23 @@ Timeout = Annotated[
 Consent = Annotated[bool, typer.Option("--yes", help="consent to a loss on a remote graph")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no echo and no progress")]
 EngineChoice = Annotated[
-    WorkerName,
-    typer.Option("--engine", help="where the work is done; auto: Spark when it is much"),
+    WorkerName, typer.Option("--engine", help="where the work is done; auto: Spark when it is much")
 ]
 Kinds = Annotated[
-    list[Kind] | None,
-    typer.Option("--kind", help="only nodes or only edges; may be given again", show_default=False),
+    list[Kind] | None, typer.Option("--kind", help="only nodes or only edges; may be given again", show_default=False)
 ]
 Types = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--type", metavar="T", help="only this type; may be given again", show_default=False
-    ),
+    list[str] | None, typer.Option("--type", metavar="T", help="only this type; may be given again", show_default=False)
 ]
 Operations = Annotated[
-    list[Operation] | None,
-    typer.Option("--op", help="only this operation; may be given again", show_default=False),
+    list[Operation] | None, typer.Option("--op", help="only this operation; may be given again", show_default=False)
 ]
 PageLimit = Annotated[int, typer.Option("--limit", metavar="N", help="changes per page")]
 ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="configuration of a server", show_default=False),
+    Path | None, typer.Option("--config", metavar="FILE", help="configuration of a server", show_default=False)
 ]
 ConfiguredGraph = Annotated[
-    str | None,
-    typer.Option(
-        "--graph",
-        GRAPH_ID,
-        metavar="ID",
-        help="graph of the configuration, when it has several",
-    ),
+    str | None, typer.Option("--graph", GRAPH_ID, metavar="ID", help="graph of the configuration, when it has several")
 ]
 
 
@@ -199,9 +161,7 @@ _PREFIX = "scope_"
 _ADDRESSES = ("positional", "uri", "store", "server", "profile")
 
 
-def scoped(
-    command: str, *, positional: bool = False
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def scoped(command: str, *, positional: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the scope flags of its rule.
 
     A parameter of type `Address` gets what they say. With `positional` the graph may be an argument too. A flag that
@@ -213,9 +173,7 @@ def scoped(
         signature = inspect.signature(function, eval_str=True)
         own = signature.parameters.values()
         place = next((item.name for item in own if item.annotation is Address), None)
-        flags = list(
-            _flag_parameters(rule, positional, {word for item in own for word in _words(item)})
-        )
+        flags = list(_flag_parameters(rule, positional, {word for item in own for word in _words(item)}))
         switches = [item for item in _SWITCHES if item.name not in signature.parameters]
         parameters: list[inspect.Parameter] = []
         for item in own:
@@ -223,16 +181,12 @@ def scoped(
         if place is None:
             parameters += flags
         # A parameter without a default may follow one with: all of them are given by name.
-        parameters = [
-            item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in [*parameters, *switches]
-        ]
+        parameters = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in [*parameters, *switches]]
 
         def run(**values: Any) -> None:
             for switch in switches:
                 del values[switch.name]
-            given = ScopeFlags(
-                **{item.name.removeprefix(_PREFIX): values.pop(item.name) for item in flags}
-            )
+            given = ScopeFlags(**{item.name.removeprefix(_PREFIX): values.pop(item.name) for item in flags})
             check_flags(given, rule)
             if place is not None:
                 values[place] = Address(given, rule)
@@ -250,9 +204,7 @@ def scoped(
 class ScopedCommand(TyperCommand):
     """A command that says where the graph belongs when it stands where no argument is left."""
 
-    def parse_args(
-        self, ctx: Any, args: list[str]
-    ) -> list[str]:  # typer does not publish the type of a context
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # typer does not publish the type of a context
         """Parse the words behind the command; those that are too many are refused.
 
         Raises:
@@ -292,9 +244,7 @@ def _words(parameter: inspect.Parameter) -> Iterator[str]:
         yield from (word for word in words if isinstance(word, str))
 
 
-def _flag_parameters(
-    rule: CommandRule, positional: bool, taken: set[str]
-) -> Iterator[inspect.Parameter]:
+def _flag_parameters(rule: CommandRule, positional: bool, taken: set[str]) -> Iterator[inspect.Parameter]:
     if positional:
         yield _parameter("positional", _GRAPH_ARGUMENT)
     if ScopeFlag.STORE in rule.flags and "--store" not in taken:
@@ -319,9 +269,7 @@ def _flag_parameters(
 
 
 _URI = "the graph: storage, or the address of a server"
-_GRAPH_ARGUMENT = Annotated[
-    str | None, typer.Argument(metavar="URI", help="the graph: a local path, file:// or s3://")
-]
+_GRAPH_ARGUMENT = Annotated[str | None, typer.Argument(metavar="URI", help="the graph: a local path, file:// or s3://")]
 
 
 def _option(*spellings: str, metavar: str, help: str, hidden: bool) -> Any:
@@ -330,16 +278,12 @@ def _option(*spellings: str, metavar: str, help: str, hidden: bool) -> Any:
 
 
 def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        _PREFIX + name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+    return inspect.Parameter(_PREFIX + name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _switch(name: str) -> inspect.Parameter:
     info = typer.Option(f"--{name}", hidden=True)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, info]
-    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, info])
 
 
 #: Accepted by every command; most have nothing to keep quiet about, and nothing to consent to.

@@ -42,9 +42,7 @@ _FREE = " "
 
 
 def draw_commits(
-    commits: Sequence[GraphCommit],
-    heads: Mapping[str, Sequence[str]],
-    describe: Callable[[GraphCommit], str],
+    commits: Sequence[GraphCommit], heads: Mapping[str, Sequence[str]], describe: Callable[[GraphCommit], str]
 ) -> Iterator[str]:
     """The lines of the drawing, made one by one; time grows with commits × lanes.
 
@@ -85,11 +83,7 @@ def _parents(commit: GraphCommit) -> list[str]:
     return [parent for parent in both if parent is not None]
 
 
-def _text(
-    commit: GraphCommit,
-    heads: Mapping[str, Sequence[str]],
-    describe: Callable[[GraphCommit], str],
-) -> str:
+def _text(commit: GraphCommit, heads: Mapping[str, Sequence[str]], describe: Callable[[GraphCommit], str]) -> str:
     branches = heads.get(commit.commit_id)
     return f"{describe(commit)} ({', '.join(branches)})" if branches else describe(commit)
 
@@ -143,9 +137,7 @@ def _cut_off(lanes: list[str | None], column: int, *, is_last: bool) -> str:
     return "".join(cells)
 
 
-def _connector(
-    lanes: list[str | None], left: int, right: int, left_end: str, right_end: str
-) -> str:
+def _connector(lanes: list[str | None], left: int, right: int, left_end: str, right_end: str) -> str:
     row = _row(lanes, {left: left_end, right: right_end})
     start, end = 2 * left + 1, 2 * right
     return row[:start] + row[start:end].replace(_FREE, "─") + row[end:]
@@ -153,10 +145,7 @@ def _connector(
 
 def _row(lanes: list[str | None], marks: Mapping[int, str]) -> str:
     """A line of lanes, two cells wide each, with other characters than `│` in some columns."""
-    cells = (
-        marks.get(column, _FREE if awaited is None else _LANE)
-        for column, awaited in enumerate(lanes)
-    )
+    cells = (marks.get(column, _FREE if awaited is None else _LANE) for column, awaited in enumerate(lanes))
     return " ".join(cells).rstrip()
 
 
@@ -167,9 +156,7 @@ def _row(lanes: list[str | None], marks: Mapping[int, str]) -> str:
 BRANCH_WIDTH = 8
 
 
-def commit_line(
-    commit: GraphCommit, *, branch: str | None = None, branch_width: int = BRANCH_WIDTH
-) -> str:
+def commit_line(commit: GraphCommit, *, branch: str | None = None, branch_width: int = BRANCH_WIDTH) -> str:
     """One commit as a line; `branch` is what is said about its branch, if that is not the name alone."""
     name, actor = one_line(branch or commit.branch), one_line(commit.actor or "-")
     when = time_text(commit.created_at)
@@ -266,9 +253,7 @@ _ABSENT = "(none)"
 _DELETED = "(deleted)"
 
 
-def conflict_lines(
-    source: str, target: str, conflicts: Sequence[MergeConflict], total: int
-) -> Iterator[str]:
+def conflict_lines(source: str, target: str, conflicts: Sequence[MergeConflict], total: int) -> Iterator[str]:
     """Why a merge is not possible, the conflicts, and what to do about them."""
     count = "1 conflict" if total == 1 else f"{total:,} conflicts"
     yield f"{source} cannot be merged into {target}, nothing was changed: {count}"
@@ -318,11 +303,7 @@ def _of_sides(conflict: MergeConflict, name: str | None) -> list[str]:
     """One property at the base and on both sides, or the words for a side that has no row."""
     gone = _ABSENT if conflict.base is None else _DELETED
     rows = _rows(conflict)
-    texts = [
-        "" if name is None else image_values(row).get(name, "null")
-        for row in rows
-        if row is not None
-    ]
+    texts = ["" if name is None else image_values(row).get(name, "null") for row in rows if row is not None]
     shown = iter(compared(texts))
     return [gone if row is None else next(shown) for row in rows]
 

@@ -11,18 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from omnigraph.cli.capabilities import legend
-from omnigraph.cli.commands import (
-    branch,
-    data,
-    demo,
-    embed,
-    history,
-    maintenance,
-    query,
-    schema,
-    serving,
-    setup,
-)
+from omnigraph.cli.commands import branch, data, demo, embed, history, maintenance, query, schema, serving, setup
 from omnigraph.cli.derived import derived_commands
 from omnigraph.cli.flags import GRAPH_ID, use_scoped_commands
 from omnigraph.cli.output import (
@@ -37,9 +26,7 @@ from omnigraph.cli.output import (
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import OmniError, is_panic
 
-_DEBUG = Variable(
-    "OMNIGRAPH_DEBUG", "Prints the stack trace of an internal error.", default="off", values="`1`"
-)
+_DEBUG = Variable("OMNIGRAPH_DEBUG", "Prints the stack trace of an internal error.", default="off", values="`1`")
 
 # ---- Normalising the arguments
 
@@ -175,10 +162,7 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def _global_options(
     _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", "-v", callback=_print_version, is_eager=True, help="print the release"
-        ),
+        bool, typer.Option("--version", "-v", callback=_print_version, is_eager=True, help="print the release")
     ] = False,
 ) -> None:
     pass

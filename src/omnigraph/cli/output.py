@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 
 _HOW_TO_LOG_IN = (
-    "give a token: `omnigraph login NAME` for a server of your configuration, "
-    "or the variable OMNIGRAPH_BEARER_TOKEN"
+    "give a token: `omnigraph login NAME` for a server of your configuration, or the variable OMNIGRAPH_BEARER_TOKEN"
 )
 
 _Item_co = TypeVar("_Item_co", covariant=True)

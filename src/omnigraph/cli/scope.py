@@ -97,9 +97,7 @@ class ServerScope:
 Scope = StoreScope | ServerScope
 
 
-def resolve_scope(
-    flags: ScopeFlags, rule: CommandRule, config: OperatorConfig, active_profile: str | None
-) -> Scope:
+def resolve_scope(flags: ScopeFlags, rule: CommandRule, config: OperatorConfig, active_profile: str | None) -> Scope:
     """Resolve the scope of a command: an explicit address, else a profile, else the defaults.
 
     `active_profile` is what `OMNIGRAPH_PROFILE` holds.
@@ -112,9 +110,7 @@ def resolve_scope(
     if len(primitives) > 1:
         raise typer.BadParameter(f"give the graph once, not with {' and '.join(primitives)}")
     if primitives and flags.profile is not None:
-        raise typer.BadParameter(
-            f"give the graph with {next(iter(primitives))} or with --profile, not both"
-        )
+        raise typer.BadParameter(f"give the graph with {next(iter(primitives))} or with --profile, not both")
     if primitives:
         scope, source = _explicit(flags, rule, config), "this"
     elif name := flags.profile or active_profile:
@@ -147,9 +143,7 @@ def profile_scope(name: str, config: OperatorConfig) -> Scope:
     kinds = [kind for kind in ("server", "cluster", "store") if getattr(profile, kind) is not None]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none"
-        raise typer.BadParameter(
-            f"profile `{name}` needs exactly one of server, cluster and store, and has {found}"
-        )
+        raise typer.BadParameter(f"profile `{name}` needs exactly one of server, cluster and store, and has {found}")
     return _profile_binding(name, profile, config)
 
 
@@ -159,9 +153,7 @@ def _profile_binding(name: str, profile: Profile, config: OperatorConfig) -> Sco
     if profile.store is None:
         raise typer.BadParameter(f"profile `{name}` is a cluster: {_NO_CLUSTERS}")
     if profile.default_graph is not None:
-        raise typer.BadParameter(
-            f"profile `{name}` has `default_graph` beside `store`, which is one graph already"
-        )
+        raise typer.BadParameter(f"profile `{name}` has `default_graph` beside `store`, which is one graph already")
     return StoreScope(storage_uri(profile.store, f"`store` of profile `{name}`"))
 
 
@@ -180,9 +172,7 @@ def _explicit(flags: ScopeFlags, rule: CommandRule, config: OperatorConfig) -> S
     if not is_server_url(address):
         return StoreScope(storage_uri(address, "the address"))
     if rule.capability is not Capability.ANY:
-        raise typer.BadParameter(
-            f"{address} is a server, and {_storage_only(rule)}: give the URI of the storage"
-        )
+        raise typer.BadParameter(f"{address} is a server, and {_storage_only(rule)}: give the URI of the storage")
     return server_scope(address, config)
 
 
@@ -230,9 +220,7 @@ def _with_graph(scope: Scope, graph: str | None, source: str) -> Scope:
         return scope
     if isinstance(scope, StoreScope):
         what = scope.uri if source == "this" else f"{source} ({scope.uri})"
-        raise typer.BadParameter(
-            f"--graph chooses a graph of a server, and {what} is one graph already"
-        )
+        raise typer.BadParameter(f"--graph chooses a graph of a server, and {what} is one graph already")
     if source == "this" and scope.graph not in (None, graph):
         raise typer.BadParameter(f"{scope} is one graph already, and --graph names another one")
     return ServerScope(scope.url, graph, scope.name)
@@ -240,10 +228,7 @@ def _with_graph(scope: Scope, graph: str | None, source: str) -> Scope:
 
 def _fitting(scope: Scope, rule: CommandRule, source: str) -> Scope:
     what = str(scope) if source == "this" else f"{source} ({scope})"
-    if isinstance(scope, ServerScope) and rule.capability in (
-        Capability.DIRECT,
-        Capability.CONTROL,
-    ):
+    if isinstance(scope, ServerScope) and rule.capability in (Capability.DIRECT, Capability.CONTROL):
         raise typer.BadParameter(
             f"{what} is a server, and {_storage_only(rule)}: give --store with the URI of the storage"
         )

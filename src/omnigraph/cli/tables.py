@@ -60,11 +60,7 @@ class TableLayout:
 
 
 def render_rows(
-    result: Result,
-    format_: RowFormat,
-    layout: TableLayout | None = None,
-    *,
-    csv_safe: bool = False,
+    result: Result, format_: RowFormat, layout: TableLayout | None = None, *, csv_safe: bool = False
 ) -> Iterator[str]:
     """The lines of a result in a format; `layout` is about tables, `csv_safe` about spreadsheets that read the CSV."""
     match format_:
@@ -135,9 +131,7 @@ def fit(text: str, width: int = MAX_COLUMN_WIDTH) -> str:
 
 def wrapped(text: str, width: int) -> list[str]:
     """A visible text as lines of about so many characters; words stay whole, so that paths can be copied."""
-    return textwrap.wrap(one_line(text), width, break_long_words=False, break_on_hyphens=False) or [
-        ""
-    ]
+    return textwrap.wrap(one_line(text), width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def text_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -150,9 +144,7 @@ def text_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[
     widths = [max(cell_len(cell) for cell in column) for column in columns]
 
     def line(cells: Iterable[str]) -> str:
-        padded = (
-            cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)
-        )
+        padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True))
         return "  ".join(padded).rstrip()
 
     yield line(names)
@@ -222,9 +214,4 @@ def compared(texts: Sequence[str], width: int = VALUE_WIDTH) -> list[str]:
 def image_values(image: Mapping[str, object]) -> dict[str, str]:
     """The values of a row image, by name and as text: the ends of an edge, then the properties."""
     parts = (image.get("endpoints"), image["properties"])
-    return {
-        name: value_text(value)
-        for part in parts
-        if isinstance(part, dict)
-        for name, value in part.items()
-    }
+    return {name: value_text(value) for part in parts if isinstance(part, dict) for name, value in part.items()}

@@ -65,9 +65,7 @@ def parse_address(url: str) -> ServerAddress:
         graph = check_graph_id(unquote(name))
     elif path.endswith("/graphs"):
         path = path.removesuffix("/graphs")
-    return ServerAddress(
-        base=f"{parts.scheme}://{parts.netloc}{path}", graph=graph, is_loopback=_is_loopback(host)
-    )
+    return ServerAddress(base=f"{parts.scheme}://{parts.netloc}{path}", graph=graph, is_loopback=_is_loopback(host))
 
 
 def check_graph_id(name: str) -> str:
@@ -77,9 +75,7 @@ def check_graph_id(name: str) -> str:
         BadRequestError: no graph can have it.
     """
     if not _GRAPH_ID.fullmatch(name):
-        raise BadRequestError(
-            f"{name[:100]!r} is not a graph id: it has up to 64 letters, digits and dashes"
-        )
+        raise BadRequestError(f"{name[:100]!r} is not a graph id: it has up to 64 letters, digits and dashes")
     return name
 
 
@@ -94,9 +90,7 @@ def find_token(given: str | None) -> str | None:
     if not token:
         return None
     if not _TOKEN.fullmatch(token):
-        raise BadRequestError(
-            "the token holds characters that no token has: it is printable ASCII without blanks"
-        )
+        raise BadRequestError("the token holds characters that no token has: it is printable ASCII without blanks")
     return token
 
 

@@ -9,22 +9,8 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from omnigraph.api.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
-from omnigraph.api.results import (
-    BLOB_RANGE_BYTES,
-    BlobCell,
-    BlobInfo,
-    BlobKind,
-    BlobStream,
-    check_range,
-    external_blob,
-)
-from omnigraph.client.connection import (
-    Connection,
-    OpenRemoteGraph,
-    target_members,
-    target_of,
-    understood,
-)
+from omnigraph.api.results import BLOB_RANGE_BYTES, BlobCell, BlobInfo, BlobKind, BlobStream, check_range, external_blob
+from omnigraph.client.connection import Connection, OpenRemoteGraph, target_members, target_of, understood
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors import BadRequestError, BlobRangeError, UnexpectedAnswerError
 
@@ -57,9 +43,7 @@ class RemoteBlobs(OpenRemoteGraph):
         check_range(offset, length, limit=BLOB_RANGE_BYTES)
         target = target_of(branch, snapshot, version, as_of)
         cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
-        pieces = _Cell(self._connection, f"{self._path}/blob", cell).stream(
-            target_members(target), offset, length
-        )
+        pieces = _Cell(self._connection, f"{self._path}/blob", cell).stream(target_members(target), offset, length)
         return b"".join(pieces)
 
     @override
@@ -125,12 +109,7 @@ class _Cell:
         self._connection = connection
         self._path = path
         self._cell = cell
-        self._selector = {
-            "entity": kind,
-            "type": name,
-            "id": cell.entity_id,
-            "property": cell.property,
-        }
+        self._selector = {"entity": kind, "type": name, "id": cell.entity_id, "property": cell.property}
 
     def info(self, target: Target) -> BlobInfo:
         members = target_members(target)
@@ -153,9 +132,7 @@ class _Cell:
                 snapshot_id=headers[SNAPSHOT_ID],
             )
 
-    def stream(
-        self, members: dict[str, str | int | None], offset: int, length: int | None
-    ) -> Iterator[bytes]:
+    def stream(self, members: dict[str, str | int | None], offset: int, length: int | None) -> Iterator[bytes]:
         """The bytes of a range; an invalid range is refused before the first piece."""
         headers = {}
         if offset or length is not None:
@@ -181,9 +158,7 @@ class _Cell:
         finally:
             response.close()
 
-    def _open(
-        self, method: str, members: dict[str, str | int | None], headers: dict[str, str]
-    ) -> httpx.Response:
+    def _open(self, method: str, members: dict[str, str | int | None], headers: dict[str, str]) -> httpx.Response:
         return self._connection.open(
             method,
             self._path,

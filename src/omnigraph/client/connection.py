@@ -85,15 +85,10 @@ class Connection:
         self._client = httpx.Client(
             headers=headers,
             timeout=httpx.Timeout(
-                timeout_s or ANSWER_TIMEOUT_S,
-                connect=_CONNECT_TIMEOUT_S,
-                write=_SEND_TIMEOUT_S,
-                pool=None,
+                timeout_s or ANSWER_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S, write=_SEND_TIMEOUT_S, pool=None
             ),
             # A result that is being read holds its connection: their number has no limit.
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=20, keepalive_expiry=_IDLE_S
-            ),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_IDLE_S),
             follow_redirects=False,
             trust_env=not address.is_loopback,
             transport=transport,
@@ -133,12 +128,7 @@ class Connection:
         return self.body_of(response, is_write=is_write)
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: Mapping[str, object] | None = None,
+        self, method: str, path: str, *, params: Params | None = None, body: Mapping[str, object] | None = None
     ) -> dict[str, Any]:
         """The JSON answer to a read."""
         return self.request(method, path, params=params, body=body)
@@ -299,9 +289,7 @@ class Connection:
         )
 
     def _broken(self, what: str, error: Exception) -> ServerUnreachableError:
-        return ServerUnreachableError(
-            f"the connection to {self.base} failed: {what} ({_reason(error)}); try again"
-        )
+        return ServerUnreachableError(f"the connection to {self.base} failed: {what} ({_reason(error)}); try again")
 
     def _odd(self, response: httpx.Response, *, is_write: bool) -> UnexpectedAnswerError:
         kind = response.headers.get("content-type", "no content type")[:100]
@@ -485,9 +473,7 @@ def target_members(target: Target) -> dict[str, str | int | None]:
     }
 
 
-def target_of(
-    branch: str, snapshot: str | None, version: int | None, as_of: str | datetime | None
-) -> Target:
+def target_of(branch: str, snapshot: str | None, version: int | None, as_of: str | datetime | None) -> Target:
     """The target of a read.
 
     Raises:

@@ -74,9 +74,7 @@ class LineCount:
             raise UnexpectedAnswerError("the last line of the server is not complete: ask again")
 
     def _counted(self, block: bytes) -> bytes:
-        self.entities.update(
-            f"{_KINDS[kind]}:{name.decode()}" for kind, name in _TYPE.findall(block)
-        )
+        self.entities.update(f"{_KINDS[kind]}:{name.decode()}" for kind, name in _TYPE.findall(block))
         return block
 
     def of_kind(self, kind: str, known: Iterable[str]) -> dict[str, int]:
@@ -170,9 +168,7 @@ class RemoteReading(OpenRemoteGraph):
             raise in_terms_of(text, error) from None
         return self._rows(response, target, budget)
 
-    def _rows(
-        self, response: httpx.Response, target: Target, budget: Budget | None = None
-    ) -> Result:
+    def _rows(self, response: httpx.Response, target: Target, budget: Budget | None = None) -> Result:
         with understood("rows"):
             pieces = self._connection.pieces(response)
             if budget is not None:
@@ -234,19 +230,13 @@ class RemoteReading(OpenRemoteGraph):
         if isinstance(types, str):
             raise BadRequestError(f"types is a list of names: give [{types!r}]")
         wanted = target_of(branch, snapshot, version, as_of)
-        body = {
-            **target_members(wanted),
-            "type_names": list(types) if types else None,
-            **timed(timeout_s),
-        }
+        body = {**target_members(wanted), "type_names": list(types) if types else None, **timed(timeout_s)}
         budget = Budget(cancel=cancel)
         count = LineCount()
         connection = self._connection
         with opened_target(target, self.uri) as (name, write):
             headers = {"Accept": NDJSON}
-            with connection.streaming(
-                "POST", f"{self._path}/export", body=body, headers=headers
-            ) as response:
+            with connection.streaming("POST", f"{self._path}/export", body=body, headers=headers) as response:
                 known = response.headers.get(EXPORTED_TYPES, "").split()
                 commit_id = response.headers.get(SNAPSHOT_ID, "")
                 for block in count.whole_lines(budget.steps(connection.pieces(response))):

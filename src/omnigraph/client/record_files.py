@@ -10,13 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from json import JSONDecoder
 
-from omnigraph.errors import (
-    BadRecord,
-    InputFileError,
-    LoadKeyConflictError,
-    LoadRejectedError,
-    OmniError,
-)
+from omnigraph.errors import BadRecord, InputFileError, LoadKeyConflictError, LoadRejectedError, OmniError
 from omnigraph.pipeline.load.inputs import InputFile, find_files, open_bytes, open_text, readable
 from omnigraph.pipeline.load.jsonl import read_objects
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, refuse_tables
@@ -103,9 +97,7 @@ class RecordFiles:
         report = replace(error.report, examples=tuple(map(self._placed, error.report.examples)))
         if isinstance(error, LoadRejectedError):
             return LoadRejectedError(report)
-        return LoadKeyConflictError(
-            error.entity_kind, error.type_name, error.entity_id or "", report
-        )
+        return LoadKeyConflictError(error.entity_kind, error.type_name, error.entity_id or "", report)
 
     def _placed(self, record: BadRecord) -> BadRecord:
         message = _LINE_OF_BODY.sub(self._place_in_text, record.message)
@@ -137,9 +129,7 @@ def _plain_size(file: InputFile) -> int | None:
     if file.compression is not None or file.size == 0:
         return None
     with readable(file), open_bytes(file) as stream:
-        mark = (
-            len(_BYTE_ORDER_MARK) if stream.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
-        )
+        mark = len(_BYTE_ORDER_MARK) if stream.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
         if file.size == mark:
             return 0
         stream.seek(file.size - 1)

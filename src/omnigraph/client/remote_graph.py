@@ -17,12 +17,7 @@ from omnigraph.client.reads import ROWS, RemoteReading, timed
 from omnigraph.client.writes import RemoteWriting, conditional
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.targets import Target
-from omnigraph.errors import (
-    BadRequestError,
-    NotFoundError,
-    PolicyDeniedError,
-    UnexpectedAnswerError,
-)
+from omnigraph.errors import BadRequestError, NotFoundError, PolicyDeniedError, UnexpectedAnswerError
 
 if TYPE_CHECKING:
     import httpx
@@ -114,11 +109,7 @@ class RemoteStoredQueries(RemoteReading):
         body |= {"branch": branch} if snapshot is None else {"snapshot": snapshot}
         path, condition = conditional(f"{self._path}/queries/{name}", if_commit)
         response = self._connection.open(
-            "POST",
-            path,
-            body=body,
-            headers={**ROWS, **(condition or {})},
-            is_write=expect_mutation is not False,
+            "POST", path, body=body, headers={**ROWS, **(condition or {})}, is_write=expect_mutation is not False
         )
         if response.headers.get("content-type", "").startswith(ARROW_STREAM):
             if expect_mutation:
@@ -165,15 +156,11 @@ class RemoteGraph(RemoteStoredQueries, RemoteWriting, RemoteHistory, RemoteBlobs
         """
         address = parse_address(url)
         if address.graph is not None and graph not in (None, address.graph):
-            raise BadRequestError(
-                f"the address names the graph {address.graph}, and {graph} is asked for: give one"
-            )
+            raise BadRequestError(f"the address names the graph {address.graph}, and {graph} is asked for: give one")
         name = graph or address.graph
         if name is not None:
             check_graph_id(name)
-        connection = Connection(
-            address, find_token(token), timeout_s=timeout_s, transport=transport
-        )
+        connection = Connection(address, find_token(token), timeout_s=timeout_s, transport=transport)
         try:
             return cls(connection, name or _only_graph(connection))
         except BaseException:  # also after an interrupt: only this closes it
@@ -209,10 +196,7 @@ def list_graphs(
 def _graphs(connection: Connection) -> list[dict[str, Any]]:
     body = connection.ask("GET", "/graphs")
     with understood("a list of graphs"):
-        return [
-            {"graph_id": item["graph_id"], "uri": _address(connection, item)}
-            for item in body["graphs"]
-        ]
+        return [{"graph_id": item["graph_id"], "uri": _address(connection, item)} for item in body["graphs"]]
 
 
 def _address(connection: Connection, graph: Mapping[str, str]) -> str:

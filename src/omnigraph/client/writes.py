@@ -11,29 +11,12 @@ from urllib.parse import quote
 from typing_extensions import override
 
 from omnigraph.api.protocol import IF_GRAPH_COMMIT, NDJSON
-from omnigraph.api.results import (
-    LoadResult,
-    MutationResult,
-    SchemaApplyResult,
-)
-from omnigraph.client.connection import (
-    OpenRemoteGraph,
-    in_terms_of,
-    refuse_actor,
-    refuse_session,
-    text_of,
-    understood,
-)
+from omnigraph.api.results import LoadResult, MutationResult, SchemaApplyResult
+from omnigraph.client.connection import OpenRemoteGraph, in_terms_of, refuse_actor, refuse_session, text_of, understood
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.source import SourceText, read_source
-from omnigraph.errors import (
-    CompilerError,
-    DirectOnlyError,
-    OmniError,
-    PreconditionFailedError,
-    ResourceLimitError,
-)
+from omnigraph.errors import CompilerError, DirectOnlyError, OmniError, PreconditionFailedError, ResourceLimitError
 from omnigraph.lang.schema.compiler import CompiledSchema
 from omnigraph.lang.schema.parser import SYNTAX_ERROR
 
@@ -124,11 +107,7 @@ class RemoteWriting(OpenRemoteGraph):
             headers["Content-Length"] = str(files.size)
         try:
             answer = self._connection.write(
-                "POST",
-                f"{self._path}/load/ndjson",
-                params=params,
-                body=files.body(),
-                headers=headers,
+                "POST", f"{self._path}/load/ndjson", params=params, body=files.body(), headers=headers
             )
         except ResourceLimitError as error:
             raise _with_advice(error) from None

@@ -23,21 +23,8 @@ from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.late_writers import undo_late_writers
 from omnigraph.commit.publisher import Changes, Position
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
-from omnigraph.commit.schema_change import (
-    SchemaChange,
-    accepted_texts,
-    finish_published,
-    prepare,
-    schema_changes,
-)
-from omnigraph.commit.sidecar import (
-    PlannedCommit,
-    Sidecar,
-    SidecarTable,
-    WriterKind,
-    delete_sidecar,
-    write_sidecar,
-)
+from omnigraph.commit.schema_change import SchemaChange, accepted_texts, finish_published, prepare, schema_changes
+from omnigraph.commit.sidecar import PlannedCommit, Sidecar, SidecarTable, WriterKind, delete_sidecar, write_sidecar
 from omnigraph.commit.sweep import settle, settle_all
 from omnigraph.core.budget import check_work, finishing, work_steps
 from omnigraph.core.failpoints import Failpoint, FailpointError, reach
@@ -185,9 +172,7 @@ class Attempt(AbstractContextManager["Attempt"]):
                 )
                 for item in staged
             ),
-            schema_change=None
-            if intent.schema_change is None
-            else intent.schema_change.describe(head),
+            schema_change=None if intent.schema_change is None else intent.schema_change.describe(head),
         )
         reach(Failpoint.BEFORE_SIDECAR)
         self._environment.tenure.check()
@@ -264,9 +249,7 @@ class Attempt(AbstractContextManager["Attempt"]):
             texts=None if change is None else accepted_texts(change.files),
         )
         reach(Failpoint.BEFORE_PUBLISH)
-        self.receipt = self._environment.publish(
-            intent.expectations, changes, commit, self._position
-        )
+        self.receipt = self._environment.publish(intent.expectations, changes, commit, self._position)
         for table in self._committed:
             # Not before: a version that is undone may come again with other rows.
             self._environment.tables.remember(table)
@@ -279,10 +262,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         return schema_changes(self._head, sidecar.schema_change, self._pins, self._created)
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         window, self._window = self._window, None
         assert window is not None, "entered before it is left"

@@ -20,13 +20,7 @@ from omnigraph.core.ids import fnv1a64
 from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy, policy_of
-from omnigraph.storage.lease import (
-    LEASE_S,
-    LEASE_VARIABLE,
-    LONGEST_LEASE_S,
-    SHORTEST_LEASE_S,
-    request_limit_s,
-)
+from omnigraph.storage.lease import LEASE_S, LEASE_VARIABLE, LONGEST_LEASE_S, SHORTEST_LEASE_S, request_limit_s
 from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK, GraphLocation
 from omnigraph.storage.locks import (
     CommitLock,
@@ -144,11 +138,7 @@ class GraphEnvironment:
         tenure.needs_fence = False
 
     def publish(
-        self,
-        expectations: Expectations,
-        changes: Changes,
-        commit: NewCommit,
-        seen: Position | None = None,
+        self, expectations: Expectations, changes: Changes, commit: NewCommit, seen: Position | None = None
     ) -> GraphCommit:
         """As `Manifest.publish`, under the tenure of this window: the commit follows the head of its branch."""
 
@@ -174,9 +164,7 @@ class GraphEnvironment:
             )
 
         self.tenure.check()
-        return self.manifest.publish(
-            expectations, changes, make_commit, tenure=self.tenure, seen=seen
-        )
+        return self.manifest.publish(expectations, changes, make_commit, tenure=self.tenure, seen=seen)
 
     def publish_branch(self, make_head: Callable[[ManifestState, int], Head]) -> Head:
         """As `Manifest.publish_branch`, under the tenure of this window."""
@@ -235,17 +223,11 @@ def _lease_lock(location: GraphLocation, name: str, lease_s: float) -> LeaseComm
 
 
 def open_environment(
-    location: GraphLocation,
-    *,
-    durable: bool,
-    lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S,
-    lease_s: float = LEASE_S,
+    location: GraphLocation, *, durable: bool, lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S, lease_s: float = LEASE_S
 ) -> GraphEnvironment:
     """The environment of a graph; nothing is read yet."""
     lock: CommitLock = (
-        FileCommitLock(location.path)
-        if location.is_local
-        else _lease_lock(location, COMMIT_LOCK, lease_s)
+        FileCommitLock(location.path) if location.is_local else _lease_lock(location, COMMIT_LOCK, lease_s)
     )
     return GraphEnvironment(
         location=location,
@@ -283,13 +265,9 @@ _DURABILITY = Variable(
     default="`full`",
     values="`full`, `process`",
 )
-_LOCK_TIMEOUT = WholeNumber(
-    "OMNIGRAPH_LOCK_TIMEOUT_MS", 60_000, "Milliseconds that a write waits for the commit lock."
-)
+_LOCK_TIMEOUT = WholeNumber("OMNIGRAPH_LOCK_TIMEOUT_MS", 60_000, "Milliseconds that a write waits for the commit lock.")
 _MUTATION_BYTES = WholeNumber(
-    "OMNIGRAPH_MUTATION_MAX_BYTES",
-    256 * 1024 * 1024,
-    "Memory for the pending rows of one mutation.",
+    "OMNIGRAPH_MUTATION_MAX_BYTES", 256 * 1024 * 1024, "Memory for the pending rows of one mutation."
 )
 _FOLD = Variable(
     "OMNIGRAPH_FOLD",
@@ -297,9 +275,7 @@ _FOLD = Variable(
     default="`on`",
     values="`on`, `off`",
 )
-_FOLD_FRAGMENTS = WholeNumber(
-    "OMNIGRAPH_FOLD_FRAGMENTS", 64, "Small fragments beyond this many are folded.", lowest=1
-)
+_FOLD_FRAGMENTS = WholeNumber("OMNIGRAPH_FOLD_FRAGMENTS", 64, "Small fragments beyond this many are folded.", lowest=1)
 _MILLISECONDS = re.compile(r"[0-9]{1,9}")
 
 

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.commit.lineage import walk_back
 from omnigraph.commit.rows import GraphCommit, Head
-from omnigraph.commit.snapshot import (
-    ManifestState,
-    Snapshot,
-    check_new_branch,
-    free_fork_name,
-    is_free_fork_name,
-)
+from omnigraph.commit.snapshot import ManifestState, Snapshot, check_new_branch, free_fork_name, is_free_fork_name
 from omnigraph.errors import (
     BranchesExistError,
     ExpectedVersionMismatchError,
@@ -217,9 +211,7 @@ def _version(head: Head, key: TableKey) -> int | None:
     return head.pins[key].version if key in head.pins else None
 
 
-def _is_reached(
-    wanted: str, head: Head, find: Find, may_follow: Callable[[GraphCommit], bool]
-) -> bool:
+def _is_reached(wanted: str, head: Head, find: Find, may_follow: Callable[[GraphCommit], bool]) -> bool:
     """Whether a branch is at a commit, or only commits followed it that may."""
     if head.commit_id == wanted:
         return True

@@ -34,9 +34,7 @@ def is_late_movement(table: Table, pin: TablePin) -> bool:
     return table.version > pin.version and is_own_movement(table, pin.version, table.version)
 
 
-def undo_late_writers(
-    environment: GraphEnvironment, branch: str, keys: Collection[TableKey]
-) -> GraphCommit | None:
+def undo_late_writers(environment: GraphEnvironment, branch: str, keys: Collection[TableKey]) -> GraphCommit | None:
     """Restore the tables of a branch that late writers moved; the commit that publishes it, None when there was none.
 
     Runs inside the window after everything was settled: what no sidecar explains has no living writer.
@@ -67,18 +65,13 @@ def undo_late_writers(
             writer_kind=ROLLBACK_KIND,
             created_at=environment.clock(),
             tables={
-                pin.table_key: {
-                    "class": LATE_WRITER,
-                    "from_version": table.version,
-                    "to_version": pin.version,
-                }
+                pin.table_key: {"class": LATE_WRITER, "from_version": table.version, "to_version": pin.version}
                 for pin, table in moved
             },
         )
     )
     _log.warning(
-        "recovery: undid what a writer without the commit lock did to %s",
-        ", ".join(pin.table_key for pin, _ in moved),
+        "recovery: undid what a writer without the commit lock did to %s", ", ".join(pin.table_key for pin, _ in moved)
     )
     return commit
 
@@ -94,11 +87,7 @@ def _restored(pin: TablePin, table: Table) -> TablePin:
     )
 
 
-def _publish(
-    environment: GraphEnvironment, head: Head, pins: list[TablePin], operation_id: str
-) -> GraphCommit:
+def _publish(environment: GraphEnvironment, head: Head, pins: list[TablePin], operation_id: str) -> GraphCommit:
     expectations = Expectations.of(head, NothingFollows(head.commit_id))
-    commit = NewCommit(
-        commit_id=new_ulid(), kind=ROLLBACK_KIND, operation_id=operation_id, actor=RECOVERY_ACTOR
-    )
+    commit = NewCommit(commit_id=new_ulid(), kind=ROLLBACK_KIND, operation_id=operation_id, actor=RECOVERY_ACTOR)
     return environment.publish(expectations, Changes(pins=tuple(pins)), commit)

@@ -12,13 +12,7 @@ from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.sweep import has_unsettled, settle_all
 from omnigraph.core.budget import finishing
 from omnigraph.core.env_settings import Duration
-from omnigraph.errors import (
-    OmniError,
-    QueryCancelledError,
-    QueryTimeoutError,
-    SparkError,
-    StorageError,
-)
+from omnigraph.errors import OmniError, QueryCancelledError, QueryTimeoutError, SparkError, StorageError
 from omnigraph.storage.answers import abandoned_answers, remove_abandoned
 from omnigraph.storage.datasets.forks import remove_fork
 from omnigraph.storage.datasets.tables import Table
@@ -69,11 +63,7 @@ def staged_max_age_s() -> float:
 
 
 def reclaim_staged_files(
-    environment: GraphEnvironment,
-    table_paths: Sequence[str],
-    max_age_s: float,
-    *,
-    preview: bool = False,
+    environment: GraphEnvironment, table_paths: Sequence[str], max_age_s: float, *, preview: bool = False
 ) -> Reclaimed:
     """Remove the files of datasets that no version on any branch refers to, and answers of operations that have ended.
 
@@ -185,9 +175,7 @@ def unharmed(error: BaseException, promise: str) -> BaseException:
     return error
 
 
-def tidy_up(
-    environment: GraphEnvironment, forks: Collection[Table], *, has_unknown_files: bool
-) -> None:
+def tidy_up(environment: GraphEnvironment, forks: Collection[Table], *, has_unknown_files: bool) -> None:
     """Remove unreferenced forks and files; what cannot be removed is reclaimed by cleanup."""
     with finishing():
         try:

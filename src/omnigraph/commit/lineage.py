@@ -63,9 +63,7 @@ def parents(commit: GraphCommit) -> tuple[str, ...]:
     return tuple(parent for parent in (commit.parent_id, commit.merged_parent_id) if parent)
 
 
-def merge_bases(
-    commits: Mapping[str, GraphCommit], one: Sequence[str], other: Sequence[str]
-) -> list[str]:
+def merge_bases(commits: Mapping[str, GraphCommit], one: Sequence[str], other: Sequence[str]) -> list[str]:
     """The commits at which two lines last agreed, best first. A line is what some commits together build on.
 
     These are the common ancestors that no other common ancestor has behind it. Usually there is one. There are several
@@ -82,10 +80,7 @@ def merge_bases(
         if candidate not in behind:
             lowest.append(candidate)
             behind |= distances(commits, candidate).keys()
-    return sorted(
-        lowest,
-        key=lambda item: (from_one[item] + from_other[item], -commits[item].graph_version),
-    )
+    return sorted(lowest, key=lambda item: (from_one[item] + from_other[item], -commits[item].graph_version))
 
 
 #: The commits of one line, and the commit of the other: what a step finds the bases of.
@@ -130,9 +125,7 @@ def base_commits(steps: Sequence[BaseStep]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(base for step in reversed(steps) for base in step.bases))
 
 
-def lasting_bases(
-    commits: Mapping[str, GraphCommit], heads: Iterable[str], limit: int
-) -> set[str] | None:
+def lasting_bases(commits: Mapping[str, GraphCommit], heads: Iterable[str], limit: int) -> set[str] | None:
     """Every commit that a merge of these heads, or of what they become, can have as a base; None above a limit.
 
     What is common to later heads is common to some of the present ones, or a base of their bases: so the set is closed
@@ -201,9 +194,7 @@ def disordered(commits: Mapping[str, GraphCommit]) -> list[str]:
 # ---- Commit times
 
 
-def after_parents(
-    commit: GraphCommit, head: Head, find: Callable[[str], GraphCommit | None]
-) -> GraphCommit:
+def after_parents(commit: GraphCommit, head: Head, find: Callable[[str], GraphCommit | None]) -> GraphCommit:
     """The commit with a time later than those of its parents; what its writer's clock said stays beside it."""
 
     def time_of(commit_id: str | None) -> int:
@@ -213,8 +204,4 @@ def after_parents(
     parent = time_of(commit.parent_id) if head.committed_at is None else head.committed_at
     created_at = max(commit.created_at, parent + 1, time_of(commit.merged_parent_id) + 1)
     written_at = commit.created_at if commit.written_at is None else commit.written_at
-    return replace(
-        commit,
-        created_at=created_at,
-        written_at=None if written_at == created_at else written_at,
-    )
+    return replace(commit, created_at=created_at, written_at=None if written_at == created_at else written_at)

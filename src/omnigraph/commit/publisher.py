@@ -193,9 +193,7 @@ class Manifest:
             LeaseLostError: a later holder of the commit lock was here.
             RetryableCommitConflictError: other publishers won every try.
         """
-        self._commit(
-            tenure, lambda view, _, metadata: self._catalog.append(view, None, metadata=metadata)
-        )
+        self._commit(tenure, lambda view, _, metadata: self._catalog.append(view, None, metadata=metadata))
 
     def publish(
         self,
@@ -234,10 +232,7 @@ class Manifest:
             pins = changes.pins
             rows = [table_row(pin, graph_version) for pin in changes.new_tables]
             rows += [version_row(pin, head.branch_key, graph_version) for pin in pins]
-            rows += [
-                tombstone_row(replace(stone, graph_version=graph_version))
-                for stone in changes.tombstones
-            ]
+            rows += [tombstone_row(replace(stone, graph_version=graph_version)) for stone in changes.tombstones]
             rows += [commit_row(commit), head_row(moved)]
             return commit, rows, moved
 
@@ -252,9 +247,7 @@ class Manifest:
             raise LeaseLostError
         return published
 
-    def publish_branch(
-        self, make_head: Callable[[ManifestState, int], Head], *, tenure: Tenure = UNFENCED
-    ) -> Head:
+    def publish_branch(self, make_head: Callable[[ManifestState, int], Head], *, tenure: Tenure = UNFENCED) -> Head:
         """Create or delete a branch: one head row, no commit; `make_head` gets the state and its graph version.
 
         Raises:
@@ -275,13 +268,7 @@ class Manifest:
             raise LeaseLostError
         return published
 
-    def forget(
-        self,
-        object_ids: Sequence[str],
-        *,
-        instead: Sequence[Row] = (),
-        tenure: Tenure = UNFENCED,
-    ) -> None:
+    def forget(self, object_ids: Sequence[str], *, instead: Sequence[Row] = (), tenure: Tenure = UNFENCED) -> None:
         """Remove rows that no snapshot needs any more, in one strict commit. Must run under the commit lock.
 
         `instead` are rows to write in the same commit, as in the place of damaged ones.
@@ -291,9 +278,7 @@ class Manifest:
             RetryableCommitConflictError: a publisher without the lock won every try.
         """
 
-        def rewrite(
-            view: CatalogView, state: ManifestState, metadata: Mapping[str, str]
-        ) -> CatalogView:
+        def rewrite(view: CatalogView, state: ManifestState, metadata: Mapping[str, str]) -> CatalogView:
             gone = [*object_ids, *_superseded(view, state.all_heads)]
             return self._catalog.rewrite(view, gone, rows=to_arrow(instead), metadata=metadata)
 
@@ -344,9 +329,7 @@ class Manifest:
         kept = self._history
         if kept is not None and kept[0] == state.catalog_version:
             return kept[1]
-        return self._reading_history.make(
-            state.catalog_version, lambda: self._read_history(view, state)
-        )
+        return self._reading_history.make(state.catalog_version, lambda: self._read_history(view, state))
 
     def _read_history(self, view: CatalogView, state: ManifestState) -> History:
         versions = [read_version(row) for row in view.read_rows("table_version")]
@@ -378,9 +361,7 @@ class Manifest:
         kept = self._commits
         if kept is not None and kept[0] == state.catalog_version:
             return kept[1]
-        return self._reading_commits.make(
-            state.catalog_version, lambda: self._read_commits(view, state)
-        )
+        return self._reading_commits.make(state.catalog_version, lambda: self._read_commits(view, state))
 
     def _read_commits(self, view: CatalogView, state: ManifestState) -> Mapping[str, GraphCommit]:
         found = (read_commit(row) for row in view.read_rows("graph_commit"))
@@ -431,9 +412,7 @@ class Manifest:
     ) -> _Result:
         made: list[tuple[_Result, Head]] = []
 
-        def append(
-            view: CatalogView, state: ManifestState, metadata: Mapping[str, str]
-        ) -> CatalogView:
+        def append(view: CatalogView, state: ManifestState, metadata: Mapping[str, str]) -> CatalogView:
             result, rows, head = rows_for(state)
             made[:] = [(result, head)]
             fold = _fold_of(view, (*state.all_heads, head))
@@ -488,9 +467,7 @@ def _fold_of(view: CatalogView, heads: tuple[Head, ...]) -> Callable[[], list[st
 
 
 def _superseded(view: CatalogView, heads: tuple[Head, ...]) -> list[str]:
-    kept = {
-        f"head:{head.branch_key}@{head.graph_version}" for head in newest_per_incarnation(heads)
-    }
+    kept = {f"head:{head.branch_key}@{head.graph_version}" for head in newest_per_incarnation(heads)}
     present = (row["object_id"] for row in view.read_rows("graph_head"))
     return [object_id for object_id in present if object_id not in kept]
 

@@ -16,12 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.core.failpoints import Failpoint, reach
-from omnigraph.errors import (
-    OutsideRootError,
-    RetryableCommitConflictError,
-    StorageError,
-    StorageFailure,
-)
+from omnigraph.errors import OutsideRootError, RetryableCommitConflictError, StorageError, StorageFailure
 from omnigraph.storage.datasets.checksums import FileSum, recorded_sums, replace_records, sum_bytes
 from omnigraph.storage.datasets.opening import rebased, with_bases_in_file
 from omnigraph.storage.listing import attached_version, list_dataset_folders, list_files

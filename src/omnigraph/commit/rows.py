@@ -285,10 +285,7 @@ def read_head(row: Mapping[str, Any]) -> Head:
         fork_commit_id=body["fork_commit_id"],
         base_key=body.get("base_key"),
         # Heads of before forks had names of their own.
-        fork_name=_own(
-            check_fork_name,
-            body.get("fork_name", None if body["branch"] == MAIN else body["branch"]),
-        ),
+        fork_name=_own(check_fork_name, body.get("fork_name", None if body["branch"] == MAIN else body["branch"])),
         schema_hash=body["schema_hash"],
         pins=pins,
         actor=body.get("actor"),
@@ -333,9 +330,7 @@ def read_version(row: Mapping[str, Any]) -> PublishedVersion:
         version=row["table_version"],
         row_count=row["row_count"],
     )
-    return PublishedVersion(
-        pin=pin, branch_key=body["branch_key"], graph_version=row["graph_version"]
-    )
+    return PublishedVersion(pin=pin, branch_key=body["branch_key"], graph_version=row["graph_version"])
 
 
 @_from_catalog

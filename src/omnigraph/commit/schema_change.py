@@ -24,13 +24,7 @@ from omnigraph.storage.datasets.partitions import TableAddress, open_address
 from omnigraph.storage.datasets.staged import NewTable, commit_new_table, sync_commit
 from omnigraph.storage.datasets.tables import dataset_exists
 from omnigraph.storage.datasets.versions import drop_table, purge_old_versions
-from omnigraph.storage.location import (
-    RECLAIMED_MARK,
-    SCHEMA_CONTRACT,
-    SCHEMA_FILES,
-    SCHEMA_SOURCE,
-    STAGING_SUFFIX,
-)
+from omnigraph.storage.location import RECLAIMED_MARK, SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, STAGING_SUFFIX
 
 if TYPE_CHECKING:
     from omnigraph.storage.objects import ControlObjects
@@ -70,12 +64,8 @@ class SchemaChange:
             ),
             renamed={str(old): str(new) for old, new in self.renamed.items()},
             dropped=tuple(str(key) for key in self.dropped),
-            purged_paths=tuple(
-                head.pins[key].location for key in self.purged if key not in self.dropped
-            ),
-            removed_paths=tuple(
-                head.pins[key].location for key in self.purged if key in self.dropped
-            ),
+            purged_paths=tuple(head.pins[key].location for key in self.purged if key not in self.dropped),
+            removed_paths=tuple(head.pins[key].location for key in self.purged if key in self.dropped),
         )
 
 
@@ -121,9 +111,7 @@ def find_prepared(
             return None
         if table.transaction_uuid() != new.transaction_uuid:
             return None
-        pins.append(
-            _new_pin(TableKey(new.table_key), new.incarnation, new.table_path, table.version)
-        )
+        pins.append(_new_pin(TableKey(new.table_key), new.incarnation, new.table_path, table.version))
     return files, pins
 
 
@@ -152,10 +140,7 @@ def schema_changes(
         new_tables=(*continued, *created),
         tombstones=tuple(
             Tombstone(
-                table_key=key,
-                incarnation=head.pins[key].incarnation,
-                version=head.pins[key].version,
-                graph_version=0,
+                table_key=key, incarnation=head.pins[key].incarnation, version=head.pins[key].version, graph_version=0
             )
             for key in (*renamed, *dropped)
         ),
@@ -173,11 +158,7 @@ def finish_published(environment: GraphEnvironment, sidecar: Sidecar) -> None:
 
 
 def finish(
-    environment: GraphEnvironment,
-    change: SidecarSchema,
-    published: Mapping[str, int],
-    *,
-    is_current: bool = True,
+    environment: GraphEnvironment, change: SidecarSchema, published: Mapping[str, int], *, is_current: bool = True
 ) -> None:
     """After the publish: the files take their real names, and what has to be destroyed is destroyed. Repeatable.
 
@@ -256,14 +237,7 @@ def _remove_staged(objects: ControlObjects, change: SidecarSchema) -> None:
 
 
 def _new_pin(key: TableKey, incarnation: int, path: str, version: int) -> TablePin:
-    return TablePin(
-        table_key=key,
-        incarnation=incarnation,
-        location=path,
-        branch=None,
-        version=version,
-        row_count=0,
-    )
+    return TablePin(table_key=key, incarnation=incarnation, location=path, branch=None, version=version, row_count=0)
 
 
 def _staging(name: str) -> str:

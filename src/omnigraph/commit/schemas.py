@@ -85,9 +85,7 @@ def write_schema_files(objects: ControlObjects, schema: GraphSchema) -> None:
         objects.write(name, data)
 
 
-def read_schema_files(
-    objects: ControlObjects, schema_hash: str, *, staged: bool = False
-) -> GraphSchema:
+def read_schema_files(objects: ControlObjects, schema_hash: str, *, staged: bool = False) -> GraphSchema:
     """The accepted schema, if the files are the ones that the catalog names.
 
     With `staged` the files of a schema change that is published, but whose files do not have their real names yet.
@@ -111,8 +109,7 @@ def read_schema_files(
         raise _damaged(SCHEMA_STATE, "its hashes are not those of the other schema files")
     if not schema.is_called(schema_hash):
         raise StorageError(
-            f"{SCHEMA_SOURCE} is not the schema that the catalog has published",
-            StorageFailure.PERMANENT,
+            f"{SCHEMA_SOURCE} is not the schema that the catalog has published", StorageFailure.PERMANENT
         )
     return schema
 
@@ -135,9 +132,7 @@ def find_schema(objects: ControlObjects, manifest: Manifest, schema_hash: str) -
         raise error
 
 
-def _find_staged(
-    objects: ControlObjects, manifest: Manifest, schema_hash: str
-) -> GraphSchema | None:
+def _find_staged(objects: ControlObjects, manifest: Manifest, schema_hash: str) -> GraphSchema | None:
     """The schema of a pending change, whose files another process may be moving at this moment."""
     for is_staged in (True, False):
         try:
@@ -155,9 +150,7 @@ def _find_past(objects: ControlObjects, manifest: Manifest, schema_hash: str) ->
     not edited: a change that lost its lock came late and gave its own files their names.
     """
     heads = manifest.state().heads.values()
-    if any(head.schema_hash == schema_hash for head in heads) and not _are_files_late(
-        objects, manifest
-    ):
+    if any(head.schema_hash == schema_hash for head in heads) and not _are_files_late(objects, manifest):
         return None
     for commit in manifest.commits().values():
         if commit.schema_hash == schema_hash and commit.schema_source is not None:

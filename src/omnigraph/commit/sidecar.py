@@ -14,12 +14,7 @@ from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.validation import problems_of
 from omnigraph.errors import RecoveryRequiredError
-from omnigraph.storage.location import (
-    RECOVERY_FOLDER,
-    SCHEMA_FILES,
-    check_dataset_path,
-    check_fork_name,
-)
+from omnigraph.storage.location import RECOVERY_FOLDER, SCHEMA_FILES, check_dataset_path, check_fork_name
 
 if TYPE_CHECKING:
     from omnigraph.storage.objects import ControlObjects
@@ -278,11 +273,7 @@ def _is_beginning(facts: TableFacts) -> bool:
 
 
 def decide(
-    kind: WriterKind,
-    classes: Mapping[str, TableClass],
-    *,
-    is_published: bool,
-    is_current: bool = True,
+    kind: WriterKind, classes: Mapping[str, TableClass], *, is_published: bool, is_current: bool = True
 ) -> Decision:
     """Decide about a sidecar, from the classes of its tables.
 

@@ -20,13 +20,7 @@ from omnigraph.commit.rows import (
     branch_key,
 )
 from omnigraph.core.ids import TableKey, is_ulid
-from omnigraph.errors import (
-    BadRequestError,
-    BranchExistsError,
-    BranchNotFoundError,
-    DamageError,
-    ReadSetConflictError,
-)
+from omnigraph.errors import BadRequestError, BranchExistsError, BranchNotFoundError, DamageError, ReadSetConflictError
 
 # ---- Snapshots from catalog rows
 
@@ -128,16 +122,10 @@ def branch_of(heads: Iterable[Head], commit: GraphCommit) -> Head:
     Raises:
         DamageError: the catalog has a commit of a branch that it does not know.
     """
-    candidates = (
-        head
-        for head in heads
-        if head.branch == commit.branch and head.incarnation <= commit.graph_version
-    )
+    candidates = (head for head in heads if head.branch == commit.branch and head.incarnation <= commit.graph_version)
     found = max(candidates, key=lambda head: head.incarnation, default=None)
     if found is None:
-        raise DamageError(
-            f"reading commit {commit.commit_id}", f"the catalog has no branch {commit.branch!r}"
-        )
+        raise DamageError(f"reading commit {commit.commit_id}", f"the catalog has no branch {commit.branch!r}")
     return found
 
 
@@ -221,9 +209,7 @@ def newest_per_incarnation(heads: tuple[Head, ...]) -> tuple[Head, ...]:
     return tuple(newest.values())
 
 
-def state_of(
-    heads: list[Head] | tuple[Head, ...], catalog_version: int, fence: int = 0
-) -> ManifestState:
+def state_of(heads: list[Head] | tuple[Head, ...], catalog_version: int, fence: int = 0) -> ManifestState:
     """The state that some head rows make.
 
     Raises:
@@ -299,9 +285,7 @@ def _overlap(one: str, other: str) -> bool:
     return other.startswith(f"{one}/") or one.startswith(f"{other}/")
 
 
-def branch_at(
-    origin: Snapshot, name: str, graph_version: int, fork_name: str, actor: str | None = None
-) -> Head:
+def branch_at(origin: Snapshot, name: str, graph_version: int, fork_name: str, actor: str | None = None) -> Head:
     """The first position of a branch that begins at a snapshot."""
     return Head(
         branch=name,
@@ -318,11 +302,7 @@ def branch_at(
 
 
 def deleted_branch(
-    state: ManifestState,
-    name: str,
-    graph_version: int,
-    actor: str | None = None,
-    expected: Head | None = None,
+    state: ManifestState, name: str, graph_version: int, actor: str | None = None, expected: Head | None = None
 ) -> Head:
     """The last head row of a branch; with `expected` only if it is still there.
 

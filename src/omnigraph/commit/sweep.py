@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.commit.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
 from omnigraph.commit.environment import AcceptedTexts, GraphEnvironment, NewCommit
-from omnigraph.commit.expectations import (
-    ROLLBACK_KIND,
-    Expectations,
-    NothingFollows,
-    NotPublished,
-)
+from omnigraph.commit.expectations import ROLLBACK_KIND, Expectations, NothingFollows, NotPublished
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schema_change import (
@@ -53,12 +48,7 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.storage.datasets.checksums import record_recovered
-from omnigraph.storage.datasets.staged import (
-    commit_staged,
-    stage_restore,
-    sync_commit,
-    transaction_uuids,
-)
+from omnigraph.storage.datasets.staged import commit_staged, stage_restore, sync_commit, transaction_uuids
 
 if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
@@ -131,10 +121,7 @@ def settle(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord | 
         environment.audit.append(record)
         reach(Failpoint.AFTER_AUDIT)
         _log.warning(
-            "recovery: %s of operation %s (%s)",
-            record.recovery_kind,
-            sidecar.operation_id,
-            sidecar.writer_kind,
+            "recovery: %s of operation %s (%s)", record.recovery_kind, sidecar.operation_id, sidecar.writer_kind
         )
     if sidecar.schema_change is not None:
         _end_schema_change(environment, sidecar, sidecar.schema_change)
@@ -142,9 +129,7 @@ def settle(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord | 
     return record
 
 
-def _end_schema_change(
-    environment: GraphEnvironment, sidecar: Sidecar, change: SidecarSchema
-) -> None:
+def _end_schema_change(environment: GraphEnvironment, sidecar: Sidecar, change: SidecarSchema) -> None:
     """Finish the files of a settled change, published or not; a later sweep repeats what failed."""
     if environment.manifest.commit(sidecar.commit.commit_id) is not None:
         finish_published(environment, sidecar)
@@ -199,12 +184,7 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
     prepared = None if change is None or published else find_prepared(environment, change)
     # Like its writer, a sweep completes a schema change only while there is no other branch.
     is_complete = change is None or (prepared is not None and set(state.heads) == {sidecar.branch})
-    decision = decide(
-        sidecar.writer_kind,
-        classes,
-        is_published=published,
-        is_current=is_current and is_complete,
-    )
+    decision = decide(sidecar.writer_kind, classes, is_published=published, is_current=is_current and is_complete)
     match decision:
         case Decision.FINISH:
             commit_id = sidecar.commit.commit_id
@@ -260,9 +240,7 @@ def _facts(environment: GraphEnvironment, head: Head, entry: SidecarTable) -> Ta
         pin_version=pin_version,
         head_version=None if table is None else table.version,
         head_transaction=None if table is None else table.transaction_uuid(),
-        moved_by=()
-        if table is None or not entry.transaction_uuids
-        else transaction_uuids(table, pin_version),
+        moved_by=() if table is None or not entry.transaction_uuids else transaction_uuids(table, pin_version),
     )
 
 
@@ -273,9 +251,7 @@ def _moved_pins(
     for fact in facts:
         if classes[fact.entry.table_key] is TableClass.NO_MOVEMENT:
             continue
-        table = environment.tables.open(
-            fact.entry.table_path, fact.entry.table_branch, fact.head_version
-        )
+        table = environment.tables.open(fact.entry.table_path, fact.entry.table_branch, fact.head_version)
         record_recovered(table, fact.entry.expected_version)
         if environment.durable:
             sync_commit(environment.location, table, None)
@@ -283,9 +259,7 @@ def _moved_pins(
     return tuple(pins)
 
 
-def _roll_back(
-    environment: GraphEnvironment, sidecar: Sidecar, head: Head, facts: list[TableFacts]
-) -> GraphCommit:
+def _roll_back(environment: GraphEnvironment, sidecar: Sidecar, head: Head, facts: list[TableFacts]) -> GraphCommit:
     pins = []
     for fact in facts:
         if fact.head_version == fact.pin_version:

@@ -21,13 +21,7 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
-from omnigraph.storage.datasets.tables import (
-    Table,
-    TableStore,
-    dataset_exists,
-    is_reclaimed,
-    newest_version,
-)
+from omnigraph.storage.datasets.tables import Table, TableStore, dataset_exists, is_reclaimed, newest_version
 
 if TYPE_CHECKING:
     from omnigraph.commit.publisher import Manifest
@@ -55,9 +49,7 @@ class Target:
         if sum(given) > 1:
             raise BadRequestError("give one of snapshot, version and as_of")
         if self.snapshot is not None and self.branch != MAIN:
-            raise BadRequestError(
-                "a snapshot is a commit of the whole graph: give no branch with it"
-            )
+            raise BadRequestError("a snapshot is a commit of the whole graph: give no branch with it")
 
     def _check_types(self) -> None:
         """Values come from callers without a type checker: each has to be what it is taken for.
@@ -69,9 +61,7 @@ class Target:
             value = getattr(self, name)
             if not isinstance(value, str) and not (value is None and name == "snapshot"):
                 raise BadRequestError(f"{name} is a text, not {_shown(value)}")
-        if self.version is not None and (
-            isinstance(self.version, bool) or not isinstance(self.version, int)
-        ):
+        if self.version is not None and (isinstance(self.version, bool) or not isinstance(self.version, int)):
             raise BadRequestError(
                 f"version is a whole number, the graph version of a commit, not {_shown(self.version)}"
             )
@@ -149,9 +139,7 @@ def check_readable(state: ManifestState, commit: GraphCommit | None, commit_id: 
     if commit is None:
         raise NotFoundError(f"there is no commit {commit_id}")
     if branch_of(state.all_heads, commit).deleted:
-        raise NotFoundError(
-            f"commit {commit_id} was made on branch {commit.branch}, which was deleted"
-        )
+        raise NotFoundError(f"commit {commit_id} was made on branch {commit.branch}, which was deleted")
     return commit
 
 
@@ -165,13 +153,9 @@ def _microseconds(moment: object) -> int:
         try:
             moment = datetime.fromisoformat(moment)
         except ValueError as error:
-            raise BadRequestError(
-                f"{moment!r} is not a time of the form 2026-05-01T12:00:00Z"
-            ) from error
+            raise BadRequestError(f"{moment!r} is not a time of the form 2026-05-01T12:00:00Z") from error
     if not isinstance(moment, datetime):
-        raise BadRequestError(
-            f"as_of is a datetime, or a text of the form 2026-05-01T12:00:00Z, not {_shown(moment)}"
-        )
+        raise BadRequestError(f"as_of is a datetime, or a text of the form 2026-05-01T12:00:00Z, not {_shown(moment)}")
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // _MICROSECOND

@@ -240,9 +240,7 @@ class Transaction(AbstractContextManager["Transaction"]):
         if write is not None:
             key = pin.table_key
             self.touched[key] = pin.version
-            self._staged[key] = StagedTable(
-                table_key=key, incarnation=pin.incarnation, staged=write
-            )
+            self._staged[key] = StagedTable(table_key=key, incarnation=pin.incarnation, staged=write)
 
     @property
     def is_empty(self) -> bool:
@@ -346,10 +344,7 @@ class Transaction(AbstractContextManager["Transaction"]):
         return self._policy.heals and self._has_healed
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._policy.is_bulk:
             return

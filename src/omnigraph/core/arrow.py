@@ -8,15 +8,7 @@ from typing import Any, TypeAlias, assert_never
 import pyarrow
 from pyarrow import compute
 
-from omnigraph.core.types import (
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-)
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import render_date, render_datetime
 
 #: pyarrow and its kernels without their published stubs, which describe older functions and arrays of one type only.
@@ -25,7 +17,10 @@ pc: Any = compute
 #: Columns and fields whose type is known at run time only.
 Array: TypeAlias = "pyarrow.Array[Any]"
 Field: TypeAlias = "pyarrow.Field[Any]"
+Column: TypeAlias = "pyarrow.Array[Any] | pyarrow.ChunkedArray[Any]"
 Batch: TypeAlias = pyarrow.RecordBatch
+#: A whole Arrow table; `Table` is the table of a graph.
+Rows: TypeAlias = pyarrow.Table
 
 # ---- Arrow types of value types
 #
@@ -88,9 +83,7 @@ def json_column(column: Array, base: BaseType) -> list[object]:
         case ScalarType(Scalar.DATE):
             return [_present(render_date, day) for day in column.cast(pyarrow.int32()).to_pylist()]
         case ScalarType(Scalar.DATETIME):
-            return [
-                _present(render_datetime, ms) for ms in column.cast(pyarrow.int64()).to_pylist()
-            ]
+            return [_present(render_datetime, ms) for ms in column.cast(pyarrow.int64()).to_pylist()]
         case ListType(Scalar.DATE | Scalar.DATETIME as item):
             narrow = pyarrow.int32() if item is Scalar.DATE else pyarrow.int64()
             lists: Any = column.cast(pyarrow.list_(narrow))
@@ -99,15 +92,9 @@ def json_column(column: Array, base: BaseType) -> list[object]:
             return _narrow_floats(column)
         case VectorType() | ListType(Scalar.F32):
             items = iter(_narrow_floats(compute.list_flatten(column)))
-            return [
-                None if length is None else [next(items) for _ in range(length)]
-                for length in _lengths(column)
-            ]
+            return [None if length is None else [next(items) for _ in range(length)] for length in _lengths(column)]
         case ListType():
-            return [
-                None if values is None else [_number(value) for value in values]
-                for values in column.to_pylist()
-            ]
+            return [None if values is None else [_number(value) for value in values] for values in column.to_pylist()]
         case _:
             return [_number(value) for value in column.to_pylist()]
 

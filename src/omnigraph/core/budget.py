@@ -14,12 +14,7 @@ from queue import SimpleQueue
 from threading import Condition, Event, Lock, Thread
 from typing import Any, Generic, Protocol, TypeVar
 
-from omnigraph.errors import (
-    BadRequestError,
-    QueryCancelledError,
-    QueryTimeoutError,
-    ResourceLimitError,
-)
+from omnigraph.errors import BadRequestError, QueryCancelledError, QueryTimeoutError, ResourceLimitError
 
 # ---- The budget of a read
 #
@@ -441,9 +436,7 @@ class _Kernels:
             waiting = self._idle.pop()
         except IndexError:
             waiting = SimpleQueue()
-            Thread(
-                target=self._serve, args=(waiting,), name="omnigraph-kernel", daemon=True
-            ).start()
+            Thread(target=self._serve, args=(waiting,), name="omnigraph-kernel", daemon=True).start()
         waiting.put(task)
         return task
 
@@ -508,9 +501,7 @@ class ReadLimits:
         if given is not None and not (is_number and 0 < given < math.inf):
             raise BadRequestError(f"timeout_s is {given!r}: give seconds above zero, or None")
         if self.cancel is not None and not callable(getattr(self.cancel, "is_set", None)):
-            raise BadRequestError(
-                f"cancel is {self.cancel!r}: give a threading.Event, and set it to stop the read"
-            )
+            raise BadRequestError(f"cancel is {self.cancel!r}: give a threading.Event, and set it to stop the read")
 
     def during(self, timeout_s: float | None, cancel: CancelSignal | None) -> ReadLimits:
         """These limits for one call that gives a time or a signal of its own."""

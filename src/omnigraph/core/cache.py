@@ -28,12 +28,7 @@ class SingleFlight(Generic[_Made]):
         self._lock = Lock()
         self._running: dict[Hashable, _Work[_Made]] = {}
 
-    def make(
-        self,
-        key: Hashable,
-        work: Callable[[], _Made],
-        check: Callable[[], None] | None = None,
-    ) -> _Made:
+    def make(self, key: Hashable, work: Callable[[], _Made], check: Callable[[], None] | None = None) -> _Made:
         """The result of the work of this key, done here or by a thread that began it earlier.
 
         A failure belongs to the thread that met it; one of the others tries next. `check` is called now and then by a
@@ -131,9 +126,7 @@ class LruCache(Generic[Kept]):
         if (known := self._values.pop(key, None)) is not None:
             self._used -= known[1]
 
-    def get_or_build(
-        self, key: Hashable, build: Callable[[], Kept], check: Callable[[], None] | None = None
-    ) -> Kept:
+    def get_or_build(self, key: Hashable, build: Callable[[], Kept], check: Callable[[], None] | None = None) -> Kept:
         """The kept value, else a new one; threads that want it at the same time wait for the one that builds it.
 
         `check` is called now and then while another one builds it, and ends the waiting by raising.

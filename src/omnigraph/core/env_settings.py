@@ -99,12 +99,7 @@ class WholeNumber(Variable):
             if self.lowest <= number <= self.highest:
                 return number
         _log.warning(
-            "%s=%s is not a whole number from %d to %d; using %d",
-            self,
-            text,
-            self.lowest,
-            self.highest,
-            fallback,
+            "%s=%s is not a whole number from %d to %d; using %d", self, text, self.lowest, self.highest, fallback
         )
         return fallback
 
@@ -133,12 +128,7 @@ class Duration(Variable):
         try:
             return parse_duration_s(text)
         except ValueError:
-            _log.warning(
-                "%s=%s is not a duration such as 45s, 30m, 12h or 7d; using %s",
-                self,
-                text,
-                self.default,
-            )
+            _log.warning("%s=%s is not a duration such as 45s, 30m, 12h or 7d; using %s", self, text, self.default)
             return self.default_s
 
 

@@ -18,9 +18,7 @@ from enum import StrEnum
 from omnigraph.core.env_settings import Variable
 
 VARIABLE = Variable(
-    "OMNIGRAPH_FAILPOINT",
-    "Makes the process fail at a named place; for tests only.",
-    values="`<name>=<action>`",
+    "OMNIGRAPH_FAILPOINT", "Makes the process fail at a named place; for tests only.", values="`<name>=<action>`"
 )
 
 

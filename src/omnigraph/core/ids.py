@@ -126,11 +126,7 @@ def split_id(entity_id: str, member_count: int) -> tuple[str, ...]:
     except RecursionError:
         parts = None
     is_key = isinstance(parts, list) and len(parts) == member_count
-    if (
-        not is_key
-        or not all(isinstance(part, str) for part in parts)
-        or derive_id(parts) != entity_id
-    ):
+    if not is_key or not all(isinstance(part, str) for part in parts) or derive_id(parts) != entity_id:
         raise ValueError(f"{entity_id!r} is not an id of a key with {member_count} members")
     return tuple(parts)
 
@@ -144,16 +140,11 @@ def check_branch_name(name: str) -> str:
     name = name.strip()
     segments = name.split("/")
     is_plain = all(
-        _BRANCH_SEGMENT.fullmatch(segment)
-        and segment != "."
-        and ".." not in segment
-        and not segment.endswith(".lock")
+        _BRANCH_SEGMENT.fullmatch(segment) and segment != "." and ".." not in segment and not segment.endswith(".lock")
         for segment in segments
     )
     if not is_plain:
-        raise BadRequestError(
-            f"{name!r} is not a branch name: use letters, digits, `.`, `-`, `_`, joined by `/`"
-        )
+        raise BadRequestError(f"{name!r} is not a branch name: use letters, digits, `.`, `-`, `_`, joined by `/`")
     if name.startswith("__"):
         raise BadRequestError(f"branch names that begin with `__` are reserved: {name!r}")
     return name

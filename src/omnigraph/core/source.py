@@ -56,11 +56,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def _comparable(name: str, known: Iterable[str]) -> list[str]:
     """The known words in order; none where comparing would cost too much."""
     distinct = set(islice(known, _COMPARED + 1))
-    if (
-        len(distinct) > _COMPARED
-        or len(name) > _LONGEST
-        or max(map(len, distinct), default=0) > _LONGEST
-    ):
+    if len(distinct) > _COMPARED or len(name) > _LONGEST or max(map(len, distinct), default=0) > _LONGEST:
         return []
     return sorted(distinct)
 
@@ -165,13 +161,7 @@ class SourceText:
         return line, offset - self._line_starts[line - 1] + 1
 
     def diagnostic(
-        self,
-        code: str,
-        span: Span,
-        message: str,
-        *,
-        hint: str | None = None,
-        severity: Severity = Severity.ERROR,
+        self, code: str, span: Span, message: str, *, hint: str | None = None, severity: Severity = Severity.ERROR
     ) -> Diagnostic:
         """A finding at `span`, with its excerpt."""
         line, column = self.position(span.start)
@@ -337,12 +327,7 @@ def _check_nesting(source: SourceText, code: str) -> None:
         if match["open"]:
             depth += 1
             if depth > MAX_NESTING:
-                _refuse(
-                    code,
-                    source,
-                    f"brackets nest deeper than {MAX_NESTING} levels",
-                    Span(*match.span()),
-                )
+                _refuse(code, source, f"brackets nest deeper than {MAX_NESTING} levels", Span(*match.span()))
         elif match["close"]:
             depth = max(0, depth - 1)
 

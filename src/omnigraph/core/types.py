@@ -122,11 +122,7 @@ def is_wider(new: BaseType, old: BaseType) -> bool:
     >>> is_wider(ScalarType(Scalar.I64), ScalarType(Scalar.I32))
     True
     """
-    return (
-        isinstance(old, ScalarType)
-        and isinstance(new, ScalarType)
-        and _WIDER.get(old.scalar) is new.scalar
-    )
+    return isinstance(old, ScalarType) and isinstance(new, ScalarType) and _WIDER.get(old.scalar) is new.scalar
 
 
 def scalar_of(base: BaseType) -> Scalar | None:

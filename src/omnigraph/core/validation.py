@@ -76,9 +76,7 @@ def path_text(path: Sequence[str | int]) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def problems_of(
-    error: ValidationError, data: object, *, mapping: str = "an object"
-) -> list[Problem]:
+def problems_of(error: ValidationError, data: object, *, mapping: str = "an object") -> list[Problem]:
     """The problems of `data`, which a model refused; `mapping` is what its format calls keys with values."""
     found: dict[tuple[str | int, ...], dict[str, Problem]] = {}
     #: A value that may be of several kinds has a finding for each of them.
@@ -88,9 +86,7 @@ def problems_of(
         problems = found.setdefault(path, {})
         if wanted := _wanted(item, mapping):
             kinds.setdefault(path, []).append(wanted)
-            complaint = (
-                f"is {' or '.join(dict.fromkeys(kinds[path]))}, not {_kind(item['input'], mapping)}"
-            )
+            complaint = f"is {' or '.join(dict.fromkeys(kinds[path]))}, not {_kind(item['input'], mapping)}"
             problems[_OF_ANOTHER_KIND] = Problem(path, complaint)
         else:
             problem = _problem(path, item)
@@ -157,9 +153,7 @@ def _problem(path: tuple[str | int, ...], item: ErrorDetails) -> Problem:
         return Problem(path, f"is refused: {context['error']}")
     if kind in _CHOICES:
         choices = str(context["expected"]).replace("'", "`")
-        return Problem(
-            path, f"is not one of {choices}" if " or " in choices else f"is not {choices}"
-        )
+        return Problem(path, f"is not one of {choices}" if " or " in choices else f"is not {choices}")
     if kind in _EMPTY:
         least = context["min_length"]
         return Problem(path, "is empty" if least == 1 else f"has fewer than {least} entries")

@@ -37,8 +37,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _DATE_TEXT: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATETIME_TEXT: Final = re.compile(
-    r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[+-]\d{2}:?\d{2})?",
-    re.ASCII,
+    r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[+-]\d{2}:?\d{2})?", re.ASCII
 )
 _DECIMAL_INTEGER: Final = re.compile(r"-?[0-9]+", re.ASCII)
 #: Types that are stored as whole numbers.
@@ -318,10 +317,7 @@ def _shortest_f32(number: float) -> str:
     exact = Decimal(number)
     for digits in range(1, 10):
         # At a power of two the gap below is narrower: the nearest candidate may fail where the other one holds.
-        candidates = [
-            Context(prec=digits, rounding=rounding).plus(exact)
-            for rounding in (ROUND_FLOOR, ROUND_CEILING)
-        ]
+        candidates = [Context(prec=digits, rounding=rounding).plus(exact) for rounding in (ROUND_FLOOR, ROUND_CEILING)]
         good = [item for item in candidates if to_f32(float(item)) == number]
         if good:
             return str(min(good, key=lambda item: abs(item - exact)))

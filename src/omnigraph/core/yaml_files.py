@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import yaml
 
 from omnigraph.core.source import Findings, SourceText, Span, did_you_mean, read_source
-from omnigraph.errors import (
-    BadRequestError,
-    CompilerError,
-    ConfigurationError,
-    Diagnostic,
-    InputFileError,
-)
+from omnigraph.errors import BadRequestError, CompilerError, ConfigurationError, Diagnostic, InputFileError
 
 if TYPE_CHECKING:
     from omnigraph.core.validation import Problem
@@ -197,9 +191,7 @@ class YamlValue:
             elif key.value in found:
                 place.error(f"the key `{key.value}` is given twice")
             elif known is not None and key.value not in known:
-                place.error(
-                    f"`{key.value}` is not a key of {what}", did_you_mean(str(key.value), known)
-                )
+                place.error(f"`{key.value}` is not a key of {what}", did_you_mean(str(key.value), known))
             else:
                 found[str(key.value)] = member
         for name in required:
@@ -294,18 +286,14 @@ def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[objec
         loader.flatten_mapping(node)
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a key is a list or a mapping", key.start_mark
-            )
+            raise yaml.constructor.ConstructorError(None, None, "a key is a list or a mapping", key.start_mark)
         if isinstance(loader, _TextLoader):
             key.tag = _STRING
     pairs = loader.construct_pairs(node, deep=True)
     names = [name for name, _ in pairs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise yaml.constructor.ConstructorError(
-            None, None, f"the key {twice!r} is given twice", node.start_mark
-        )
+        raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is given twice", node.start_mark)
     return dict(pairs)
 
 

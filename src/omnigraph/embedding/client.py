@@ -85,9 +85,7 @@ class EmbeddingClient:
         """The model as it is recorded beside the vectors."""
         return self._settings.model
 
-    def embed(
-        self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose
-    ) -> list[tuple[float, ...]]:
+    def embed(self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose) -> list[tuple[float, ...]]:
         """One checked unit vector per text, in order; all of them or an error.
 
         Timeouts, broken connections, HTTP 429 and 5xx are tried again, with a doubling pause; nothing else is.
@@ -101,10 +99,7 @@ class EmbeddingClient:
         vectors: list[tuple[float, ...]] = []
         for start in range(0, len(texts), size):
             call = _Call(
-                texts=texts[start : start + size],
-                dimension=dimension,
-                purpose=purpose,
-                started_s=self._clock(),
+                texts=texts[start : start + size], dimension=dimension, purpose=purpose, started_s=self._clock()
             )
             vectors += self._run(call)
         return vectors
@@ -117,10 +112,7 @@ class EmbeddingClient:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -170,10 +162,7 @@ class EmbeddingClient:
     def _request(self, call: _Call) -> list[tuple[float, ...]]:
         timeout_s = min(self._settings.timeout_ms / 1000, self._remaining_s(call))
         answer = self._provider.request(
-            call.texts,
-            dimension=call.dimension,
-            purpose=call.purpose,
-            timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
+            call.texts, dimension=call.dimension, purpose=call.purpose, timeout_s=max(timeout_s, _LEAST_TIMEOUT_S)
         )
         if len(answer) != len(call.texts):
             raise undecodable(f"it holds {len(answer)} vectors for {len(call.texts)} texts")
@@ -185,9 +174,7 @@ class EmbeddingClient:
         return self._settings.deadline_ms / 1000 - (self._clock() - call.started_s)
 
     def _pause_s(self, attempt: int) -> float:
-        return (
-            self._settings.retry_backoff_ms / 1000 * float(2 ** min(attempt - 1, _MOST_DOUBLINGS))
-        )
+        return self._settings.retry_backoff_ms / 1000 * float(2 ** min(attempt - 1, _MOST_DOUBLINGS))
 
     def _give_up(self, attempts: int, error: AttemptError, *, out_of_time: bool) -> NoReturn:
         where = f" at {self._settings.base_url}" if self._settings.base_url else ""
@@ -247,9 +234,7 @@ PROVIDER_DEFAULTS: Mapping[ProviderName, ProviderDefaults] = MappingProxyType(
             key_variables=("OPENROUTER_API_KEY", "OPENAI_API_KEY"),
         ),
         ProviderName.OPENAI: ProviderDefaults(
-            model="text-embedding-3-large",
-            base_url="https://api.openai.com/v1",
-            key_variables=("OPENAI_API_KEY",),
+            model="text-embedding-3-large", base_url="https://api.openai.com/v1", key_variables=("OPENAI_API_KEY",)
         ),
         ProviderName.GEMINI: ProviderDefaults(
             model="gemini-embedding-2",
@@ -274,9 +259,7 @@ _MOCK = Variable(
     default="off",
     values="`1`",
 )
-_MODEL = Variable(
-    "OMNIGRAPH_EMBED_MODEL", "The embedding model.", default="that of the provider", values="a name"
-)
+_MODEL = Variable("OMNIGRAPH_EMBED_MODEL", "The embedding model.", default="that of the provider", values="a name")
 _BASE_URL = Variable(
     "OMNIGRAPH_EMBED_BASE_URL",
     "The address of the provider.",
@@ -289,9 +272,7 @@ _DEADLINE = WholeNumber(
     "Milliseconds for one call with all its attempts; `0` for no limit.",
     highest=_MAX_MS,
 )
-_TIMEOUT = WholeNumber(
-    "OMNIGRAPH_EMBED_TIMEOUT_MS", 30_000, "Milliseconds for one attempt.", lowest=1, highest=_MAX_MS
-)
+_TIMEOUT = WholeNumber("OMNIGRAPH_EMBED_TIMEOUT_MS", 30_000, "Milliseconds for one attempt.", lowest=1, highest=_MAX_MS)
 _ATTEMPTS = WholeNumber(
     "OMNIGRAPH_EMBED_RETRY_ATTEMPTS",
     4,
@@ -368,17 +349,14 @@ def _provider() -> ProviderName:
     if _MOCK.is_on():
         if wanted and wanted != ProviderName.MOCK:
             _log.warning(
-                "OMNIGRAPH_EMBEDDINGS_MOCK is on: vectors are made up, OMNIGRAPH_EMBED_PROVIDER=%s is not asked",
-                wanted,
+                "OMNIGRAPH_EMBEDDINGS_MOCK is on: vectors are made up, OMNIGRAPH_EMBED_PROVIDER=%s is not asked", wanted
             )
         return ProviderName.MOCK
     try:
         return ProviderName(wanted or ProviderName.OPENAI_COMPATIBLE)
     except ValueError:
         known = ", ".join(ProviderName)
-        raise BadRequestError(
-            f"OMNIGRAPH_EMBED_PROVIDER={wanted} is not a provider: use one of {known}"
-        ) from None
+        raise BadRequestError(f"OMNIGRAPH_EMBED_PROVIDER={wanted} is not a provider: use one of {known}") from None
 
 
 def _api_key(variables: tuple[str, ...]) -> ApiKey | None:
@@ -431,17 +409,11 @@ def _make_provider(settings: EmbeddingSettings, clock: Callable[[], float]) -> E
     match settings.provider:
         case ProviderName.OPENAI_COMPATIBLE | ProviderName.OPENAI:
             return OpenAiProvider(
-                JsonTransport(clock=clock),
-                base_url=settings.base_url,
-                model=settings.model,
-                key=_key(settings),
+                JsonTransport(clock=clock), base_url=settings.base_url, model=settings.model, key=_key(settings)
             )
         case ProviderName.GEMINI:
             return GeminiProvider(
-                JsonTransport(clock=clock),
-                base_url=settings.base_url,
-                model=settings.model,
-                key=_key(settings),
+                JsonTransport(clock=clock), base_url=settings.base_url, model=settings.model, key=_key(settings)
             )
         case ProviderName.LOCAL:
             if settings.model != LOCAL_MODEL:

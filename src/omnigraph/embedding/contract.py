@@ -31,9 +31,7 @@ class Embedder(Protocol):
         """The model as it is recorded beside the vectors; compared literally."""
         ...
 
-    def embed(
-        self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose
-    ) -> list[tuple[float, ...]]:
+    def embed(self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose) -> list[tuple[float, ...]]:
         """One vector of length `dimension` and norm 1 per text, in order; components are exact 32-bit floats."""
         ...
 
@@ -67,10 +65,7 @@ class EmbeddingProvider(Protocol):
 
 
 def check_model(
-    recorded: str | None,
-    embedder_model: str,
-    property_name: str,
-    purpose: EmbedPurpose = EmbedPurpose.QUERY,
+    recorded: str | None, embedder_model: str, property_name: str, purpose: EmbedPurpose = EmbedPurpose.QUERY
 ) -> None:
     """Refuse to mix vectors of two models, in a search or in one column.
 
@@ -129,24 +124,19 @@ def connection_failed(error: Exception) -> AttemptError:
 
 def undecodable(reason: str) -> AttemptError:
     """The answer does not have the shape that the provider documents."""
-    return AttemptError(
-        "undecodable", f"the answer cannot be read: {reason}", StorageFailure.PERMANENT
-    )
+    return AttemptError("undecodable", f"the answer cannot be read: {reason}", StorageFailure.PERMANENT)
 
 
 def invalid_vector(reason: str) -> AttemptError:
     """The answer has the right shape, but a vector in it must not be stored or searched with."""
-    return AttemptError(
-        "invalid_vector", f"the answer holds an unusable vector: {reason}", StorageFailure.PERMANENT
-    )
+    return AttemptError("invalid_vector", f"the answer holds an unusable vector: {reason}", StorageFailure.PERMANENT)
 
 
 def given_up(who: str, attempts: int, error: AttemptError, *, out_of_time: bool) -> EmbeddingError:
     """The typed error for a call that will not be tried again."""
     tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
     return EmbeddingError(
-        f"embedding with {who} failed after {tries}: {error.reason}; {_advice(error, out_of_time)}",
-        error.failure,
+        f"embedding with {who} failed after {tries}: {error.reason}; {_advice(error, out_of_time)}", error.failure
     )
 
 
@@ -225,9 +215,7 @@ class ApiKey:
     def __init__(self, value: str, source: str = "the API key") -> None:
         value = value.strip()
         if not value or not all("!" <= character <= "~" for character in value):
-            raise BadRequestError(
-                f"{source} is not usable: a key is one word of printable ASCII characters"
-            )
+            raise BadRequestError(f"{source} is not usable: a key is one word of printable ASCII characters")
         self._value = value
 
     def reveal(self) -> str:

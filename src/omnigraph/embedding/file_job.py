@@ -187,17 +187,12 @@ def read_seed_manifest(path: Path) -> SeedManifest:
     if source is None:
         raise BadRequestError(f"{path} names no input: give sources.raw_seed")
     return SeedManifest(
-        input=path.parent / source,
-        output=path.parent / body.artifacts.embedded_seed,
-        spec=_spec(body.embeddings),
+        input=path.parent / source, output=path.parent / body.artifacts.embedded_seed, spec=_spec(body.embeddings)
     )
 
 
 def _spec(body: _SpecBody) -> EmbedSpec:
-    types = {
-        name: TypeSpec(target=item.target, fields=tuple(item.fields))
-        for name, item in body.types.items()
-    }
+    types = {name: TypeSpec(target=item.target, fields=tuple(item.fields)) for name, item in body.types.items()}
     return EmbedSpec(dimension=body.dimension, types=types)
 
 
@@ -307,9 +302,7 @@ class _Counts:
     cleaned: int = 0
 
 
-def embed_files(
-    call: EmbedFiles, embedder: Embedder | None, progress: Progress | None = None
-) -> EmbedFilesResult:
+def embed_files(call: EmbedFiles, embedder: Embedder | None, progress: Progress | None = None) -> EmbedFilesResult:
     """Embed the records of a file into another one, which may be the same.
 
     Args:
@@ -336,9 +329,7 @@ def embed_files(
                     os.fsync(target.fileno())
             draft.replace(call.output)
         except OSError as error:
-            raise InputFileError(
-                str(error.filename or call.output), error.strerror or str(error)
-            ) from error
+            raise InputFileError(str(error.filename or call.output), error.strerror or str(error)) from error
         finally:
             draft.unlink(missing_ok=True)
         stage.update(1, counts.records)
@@ -365,13 +356,7 @@ def _opened(path: Path, mode: str) -> BinaryIO:
 class _Run:
     """One pass over the lines of a file."""
 
-    def __init__(
-        self,
-        call: EmbedFiles,
-        embedder: Embedder | None,
-        counts: _Counts,
-        stage: StageProgress,
-    ) -> None:
+    def __init__(self, call: EmbedFiles, embedder: Embedder | None, counts: _Counts, stage: StageProgress) -> None:
         self._call = call
         self._embedder = embedder
         self._counts = counts
@@ -428,9 +413,7 @@ class _Run:
         if pending:
             assert self._embedder is not None, "checked before anything was read"
             vectors = self._embedder.embed(
-                [str(line.text) for line in pending],
-                dimension=self._call.spec.dimension,
-                purpose=EmbedPurpose.DOCUMENT,
+                [str(line.text) for line in pending], dimension=self._call.spec.dimension, purpose=EmbedPurpose.DOCUMENT
             )
             for line, vector in zip(pending, vectors, strict=True):
                 line.record["data"][line.target] = _short(vector)
@@ -455,9 +438,7 @@ def _lines(source: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _record(number: int, content: bytes, path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(
-            content, object_pairs_hook=_strict, parse_float=_finite, parse_constant=_no_number
-        )
+        record = json.loads(content, object_pairs_hook=_strict, parse_float=_finite, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         _refuse(path, number, f"it is not JSON ({error})")
     if not isinstance(record, dict):

@@ -187,10 +187,7 @@ def _xorshift_states(seed: int, count: int) -> list[int]:
 # ---- HTTP providers: OpenAI and Gemini
 
 
-_GEMINI_TASKS = {
-    EmbedPurpose.QUERY: "RETRIEVAL_QUERY",
-    EmbedPurpose.DOCUMENT: "RETRIEVAL_DOCUMENT",
-}
+_GEMINI_TASKS = {EmbedPurpose.QUERY: "RETRIEVAL_QUERY", EmbedPurpose.DOCUMENT: "RETRIEVAL_DOCUMENT"}
 
 
 class OpenAiProvider:
@@ -304,13 +301,7 @@ class JsonTransport:
         self._client: httpx.Client | None = None
 
     def post(
-        self,
-        url: str,
-        body: Mapping[str, object],
-        *,
-        headers: Mapping[str, str],
-        key: ApiKey,
-        timeout_s: float,
+        self, url: str, body: Mapping[str, object], *, headers: Mapping[str, str], key: ApiKey, timeout_s: float
     ) -> object:
         """The decoded answer of one POST.
 
@@ -351,9 +342,7 @@ class JsonTransport:
     ) -> tuple[int, bytes]:
         started = self._clock()
         content = bytearray()
-        with self._pool().stream(
-            "POST", url, json=body, headers=headers, timeout=timeout_s
-        ) as response:
+        with self._pool().stream("POST", url, json=body, headers=headers, timeout=timeout_s) as response:
             for chunk in response.iter_bytes():
                 content += chunk
                 # The library bounds each wait, not their sum: a body that trickles in would hold the call for ever.

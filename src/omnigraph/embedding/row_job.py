@@ -24,14 +24,7 @@ from omnigraph.core.source import did_you_mean
 from omnigraph.embedding.client import EmbeddingSettings
 from omnigraph.embedding.contract import EmbedPurpose, check_model
 from omnigraph.embedding.stale_rows import EmbedTarget, TargetWork, WorkFinder, embed_targets
-from omnigraph.embedding.vector_tasks import (
-    EmbeddedRows,
-    EmbedLimits,
-    KeptVectors,
-    TextRows,
-    embed_rows,
-    kept_address,
-)
+from omnigraph.embedding.vector_tasks import EmbeddedRows, EmbedLimits, KeptVectors, TextRows, embed_rows, kept_address
 from omnigraph.embedding.vector_writes import ColumnEdit, VectorsGoneError, column_edit, stage_edits
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.errors.requests import EMBED
@@ -123,25 +116,17 @@ class EmbedCall:
         if self.batch_size < 1:
             raise BadRequestError(f"a batch has at least one text, not {self.batch_size}")
         if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise BadRequestError(
-                f"a rate is a number of texts per second above 0, not {self.rate}"
-            )
+            raise BadRequestError(f"a rate is a number of texts per second above 0, not {self.rate}")
 
 
 #: Asking a provider takes long, so other writers never wait for it.
-POLICY = RetryPolicy(
-    outside=None, lost=(*LOST_RACES, VectorsGoneError), keeps_schema=True, is_bulk=True
-)
+POLICY = RetryPolicy(outside=None, lost=(*LOST_RACES, VectorsGoneError), keeps_schema=True, is_bulk=True)
 
 
-def embed_graph(
-    environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: EmbedCall
-) -> EmbedResult:
+def embed_graph(environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: EmbedCall) -> EmbedResult:
     """Run one call; all vectors become visible at once, or none does."""
     budget = call.limits.budget()
-    transaction = Transaction(
-        environment, call.branch, kind=WriterKind.EMBED, actor=call.actor, policy=POLICY
-    )
+    transaction = Transaction(environment, call.branch, kind=WriterKind.EMBED, actor=call.actor, policy=POLICY)
     schema = schema_of(transaction.snapshot.schema_hash)
     catalog = schema.catalog
     for name in call.types or ():
@@ -199,11 +184,7 @@ class _Run:
         environment = self._environment
         history = environment.manifest.history()
         finder = WorkFinder(
-            snapshot,
-            history,
-            environment.tables,
-            self._engine,
-            lambda name: self._schema_of(name).identities,
+            snapshot, history, environment.tables, self._engine, lambda name: self._schema_of(name).identities
         )
         found = []
         with self._call.progress.stage("find rows", len(self._targets)) as stage:
@@ -244,9 +225,7 @@ class _Run:
         if any(len(item.row_ids) for item in wanted):
             # Tasks of this process ask the provider one after the other, and each answer may take long.
             rows = PATIENT_ROWS if workers.parallelism == 1 else 0
-            found = self._budget.patiently(
-                lambda: embed_rows(wanted, root, self._settings, limits, workers), rows
-            )
+            found = self._budget.patiently(lambda: embed_rows(wanted, root, self._settings, limits, workers), rows)
         edits: defaultdict[TableKey, list[ColumnEdit]] = defaultdict(list)
         for item, pieces in zip(work, found, strict=True):
             self._count(item.target, pieces)
@@ -269,10 +248,7 @@ class _Run:
     # ---- commit
 
     def _write(
-        self,
-        transaction: Transaction,
-        edits: dict[TableKey, list[ColumnEdit]],
-        workers: Workers,
+        self, transaction: Transaction, edits: dict[TableKey, list[ColumnEdit]], workers: Workers
     ) -> GraphCommit:
         environment, pins = self._environment, transaction.snapshot.pins
         transaction.touched.update({key: pins[key].version for key in edits})

@@ -99,9 +99,7 @@ def decide(deltas: Iterable[CommitDelta], within: frozenset[str] | None = None) 
 class OutdatedRows:
     """Finds outdated rows of one column."""
 
-    def __init__(
-        self, history: History, store: TableStore, engine: WorkerChoice, column: VectorColumn
-    ) -> None:
+    def __init__(self, history: History, store: TableStore, engine: WorkerChoice, column: VectorColumn) -> None:
         self._history = history
         self._store = store
         self._engine = engine
@@ -139,9 +137,7 @@ class OutdatedRows:
 
         return decide(deltas(), within) | merged
 
-    def _commits(
-        self, head: str, found: Outdated
-    ) -> Iterable[tuple[GraphCommit, TablePin, TablePin, tuple[str, str]]]:
+    def _commits(self, head: str, found: Outdated) -> Iterable[tuple[GraphCommit, TablePin, TablePin, tuple[str, str]]]:
         """Commits that may have changed rows, newest first, down to the one that embedded last.
 
         With the versions of the table before and after, and the names of text and vector then.
@@ -208,18 +204,13 @@ class OutdatedRows:
                 for item in self._history.versions_by_branch.get(branch_key, ())
                 if (item.pin.incarnation, item.pin.location) == (pin.incarnation, pin.location)
             ]
-            self._pins[branch_key] = (
-                [item.graph_version for item in published],
-                [item.pin for item in published],
-            )
+            self._pins[branch_key] = ([item.graph_version for item in published], [item.pin for item in published])
         return self._pins[branch_key]
 
 
 def _ids(delta: Delta, code: int) -> frozenset[str]:
     """Ids of the rows of one operation."""
-    return frozenset(
-        text for rows in delta.only([code]).batches() for text in rows["id"].to_pylist()
-    )
+    return frozenset(text for rows in delta.only([code]).batches() for text in rows["id"].to_pylist())
 
 
 # ---- The rows that need a vector
@@ -276,9 +267,7 @@ class TargetWork:
         return not (len(self.missing) or len(self.outdated) or len(self.cleared))
 
 
-def embed_targets(
-    catalog: Catalog, identities: Identities, types: Iterable[str] | None
-) -> list[EmbedTarget]:
+def embed_targets(catalog: Catalog, identities: Identities, types: Iterable[str] | None) -> list[EmbedTarget]:
     """Every property that vectors are made for, of some types or of all."""
     wanted = None if types is None else set(types)
     definitions: list[tuple[TypeKind, NodeDef | EdgeDef]] = [
@@ -337,13 +326,9 @@ class WorkFinder:
         self._store = store
         self._engine = engine
 
-    def find(
-        self, target: EmbedTarget, table: Table, pin: TablePin, *, reembed: bool
-    ) -> TargetWork:
+    def find(self, target: EmbedTarget, table: Table, pin: TablePin, *, reembed: bool) -> TargetWork:
         """Find the rows that one target needs; with `reembed` every row that has a text."""
-        column = VectorColumn(
-            pin=pin, names_at=cache(lambda name: names_in(self._identities_of(name), target))
-        )
+        column = VectorColumn(pin=pin, names_at=cache(lambda name: names_in(self._identities_of(name), target)))
         rows = OutdatedRows(self._history, self._store, self._engine, column)
         outdated = rows.find(self._snapshot.commit_id)
         missing, _ = _by_text(_scan(table, target, IsNull(target.property)), target.source)
@@ -375,9 +360,7 @@ def _of_ids(table: Table, target: EmbedTarget, outdated: Outdated) -> Iterator[B
             yield batch.filter(pc.is_valid(batch.column(target.property)))
 
 
-def _by_text(
-    batches: Iterable[Batch], source: str
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _by_text(batches: Iterable[Batch], source: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Sorted ids of rows that have a text, and of those whose text is null or blank. Holds ids only."""
     nothing = np.empty(0, np.uint64)
     found, blank = [nothing], [nothing]

@@ -142,10 +142,7 @@ def known_digests(address: KeptAddress, parts: tuple[str, ...]) -> Mapping[bytes
 
 
 def fill_vectors(
-    kept: KeptVectors,
-    parts: Iterable[str],
-    places: Mapping[bytes, Sequence[int]],
-    vectors: NDArray[np.float32],
+    kept: KeptVectors, parts: Iterable[str], places: Mapping[bytes, Sequence[int]], vectors: NDArray[np.float32]
 ) -> bool:
     """Write the vectors of texts, by digest, to their places among others; whether the parts have all of them."""
     found: set[bytes] = set()
@@ -244,11 +241,7 @@ class Pacer:
 
 
 def embed_rows(
-    wanted: list[TextRows],
-    root: str,
-    settings: EmbeddingSettings,
-    limits: EmbedLimits,
-    workers: Workers,
+    wanted: list[TextRows], root: str, settings: EmbeddingSettings, limits: EmbedLimits, workers: Workers
 ) -> list[list[EmbeddedRows]]:
     """Compute and keep the vectors of some rows; one list of pieces, in order, per member of `wanted`.
 
@@ -331,32 +324,21 @@ def _embed_texts(item: EmbedItem, kept: KeptVectors) -> Message:
     for texts in work_steps(_texts(item.rows, item.limits.batch_size)):
         by_digest = {text_digest(text): text for text in texts}
         reused |= by_digest.keys() & earlier.keys()
-        missing = {
-            key: text for key, text in by_digest.items() if key not in earlier and key not in own
-        }
+        missing = {key: text for key, text in by_digest.items() if key not in earlier and key not in own}
         if missing:
             own |= dict.fromkeys(missing, _embed_batch(item, missing, kept, pacer))
     parts = dict.fromkeys([*(earlier[key] for key in reused), *own.values()])
-    return {
-        "rows": len(item.rows.row_ids),
-        "embedded": len(own),
-        "reused": len(reused),
-        "parts": list(parts),
-    }
+    return {"rows": len(item.rows.row_ids), "embedded": len(own), "reused": len(reused), "parts": list(parts)}
 
 
-def _embed_batch(
-    item: EmbedItem, missing: dict[bytes, str], kept: KeptVectors, pacer: Pacer
-) -> str:
+def _embed_batch(item: EmbedItem, missing: dict[bytes, str], kept: KeptVectors, pacer: Pacer) -> str:
     settings = item.settings
     if item.key is not None:
         settings = replace(settings, api_key=ApiKey(item.key.open()))
     client = _client(settings)
     vectors = pacer.run(
         len(missing),
-        lambda: client.embed(
-            list(missing.values()), dimension=item.rows.dimension, purpose=EmbedPurpose.DOCUMENT
-        ),
+        lambda: client.embed(list(missing.values()), dimension=item.rows.dimension, purpose=EmbedPurpose.DOCUMENT),
     )
     part = kept.keep(list(missing), vectors)
     reach(Failpoint.EMBED_VECTORS_KEPT)

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omnigraph.core.arrow import Batch, pa
-from omnigraph.embedding.vector_tasks import (
-    EmbeddedRows,
-    KeptAddress,
-    KeptVectors,
-    fill_vectors,
-    text_digest,
-)
+from omnigraph.embedding.vector_tasks import EmbeddedRows, KeptAddress, KeptVectors, fill_vectors, text_digest
 from omnigraph.pipeline.copying import mark_replaced
 from omnigraph.pipeline.workers import Message, Workers, raise_failure
 from omnigraph.storage.datasets.filters import ROW_ADDRESS, ROW_ID
@@ -111,15 +105,11 @@ def column_edit(work: TargetWork, kept: KeptAddress, pieces: Sequence[EmbeddedRo
         kept=kept,
         embedded=work.embedded,
         cleared=work.cleared,
-        pieces=tuple(
-            Piece(int(item.row_ids[0]), int(item.row_ids[-1]), item.parts) for item in pieces
-        ),
+        pieces=tuple(Piece(int(item.row_ids[0]), int(item.row_ids[-1]), item.parts) for item in pieces),
     )
 
 
-def stage_edits(
-    table: Table, edits: Sequence[ColumnEdit], workers: Workers, objects: ControlObjects
-) -> StagedWrite:
+def stage_edits(table: Table, edits: Sequence[ColumnEdit], workers: Workers, objects: ControlObjects) -> StagedWrite:
     """Write the vectors of a table; nothing is visible before the staged write is committed.
 
     Raises:
@@ -167,9 +157,7 @@ def _check(answers: Sequence[Message]) -> None:
         raise VectorsGoneError
 
 
-def _item(
-    table: Table, row_ids: NDArray[np.uint64], edits: Sequence[ColumnEdit], fragment: int = -1
-) -> EditItem:
+def _item(table: Table, row_ids: NDArray[np.uint64], edits: Sequence[ColumnEdit], fragment: int = -1) -> EditItem:
     return EditItem(
         table=table_address(table),
         row_ids=row_ids,
@@ -224,9 +212,7 @@ def rewrite_rows(item: EditItem) -> Message:
     return {"rows": len(item.row_ids), "fragments": keep_ids(table, written, kept)}
 
 
-def _edited(
-    table: Table, row_ids: NDArray[np.uint64], edits: Sequence[ColumnEdit], columns: Sequence[str]
-) -> Any:
+def _edited(table: Table, row_ids: NDArray[np.uint64], edits: Sequence[ColumnEdit], columns: Sequence[str]) -> Any:
     """Columns of some rows, with new vectors where an edit has them; None when kept vectors are gone."""
     needed = dict.fromkeys([*columns, *(edit.source for edit in edits)])
     rows = take_by_row_id(table, row_ids, list(needed))

@@ -45,10 +45,7 @@ class Side:
         """Whether runs follow each other, one per source, and lead to targets that exist."""
         return len(self.edges) == len(self.targets) and all(
             _are_runs(offsets, ends, sources, targets)
-            for offsets, ends in (
-                (self.offsets, self.targets),
-                (self.distinct_offsets, self.distinct_targets),
-            )
+            for offsets, ends in ((self.offsets, self.targets), (self.distinct_offsets, self.distinct_targets))
         )
 
     @property
@@ -63,17 +60,13 @@ class Side:
 class Adjacency:
     """All edges of one type between two numbered node types. Sides are made when they are first asked for."""
 
-    def __init__(
-        self, sources: int, targets: int, sides: Mapping[Direction, Side] | None = None
-    ) -> None:
+    def __init__(self, sources: int, targets: int, sides: Mapping[Direction, Side] | None = None) -> None:
         self.sources = sources
         self.targets = targets
         self._sides: dict[Direction, Side] = dict(sides or {})
 
     @staticmethod
-    def build(
-        source: IntArray, target: IntArray, edge: IntArray, *, sources: int, targets: int
-    ) -> Adjacency:
+    def build(source: IntArray, target: IntArray, edge: IntArray, *, sources: int, targets: int) -> Adjacency:
         """From one array per column: number of the source, number of the target, row id of the edge."""
         adjacency = Adjacency(sources, targets)
         adjacency._sides[Direction.OUT] = build_side(source, target, edge, sources, targets)
@@ -102,13 +95,9 @@ class Adjacency:
 
     def is_consistent(self) -> bool:
         """Whether every number in the arrays stands for a node or a place that exists; row ids are not looked at."""
-        ends = {
-            Direction.OUT: (self.sources, self.targets),
-            Direction.IN: (self.targets, self.sources),
-        }
+        ends = {Direction.OUT: (self.sources, self.targets), Direction.IN: (self.targets, self.sources)}
         return all(
-            direction not in ends or side.is_consistent(*ends[direction])
-            for direction, side in self._sides.items()
+            direction not in ends or side.is_consistent(*ends[direction]) for direction, side in self._sides.items()
         )
 
     @property
@@ -134,9 +123,7 @@ class Adjacency:
         )
 
 
-def build_side(
-    source: IntArray, target: IntArray, edge: IntArray, sources: int, targets: int
-) -> Side:
+def build_side(source: IntArray, target: IntArray, edge: IntArray, sources: int, targets: int) -> Side:
     """Sort edges by source and target."""
     order = np.argsort(source * max(targets, 1) + target)
     source, target, edge = source[order], target[order], edge[order]
@@ -148,13 +135,7 @@ def build_side(
     if not repeats.any():
         return Side(offsets, narrow_targets, narrow_edges, offsets, narrow_targets)
     first = np.concatenate([[True], ~repeats])
-    return Side(
-        offsets,
-        narrow_targets,
-        narrow_edges,
-        offsets_of(source[first], sources),
-        narrow_targets[first],
-    )
+    return Side(offsets, narrow_targets, narrow_edges, offsets_of(source[first], sources), narrow_targets[first])
 
 
 def _are_runs(offsets: IntArray, ends: Numbers, sources: int, targets: int) -> bool:
@@ -235,12 +216,9 @@ class Neighbours(Protocol):
 class AdjacentNeighbours:
     """Neighbours from the traversal index."""
 
-    def __init__(
-        self, adjacency: Adjacency, direction: Direction, source: Entities, target: Entities
-    ) -> None:
+    def __init__(self, adjacency: Adjacency, direction: Direction, source: Entities, target: Entities) -> None:
         self._side = source.budget.patiently(
-            lambda: adjacency.side(direction),
-            0 if adjacency.has(direction) else adjacency.edge_count,
+            lambda: adjacency.side(direction), 0 if adjacency.has(direction) else adjacency.edge_count
         )
         self._source = source.numbering()
         self._target = target.numbering()
@@ -268,9 +246,7 @@ class _ReadNeighbours:
 
     stride = ROW_ID_STRIDE
 
-    def __init__(
-        self, edges: Entities, direction: Direction, source: Entities, target: Entities
-    ) -> None:
+    def __init__(self, edges: Entities, direction: Direction, source: Entities, target: Entities) -> None:
         self._budget = edges.budget
         self._edges = edges
         self._direction = direction
@@ -313,9 +289,7 @@ class _ReadNeighbours:
         far: list[ArrowColumn] = []
         edges: list[IntArray] = []
         for begin, end in _ways(self._direction):
-            for batch in read_batches(
-                self._budget, self._rows(begin, end, ids), self._edges.row_count
-            ):
+            for batch in read_batches(self._budget, self._rows(begin, end, ids), self._edges.row_count):
                 found = pc.index_in(batch.column(0), ids)
                 known = np.asarray(found.is_valid().to_numpy(zero_copy_only=False))
                 near.append(np.asarray(found.drop_null().to_numpy()).astype(np.int64))
@@ -346,8 +320,7 @@ class IndexedNeighbours(_ReadNeighbours):
 
     def _find(self, ids: ArrowColumn) -> IntArray:
         tables = [
-            read_rows(self._target.table, ("id",), OneOf("id", part))
-            for part in self._budget.steps(_probes(ids))
+            read_rows(self._target.table, ("id",), OneOf("id", part)) for part in self._budget.steps(_probes(ids))
         ]
         if not tables:
             return np.zeros(0, np.int64)
@@ -364,9 +337,7 @@ class ScannedNeighbours(_ReadNeighbours):
 
     def _find(self, ids: ArrowColumn) -> IntArray:
         known = self._target.whole_column("id")
-        numbers = self._budget.patiently(
-            lambda: ends_among(ids, known, self._edges.table.path), len(known)
-        )
+        numbers = self._budget.patiently(lambda: ends_among(ids, known, self._edges.table.path), len(known))
         return self._target.numbering().row_ids(numbers)
 
 
@@ -451,13 +422,7 @@ _DENSE_SHARE = 1 / 64
 
 
 def reach_within(
-    neighbours: Neighbours,
-    sources: IntArray,
-    low: int,
-    high: int,
-    *,
-    is_dense: bool,
-    budget: Budget,
+    neighbours: Neighbours, sources: IntArray, low: int, high: int, *, is_dense: bool, budget: Budget
 ) -> Iterator[tuple[int, Reach]]:
     """The nodes that distinct nodes reach with `low` to `high` hops, for the sources in parts: first source, answer.
 
@@ -470,15 +435,7 @@ def reach_within(
         yield start, _reach(neighbours, some, low, high, is_dense=is_dense, budget=budget)
 
 
-def _reach(
-    neighbours: Neighbours,
-    sources: IntArray,
-    low: int,
-    high: int,
-    *,
-    is_dense: bool,
-    budget: Budget,
-) -> Reach:
+def _reach(neighbours: Neighbours, sources: IntArray, low: int, high: int, *, is_dense: bool, budget: Budget) -> Reach:
     stride, count = neighbours.stride, len(sources)
     numbers = neighbours.numbers(sources)
     start = np.arange(count) * stride + numbers

@@ -46,9 +46,7 @@ class Grouping:
         self._context = context
         self._projections = projections
         self._keys: list[ir.PropertyRef | ir.EntityRef] = [
-            item.expression
-            for item in projections
-            if isinstance(item.expression, ir.PropertyRef | ir.EntityRef)
+            item.expression for item in projections if isinstance(item.expression, ir.PropertyRef | ir.EntityRef)
         ]
         self._variables = list(dict.fromkeys(key.variable for key in self._keys))
         self._measures = _measures(projections)
@@ -68,9 +66,9 @@ class Grouping:
         arguments = [measure.argument for measure in self._measures]
         rows = with_columns(self._context, rows, entity_columns(arguments))
         weights = None if rows.weights is None else pa.array(rows.weights)
-        columns: dict[str, object] = {
-            name: pa.array(rows.variables[name]) for name in self._variables
-        } or {_ALL: pa.repeat(pa.scalar(0, pa.int64()), rows.count)}
+        columns: dict[str, object] = {name: pa.array(rows.variables[name]) for name in self._variables} or {
+            _ALL: pa.repeat(pa.scalar(0, pa.int64()), rows.count)
+        }
         for measure in self._measures:
             columns[measure.name] = self._measured(rows, measure, weights)
         keys = self._variables or [_ALL]
@@ -118,11 +116,7 @@ class Grouping:
                 return ones if weights is None else pc.multiply(ones, weights)
             case "sum":
                 numbers = values.cast(pa.float64(), safe=False)
-                return (
-                    numbers
-                    if weights is None
-                    else pc.multiply(numbers, weights.cast(pa.float64(), safe=False))
-                )
+                return numbers if weights is None else pc.multiply(numbers, weights.cast(pa.float64(), safe=False))
             case _:
                 return values
 
@@ -131,10 +125,7 @@ class Grouping:
             return table
         if keys == [_ALL]:
             return self._join_all(table)
-        steps = [
-            (measure.name, _MERGED_BY[measure.kind], _options(measure))
-            for measure in self._measures
-        ]
+        steps = [(measure.name, _MERGED_BY[measure.kind], _options(measure)) for measure in self._measures]
         if not steps:
             return table.group_by(keys, use_threads=False).aggregate([])
         joined = _aggregated(table, keys, steps)
@@ -165,29 +156,20 @@ class Grouping:
         groups = self._merge(self._variables)
         rows = Rows(
             count=groups.num_rows,
-            variables={
-                name: np.asarray(groups[name].to_numpy()).astype(np.int64)
-                for name in self._variables
-            },
+            variables={name: np.asarray(groups[name].to_numpy()).astype(np.int64) for name in self._variables},
         )
         rows = with_columns(self._context, rows, entity_columns(self._keys))
-        key_columns = {
-            _key_name(key): operand_column(self._context, rows, key) for key in self._keys
-        }
+        key_columns = {_key_name(key): operand_column(self._context, rows, key) for key in self._keys}
         measures = {measure.name: groups[measure.name] for measure in self._measures}
         if self._entities_are_groups():
             return pa.table({**key_columns, **measures})
         codes = {f"~{name}": groupable(column) for name, column in key_columns.items()}
         table = pa.table({**codes, **measures, _PLACE: pa.array(np.arange(rows.count))})
-        steps = [
-            (measure.name, _MERGED_BY[measure.kind], _options(measure))
-            for measure in self._measures
-        ]
+        steps = [(measure.name, _MERGED_BY[measure.kind], _options(measure)) for measure in self._measures]
         budget = self._context.budget
         budget.allow(table.nbytes * _JOIN_COPIES)
         joined = budget.patiently(
-            lambda: _aggregated(table, list(codes), [*steps, (_PLACE, "min", None)]),
-            table.num_rows,
+            lambda: _aggregated(table, list(codes), [*steps, (_PLACE, "min", None)]), table.num_rows
         )
         first = joined[f"{_PLACE}_min"].combine_chunks()
         result = {name: column.take(first) for name, column in key_columns.items()}
@@ -203,11 +185,7 @@ class Grouping:
         if isinstance(key, ir.EntityRef):
             return True
         definition = self._context.catalog.nodes.get(self._context.tables[key.variable].name)
-        return (
-            definition is not None
-            and definition.key is not None
-            and definition.key.members == (key.property,)
-        )
+        return definition is not None and definition.key is not None and definition.key.members == (key.property,)
 
     def _one_group(self) -> pa.Table:
         """Without keys there is one group, also over no rows."""
@@ -215,9 +193,7 @@ class Grouping:
             return self._merge([_ALL])
         return pa.table(
             {
-                measure.name: pa.array(
-                    [0 if measure.kind == "count" or measure.argument is None else None]
-                )
+                measure.name: pa.array([0 if measure.kind == "count" or measure.argument is None else None])
                 for measure in self._measures
             }
         )

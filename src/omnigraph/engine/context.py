@@ -120,11 +120,7 @@ def rank_field(rank: ir.Rank) -> ir.PropertyRef:
 
 def predicate_variables(predicate: ir.Predicate) -> Iterator[str]:
     """The variables of a predicate."""
-    operands = (
-        (predicate.left, predicate.right)
-        if isinstance(predicate, ir.Comparison)
-        else (predicate.field,)
-    )
+    operands = (predicate.left, predicate.right) if isinstance(predicate, ir.Comparison) else (predicate.field,)
     for operand in operands:
         if isinstance(operand, ir.PropertyRef | ir.EntityRef):
             yield operand.variable
@@ -182,19 +178,13 @@ class EngineCaches:
         self.settings = settings
         self.derived = derived
         self.numberings: LruCache[Numbering] = LruCache(_KEPT_NUMBERINGS)
-        self.columns: LruCache[ArrowColumn] = LruCache(
-            settings.column_cache_bytes, lambda array: int(array.nbytes)
-        )
+        self.columns: LruCache[ArrowColumn] = LruCache(settings.column_cache_bytes, lambda array: int(array.nbytes))
         self.adjacencies: LruCache[Adjacency] = LruCache(settings.adjacency_entries)
         self.text_columns: LruCache[TextColumn] = LruCache(_KEPT_TEXTS)
         #: Terms of fragments, by the identity of their texts.
-        self.text_segments: LruCache[Segments] = LruCache(
-            settings.column_cache_bytes, lambda segments: segments.nbytes
-        )
+        self.text_segments: LruCache[Segments] = LruCache(settings.column_cache_bytes, lambda segments: segments.nbytes)
         #: Row ids of fragments in storage order, by the identity of the rows that are alive.
-        self.part_rows: LruCache[IntArray] = LruCache(
-            settings.column_cache_bytes // 4, lambda array: int(array.nbytes)
-        )
+        self.part_rows: LruCache[IntArray] = LruCache(settings.column_cache_bytes // 4, lambda array: int(array.nbytes))
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_NUMBERINGS)

@@ -97,9 +97,7 @@ class Entities:
     def numbering(self) -> Numbering:
         """The dense numbers of the rows; one scan of the row ids unless it is known."""
         return self._numberings.get_or_build(
-            self.fingerprint,
-            lambda: self._patiently(lambda: _numbered(read_rows(self.table))[0]),
-            self.budget.check,
+            self.fingerprint, lambda: self._patiently(lambda: _numbered(read_rows(self.table))[0]), self.budget.check
         )
 
     def column(self, row_ids: IntArray, name: str) -> ArrowColumn:
@@ -194,9 +192,7 @@ class Entities:
 
     def _read_whole(self, names: Sequence[str]) -> dict[str, ArrowColumn]:
         return self._scans.make(
-            (self.fingerprint, *names),
-            lambda: self._patiently(lambda: self._scan_whole(names)),
-            self.budget.check,
+            (self.fingerprint, *names), lambda: self._patiently(lambda: self._scan_whole(names)), self.budget.check
         )
 
     def _patiently(self, read: Callable[[], _Read]) -> _Read:

@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from omnigraph.core.ids import node_table_key
 from omnigraph.engine.aggregate import Grouping
-from omnigraph.engine.context import (
-    Context,
-    is_hidden,
-    needed_variables,
-    rank_field,
-    result_operands,
-)
+from omnigraph.engine.context import Context, is_hidden, needed_variables, rank_field, result_operands
 from omnigraph.engine.expand import traversal_facts
 from omnigraph.engine.operators import START, Measured, Profile, ScanHints, run_pipeline
 from omnigraph.engine.path_choice import choose_path, followed_edges
-from omnigraph.engine.projection import (
-    entity_columns,
-    first_rows,
-    project,
-    result_schema,
-    sort_groups,
-)
+from omnigraph.engine.projection import entity_columns, first_rows, project, result_schema, sort_groups
 from omnigraph.engine.pushdown import push_down
 from omnigraph.engine.ranking import ranked_rows
 from omnigraph.engine.rows import Rows
@@ -79,9 +67,7 @@ def _bounded(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         budget.release_all()
 
 
-def _plain(
-    context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None
-) -> Iterator[pa.RecordBatch]:
+def _plain(context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None) -> Iterator[pa.RecordBatch]:
     left, most = query.limit, FIRST_ROWS
     for rows in _timed("Project", _bags(context, query, profile), profile):
         start, total = 0, rows.total if left is None else min(left, rows.total)
@@ -107,12 +93,7 @@ def _bags(context: Context, query: ir.ReadIR, profile: Profile | None) -> Iterat
         yield _staged(profile, "Rank", lambda: ranked_rows(context, query, profile))
         return
     stream = run_pipeline(
-        context,
-        query.pipeline,
-        [START],
-        needed_variables(query),
-        hints=scan_hints(context, query),
-        profile=profile,
+        context, query.pipeline, [START], needed_variables(query), hints=scan_hints(context, query), profile=profile
     )
     if query.order:
         yield _staged(profile, "Order", lambda: first_rows(context, stream, query))
@@ -124,20 +105,13 @@ def _grouped(
     context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None
 ) -> Iterator[pa.RecordBatch]:
     stream = run_pipeline(
-        context,
-        query.pipeline,
-        [START],
-        needed_variables(query),
-        hints=scan_hints(context, query),
-        profile=profile,
+        context, query.pipeline, [START], needed_variables(query), hints=scan_hints(context, query), profile=profile
     )
     groups = _staged(profile, "Group", lambda: _group(context, query, stream, schema))
     yield from context.budget.steps(groups.to_batches(max_chunksize=RESULT_ROWS))
 
 
-def _group(
-    context: Context, query: ir.ReadIR, stream: Iterator[Rows], schema: pa.Schema
-) -> pa.Table:
+def _group(context: Context, query: ir.ReadIR, stream: Iterator[Rows], schema: pa.Schema) -> pa.Table:
     grouping = Grouping(context, query.projections)
     for rows in stream:
         context.budget.enter("Group")
@@ -277,13 +251,7 @@ def _rows(rows: float) -> str:
     return f"{count} row{'' if count == 1 else 's'}"
 
 
-def _steps(
-    context: Context,
-    ops: Sequence[ir.Op],
-    rows: float,
-    place: tuple[int, ...],
-    depth: int,
-) -> Iterator[_Step]:
+def _steps(context: Context, ops: Sequence[ir.Op], rows: float, place: tuple[int, ...], depth: int) -> Iterator[_Step]:
     for number, op in enumerate(ops):
         here = (*place, number)
         match op:

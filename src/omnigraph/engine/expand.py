@@ -25,13 +25,7 @@ from omnigraph.engine.adjacency import (
 )
 from omnigraph.engine.arrays import IntArray, Numbers, ends_among
 from omnigraph.engine.entities import row_id_array
-from omnigraph.engine.path_choice import (
-    TraversalFacts,
-    TraversalMode,
-    TraversalPath,
-    choose_path,
-    followed_edges,
-)
+from omnigraph.engine.path_choice import TraversalFacts, TraversalMode, TraversalPath, choose_path, followed_edges
 from omnigraph.engine.predicates import Restriction
 from omnigraph.engine.rows import Rows, batch_rows, read_batches
 from omnigraph.engine.wanted_indexes import scalar_index_name
@@ -55,11 +49,7 @@ _SCAN_ROWS = 1 << 17
 
 def adjacency_key(context: Context, edge: EdgeDef) -> tuple[str, str, str]:
     """The cache key of an adjacency: the rows of the edges and of both ends."""
-    tables = (
-        edge_table_key(edge.name),
-        node_table_key(edge.source),
-        node_table_key(edge.target),
-    )
+    tables = (edge_table_key(edge.name), node_table_key(edge.source), node_table_key(edge.target))
     first, second, third = (context.type_entities(key).fingerprint for key in tables)
     return first, second, third
 
@@ -78,9 +68,7 @@ def find_adjacency(context: Context, edge: EdgeDef, *, keep: bool = False) -> Ad
     `keep` keeps it on disk also when it is in memory already, as a maintenance run does.
     """
     caches, key = context.caches, adjacency_key(context, edge)
-    known = caches.adjacencies.get_or_build(
-        key, lambda: _load_or_build(context, edge, key), context.budget.check
-    )
+    known = caches.adjacencies.get_or_build(key, lambda: _load_or_build(context, edge, key), context.budget.check)
     if keep and known.edge_count >= PERSIST_MIN_EDGES:
         _save(context, edge, key, known)
     return known
@@ -106,20 +94,14 @@ def _build(context: Context, edge: EdgeDef) -> Adjacency:
     scanned = scan_rows(edges.table, ("src", "dst"), batch_rows=_SCAN_ROWS)
     for batch in read_batches(budget, scanned, edges.row_count):
         path = edges.table.path
-        source = budget.patiently(
-            partial(ends_among, batch.column(0), source_ids, path), len(source_ids)
-        )
-        target = budget.patiently(
-            partial(ends_among, batch.column(1), target_ids, path), len(target_ids)
-        )
+        source = budget.patiently(partial(ends_among, batch.column(0), source_ids, path), len(source_ids))
+        target = budget.patiently(partial(ends_among, batch.column(1), target_ids, path), len(target_ids))
         parts.append((source, target, row_id_array(batch)))
 
     def build() -> Adjacency:
         empty = np.zeros(0, np.int64)
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [empty] * 3
-        return Adjacency.build(
-            columns[0], columns[1], columns[2], sources=len(source_ids), targets=len(target_ids)
-        )
+        return Adjacency.build(columns[0], columns[1], columns[2], sources=len(source_ids), targets=len(target_ids))
 
     return budget.patiently(build, edges.row_count)
 
@@ -199,9 +181,7 @@ class ExpandOperator:
         self._edge = context.catalog.edges[op.edge_type]
         self._restriction = Restriction(context, op.target, op.filters)
         self._edge_restriction = (
-            None
-            if op.edge_variable is None
-            else Restriction(context, op.edge_variable, op.edge_filters)
+            None if op.edge_variable is None else Restriction(context, op.edge_variable, op.edge_filters)
         )
         #: The path that was taken last, for people who ask.
         self.path: TraversalPath | None = None
@@ -230,9 +210,7 @@ class ExpandOperator:
         is_dense = self.path is TraversalPath.ADJACENCY
         sources, source_of = np.unique(row_ids, return_inverse=True)
         budget = self._context.budget
-        reached = reach_within(
-            neighbours, sources, op.low, op.high, is_dense=is_dense, budget=budget
-        )
+        reached = reach_within(neighbours, sources, op.low, op.high, is_dense=is_dense, budget=budget)
         for start, reach in reached:
             count = len(reach.offsets) - 1
             if count == len(sources):
@@ -244,9 +222,7 @@ class ExpandOperator:
 
     # ---- rows from neighbours
 
-    def _emit(
-        self, rows: Rows, places: IntArray, reach: Reach, neighbours: Neighbours
-    ) -> Iterator[Rows]:
+    def _emit(self, rows: Rows, places: IntArray, reach: Reach, neighbours: Neighbours) -> Iterator[Rows]:
         op = self._op
         counts = reach.offsets[places + 1] - reach.offsets[places]
         keeps_edge = op.edge_variable is not None and op.edge_variable in self._live
@@ -263,9 +239,7 @@ class ExpandOperator:
             yield self._pairs(rows, places, reach, neighbours)
             return
         for part in bounded_parts(reach, places, most):
-            yield self._pairs(
-                rows.slice(part.start, part.stop), part.places, part.reach, neighbours
-            )
+            yield self._pairs(rows.slice(part.start, part.stop), part.places, part.reach, neighbours)
 
     def _keeps_all(self) -> bool:
         edges = self._edge_restriction
@@ -312,14 +286,7 @@ class ExpandOperator:
             and (rows.weights is None or float(rows.weights.max()) * pairs < _EXACT_FLOAT)
         )
 
-    def _collapse(
-        self,
-        rows: Rows,
-        places: IntArray,
-        counts: IntArray,
-        reach: Reach,
-        neighbours: Neighbours,
-    ) -> Rows:
+    def _collapse(self, rows: Rows, places: IntArray, counts: IntArray, reach: Reach, neighbours: Neighbours) -> Rows:
         """One row per target, standing for all pairs that lead to it."""
         budget = self._context.budget
         # Each step counts into all targets, so it has at least as many pairs.
@@ -336,11 +303,7 @@ class ExpandOperator:
                 found = np.bincount(targets, weights=shares, minlength=len(totals))
                 totals += found.astype(np.int64)
         found = np.flatnonzero(totals)
-        result = Rows(
-            count=len(found),
-            variables={self._op.target: neighbours.row_ids(found)},
-            weights=totals[found],
-        )
+        result = Rows(count=len(found), variables={self._op.target: neighbours.row_ids(found)}, weights=totals[found])
         if self._restriction.is_empty:
             return result
         return result.keep(self._restriction.keeps(result.variables[self._op.target]))
@@ -369,9 +332,7 @@ class ExpandOperator:
         return way(edges, op.direction, source, target)
 
 
-def traversal_facts(
-    context: Context, edge: EdgeDef, direction: Direction, frontier: int, hops: int
-) -> TraversalFacts:
+def traversal_facts(context: Context, edge: EdgeDef, direction: Direction, frontier: int, hops: int) -> TraversalFacts:
     """The facts for the choice of a path, at this snapshot."""
     edges = context.type_entities(edge_table_key(edge.name))
     source = context.type_entities(node_table_key(_source_type(edge, direction)))

@@ -90,9 +90,7 @@ class ScanOperator:
             total = entities.row_count
             if pushed.filter is not None:
                 filter_ = pushed.filter
-                total = context.budget.patiently(
-                    lambda: entities.table.count_rows(filter_), entities.row_count
-                )
+                total = context.budget.patiently(lambda: entities.table.count_rows(filter_), entities.row_count)
             yield Rows(count=1).multiplied(total)
             return
         if pushed.filter is None and not self._columns and entities.row_count <= _NUMBERED_ROWS:
@@ -119,14 +117,8 @@ class ScanOperator:
             batch_rows=_VALUE_ROWS if self._columns else _SCAN_ROWS,
         )
         for batch in read_batches(context.budget, batches, entities.row_count):
-            columns = {
-                (op.variable, name): batch.column(place) for place, name in enumerate(self._columns)
-            }
-            rows = Rows(
-                count=batch.num_rows,
-                variables={op.variable: row_id_array(batch)},
-                columns=columns,
-            )
+            columns = {(op.variable, name): batch.column(place) for place, name in enumerate(self._columns)}
+            rows = Rows(count=batch.num_rows, variables={op.variable: row_id_array(batch)}, columns=columns)
             yield keep_true(context, rows, pushed.rest).only(self._live)
 
     def _key_value(self) -> tuple[str, StoredValue] | None:
@@ -148,19 +140,14 @@ class ScanOperator:
 
     def _filtered_columns(self) -> list[str]:
         columns = entity_columns(
-            operand
-            for item in self._op.filters
-            if isinstance(item, Comparison)
-            for operand in (item.left, item.right)
+            operand for item in self._op.filters if isinstance(item, Comparison) for operand in (item.left, item.right)
         )
         return list(dict.fromkeys(name for _, name in columns))
 
     def _filtered_in_memory(self, entities: Entities) -> Iterator[Rows]:
         op = self._op
         row_ids = entities.numbering().all_row_ids
-        columns = {
-            (op.variable, name): entities.whole_column(name) for name in self._filtered_columns()
-        }
+        columns = {(op.variable, name): entities.whole_column(name) for name in self._filtered_columns()}
         whole = Rows(count=len(row_ids), variables={op.variable: row_ids}, columns=columns)
         for start in range(0, whole.count, BATCH_ROWS):
             part = whole.slice(start, start + BATCH_ROWS)
@@ -329,9 +316,7 @@ def _drive(budget: Budget, stages: Sequence[_Stage], start: Iterator[Rows]) -> I
     held = [0]
     while open_batches:
         level = len(open_batches) - 1
-        rows = (
-            next(start, None) if level == 0 else _next(budget, stages[level - 1], open_batches[-1])
-        )
+        rows = next(start, None) if level == 0 else _next(budget, stages[level - 1], open_batches[-1])
         if rows is None:
             open_batches.pop()
             budget.release(held.pop())
@@ -402,12 +387,7 @@ class AntiJoinOperator:
         start = outer.bind(OUTER_ROW, np.arange(outer.count))
         has_solution = np.zeros(outer.count, np.bool_)
         inner = run_pipeline(
-            self._inside,
-            self._op.pipeline,
-            [start],
-            (OUTER_ROW,),
-            profile=self._profile,
-            place=self._place,
+            self._inside, self._op.pipeline, [start], (OUTER_ROW,), profile=self._profile, place=self._place
         )
         for found in inner:
             has_solution[found.variables[OUTER_ROW]] = True

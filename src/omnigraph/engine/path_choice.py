@@ -38,14 +38,10 @@ _MAX_FRONTIER = WholeNumber(
     "The largest number of nodes that a traversal looks up through indexes at once.",
 )
 _MAX_HOPS = WholeNumber(
-    "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS",
-    6,
-    "The largest number of hops that a traversal looks up through indexes.",
+    "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", 6, "The largest number of hops that a traversal looks up through indexes."
 )
 _COLUMN_CACHE = WholeNumber(
-    "OMNIGRAPH_COLUMN_CACHE_BYTES",
-    256 * 1024 * 1024,
-    "Property columns that are kept in memory between queries.",
+    "OMNIGRAPH_COLUMN_CACHE_BYTES", 256 * 1024 * 1024, "Property columns that are kept in memory between queries."
 )
 _QUERY_MEMORY = WholeNumber(
     "OMNIGRAPH_QUERY_MEMORY_BYTES",

@@ -201,18 +201,14 @@ def _in_constant(left: Fixed, right: Side, count: int) -> BoolArray:
     base = ScalarType(left.base.item)
     if isinstance(right, Fixed):
         one = pa.array([0], pa.int8())
-        found = any(
-            bool(holds(CompareOp.EQ, Fixed(item, base), right, len(one))[0]) for item in present
-        )
+        found = any(bool(holds(CompareOp.EQ, Fixed(item, base), right, len(one))[0]) for item in present)
         return np.full(count, found, np.bool_)
     if scalar_of(base) not in _AS_NUMBERS:
         return _as_mask(pc.is_in(right.array, pa.array(present, pa.utf8())), count)
     return _number_in(right, present, count, as_float=base.scalar in FLOATS)
 
 
-def _number_in(
-    column: Values, present: Sequence[StoredValue], count: int, *, as_float: bool
-) -> BoolArray:
+def _number_in(column: Values, present: Sequence[StoredValue], count: int, *, as_float: bool) -> BoolArray:
     """Membership by value: the list is sorted once and each number is compared with its only candidate."""
     numbers, known = _numbers(column)
     if not present:
@@ -293,11 +289,7 @@ def _keep_comparison(context: Context, rows: Rows, predicate: ir.Comparison) -> 
     left, op, right = predicate.left, predicate.op, predicate.right
     if isinstance(left, ir.EntityRef) and isinstance(right, ir.EntityRef):
         return rows.keep(rows.variables[left.variable] == rows.variables[right.variable])
-    wanted = [
-        (operand.variable, operand.property)
-        for operand in (left, right)
-        if isinstance(operand, ir.PropertyRef)
-    ]
+    wanted = [(operand.variable, operand.property) for operand in (left, right) if isinstance(operand, ir.PropertyRef)]
     rows = with_columns(context, rows, wanted)
     return rows.keep(holds(op, _side(context, rows, left), _side(context, rows, right), rows.count))
 

@@ -76,21 +76,14 @@ def entity_columns(operands: Iterable[object]) -> Iterator[Column]:
                 pass
 
 
-def project(
-    context: Context, rows: Rows, projections: Sequence[ir.Projection], schema: pa.Schema
-) -> pa.RecordBatch:
+def project(context: Context, rows: Rows, projections: Sequence[ir.Projection], schema: pa.Schema) -> pa.RecordBatch:
     """Rows as a batch of result columns."""
     rows = with_columns(context, rows, entity_columns(item.expression for item in projections))
-    arrays = [
-        shown(operand_column(context, rows, item.expression), item.type.base)
-        for item in projections
-    ]
+    arrays = [shown(operand_column(context, rows, item.expression), item.type.base) for item in projections]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def operand_column(
-    context: Context, rows: Rows, operand: ir.Operand | ir.Aggregate | ir.Rank
-) -> ArrowColumn:
+def operand_column(context: Context, rows: Rows, operand: ir.Operand | ir.Aggregate | ir.Rank) -> ArrowColumn:
     """The values of an operand, whose stored columns are read already."""
     match operand:
         case ir.PropertyRef(variable, name):
@@ -182,12 +175,7 @@ def sort_by_codes(codes: Sequence[IntArray], count: int) -> IntArray:
 
 
 def total_order(
-    context: Context,
-    rows: Rows,
-    codes: Sequence[IntArray],
-    limit: int | None,
-    *,
-    first: str | None = None,
+    context: Context, rows: Rows, codes: Sequence[IntArray], limit: int | None, *, first: str | None = None
 ) -> IntArray:
     """The places of the first `limit` rows in total order: by codes, then by the ids of all named variables.
 
@@ -212,11 +200,7 @@ def total_order(
 
 
 def _break_ties(
-    context: Context,
-    variables: Mapping[str, IntArray],
-    order: IntArray,
-    is_same: np.ndarray,
-    wanted: int,
+    context: Context, variables: Mapping[str, IntArray], order: IntArray, is_same: np.ndarray, wanted: int
 ) -> None:
     """Sort runs of tied rows by the ids of variables, as far as they reach into the wanted part."""
     if not variables:
@@ -230,12 +214,8 @@ def _break_ties(
     codes = [run[tied]]
     for name, row_ids in variables.items():
         ids = context.entities(name).column(row_ids[places], "id")
-        codes.append(
-            context.budget.patiently(partial(order_codes, ids, descending=False), len(tied))
-        )
-    order[tied] = places[
-        context.budget.patiently(lambda: sort_by_codes(codes, len(tied)), len(tied))
-    ]
+        codes.append(context.budget.patiently(partial(order_codes, ids, descending=False), len(tied)))
+    order[tied] = places[context.budget.patiently(lambda: sort_by_codes(codes, len(tied)), len(tied))]
 
 
 # ---- Order keys
@@ -254,9 +234,7 @@ def key_codes(
     rows = with_columns(context, rows, entity_columns(operands))
     columns = [operand_column(context, rows, operand) for operand in operands]
     codes = [
-        context.budget.patiently(
-            partial(order_codes, column, descending=key.descending), rows.count
-        )
+        context.budget.patiently(partial(order_codes, column, descending=key.descending), rows.count)
         for column, key in zip(columns, keys, strict=True)
     ]
     return rows, codes
@@ -312,11 +290,7 @@ def sort_groups(context: Context, groups: pa.Table, query: ir.ReadIR) -> pa.Tabl
 
 
 def _sorted_groups(groups: pa.Table, query: ir.ReadIR) -> pa.Table:
-    names = {
-        item.expression: item.name
-        for item in query.projections
-        if isinstance(item.expression, ir.PropertyRef)
-    }
+    names = {item.expression: item.name for item in query.projections if isinstance(item.expression, ir.PropertyRef)}
     codes = []
     for key in query.order:
         expression = key.expression

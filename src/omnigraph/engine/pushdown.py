@@ -11,16 +11,7 @@ from omnigraph.engine.text_analysis import analyse_query, query_terms
 from omnigraph.engine.text_columns import NO_ROWS, close_rows, tokenize
 from omnigraph.engine.text_parts import TEXT_WORDS, find_text_column
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.ir import (
-    CompareOp,
-    Comparison,
-    Constant,
-    Operand,
-    ParamRef,
-    Predicate,
-    PropertyRef,
-    value_of,
-)
+from omnigraph.lang.query.ir import CompareOp, Comparison, Constant, Operand, ParamRef, Predicate, PropertyRef, value_of
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, HasItem, HasText
 
 if TYPE_CHECKING:
@@ -107,9 +98,7 @@ def _filter_of(predicate: Predicate, values: Mapping[str, StoredValue]) -> Filte
             return None
 
 
-def _property_filter(
-    field: PropertyRef, op: CompareOp, operand: Operand, value: StoredValue
-) -> Filter | None:
+def _property_filter(field: PropertyRef, op: CompareOp, operand: Operand, value: StoredValue) -> Filter | None:
     base = field.type.base
     match op:
         case CompareOp.CONTAINS:
@@ -134,9 +123,7 @@ def _list_filter(field: PropertyRef, operand: Operand, value: StoredValue) -> Fi
     assert isinstance(item, ListType), "the checker allows lists only"
     if scalar_of(ScalarType(item.item)) is None:
         return None
-    equals = [
-        Compare(field.property, field.type.base, "=", part) for part in value if part is not None
-    ]
+    equals = [Compare(field.property, field.type.base, "=", part) for part in value if part is not None]
     return AnyOf(tuple(equals))
 
 
@@ -176,9 +163,7 @@ def _find(context: Context, condition: ir.TextMatch) -> IntArray:
             budget = context.budget
             tokens = context.caches.tokens.get_or_build(
                 key,
-                lambda: budget.patiently(
-                    lambda: tokenize(entities, column), entities.row_count * TEXT_WORDS
-                ),
+                lambda: budget.patiently(lambda: tokenize(entities, column), entities.row_count * TEXT_WORDS),
                 budget.check,
             )
             return close_rows(tokens, text, edits, budget)

@@ -14,14 +14,7 @@ from omnigraph.engine.context import Context, needed_variables, rank_field
 from omnigraph.engine.entities import row_id_array
 from omnigraph.engine.operators import START, Profile, run_pipeline
 from omnigraph.engine.predicates import keep_true
-from omnigraph.engine.projection import (
-    SCORE_COLUMN,
-    key_codes,
-    key_operand,
-    order_codes,
-    sort_by_codes,
-    total_order,
-)
+from omnigraph.engine.projection import SCORE_COLUMN, key_codes, key_operand, order_codes, sort_by_codes, total_order
 from omnigraph.engine.pushdown import push_down
 from omnigraph.engine.rows import Rows, concat_rows, gathered
 from omnigraph.engine.text_analysis import query_terms
@@ -184,9 +177,7 @@ def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> Floa
         return np.full(len(row_ids), np.nan)
     entities = context.entities(rank.field.variable)
     parts = [
-        _distances(
-            entities.column(row_ids[start : start + _VECTOR_ROWS], rank.field.property), query
-        )
+        _distances(entities.column(row_ids[start : start + _VECTOR_ROWS], rank.field.property), query)
         for start in context.budget.steps(range(0, len(row_ids), _VECTOR_ROWS))
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
@@ -257,13 +248,7 @@ def _relevance_of(context: Context, rank: ir.Bm25, row_ids: IntArray) -> FloatAr
 
 
 def _cut(
-    context: Context,
-    rank: _FieldRank,
-    rows: Rows,
-    scores: FloatArray,
-    request: CandidateRequest,
-    *,
-    is_complete: bool,
+    context: Context, rank: _FieldRank, rows: Rows, scores: FloatArray, request: CandidateRequest, *, is_complete: bool
 ) -> Candidates:
     """The best `count` entities, and those that only keys of other variables could tell from the last of them."""
     present = ~np.isnan(scores)
@@ -363,9 +348,7 @@ def _arm(
     """
     scan = query.pipeline[0]
     if isinstance(scan, ir.NodeScan) and scan.variable == rank.field.variable:
-        found = _rank_first(
-            context, query, rank, wanted=wanted, wanted_rows=wanted_rows, profile=profile
-        )
+        found = _rank_first(context, query, rank, wanted=wanted, wanted_rows=wanted_rows, profile=profile)
         if found is not None:
             return found
     return _rank_after(context, query, rank, profile)
@@ -395,9 +378,7 @@ def _rank_first(
         rows = candidates.rows
         if not drops_none:
             rows = keep_true(context, rows, pushed.rest)
-            stream = run_pipeline(
-                context, rest, [rows], needed_variables(query), profile=profile, first=1
-            )
+            stream = run_pipeline(context, rest, [rows], needed_variables(query), profile=profile, first=1)
             rows = gathered(context.budget, stream)
         arm = _surviving(candidates, rows, rank.field.variable)
         enough = wanted is not None and len(arm.entities) >= wanted
@@ -425,17 +406,10 @@ def _entity_keys(query: ir.ReadIR, rank: _FieldRank) -> tuple[tuple[ir.OrderKey,
     return tuple(keys), True
 
 
-def _rank_after(
-    context: Context,
-    query: ir.ReadIR,
-    rank: _FieldRank,
-    profile: Profile | None,
-) -> _Arm:
+def _rank_after(context: Context, query: ir.ReadIR, rank: _FieldRank, profile: Profile | None) -> _Arm:
     """The whole match first, then the scores of its entities."""
     variable = rank.field.variable
-    stream = run_pipeline(
-        context, query.pipeline, [START], needed_variables(query), profile=profile
-    )
+    stream = run_pipeline(context, query.pipeline, [START], needed_variables(query), profile=profile)
     rows = gathered(context.budget, stream)
     if not rows.count:
         return _Arm(np.zeros(0, np.int64), np.zeros(0), Rows(count=0))
@@ -496,22 +470,14 @@ def _fused_rows(context: Context, query: ir.ReadIR, rank: ir.Rrf, profile: Profi
     return rows.take(total_order(context, rows, codes, query.limit, first=variable))
 
 
-def _ranking(
-    context: Context,
-    query: ir.ReadIR,
-    rank: _FieldRank,
-    depth: int,
-    profile: Profile | None,
-) -> _Ranking:
+def _ranking(context: Context, query: ir.ReadIR, rank: _FieldRank, depth: int, profile: Profile | None) -> _Ranking:
     arm = _arm(context, query, rank, wanted=depth, profile=profile)
     entities = Rows(count=len(arm.entities), variables={rank.field.variable: arm.entities})
     order = total_order(context, entities, [score_codes(rank, arm.scores)], depth)
     return _Ranking(arm.entities[order], arm.rows)
 
 
-def _ranking_of_rows(
-    context: Context, query: ir.ReadIR, rank: ir.Rrf, depth: int, profile: Profile | None
-) -> _Ranking:
+def _ranking_of_rows(context: Context, query: ir.ReadIR, rank: ir.Rrf, depth: int, profile: Profile | None) -> _Ranking:
     """The second arm ranks another variable: the entities of the first one come in the order of their first row."""
     own, variable = rank.second.field.variable, rank.first.field.variable
     arm = _rank_after(context, query, rank.second, profile)
@@ -561,11 +527,7 @@ def _fused_scores(k: int, first: IntArray, second: IntArray, *, absent: int) -> 
     for at in np.flatnonzero(np.abs(np.diff(ordered)) <= _ROUNDING * ordered[:-1]):
         before, after = order[at], order[at + 1]
         sums = [
-            sum(
-                Fraction(1, k + int(place[entity]) + 1)
-                for place in (first, second)
-                if place[entity] < absent
-            )
+            sum(Fraction(1, k + int(place[entity]) + 1) for place in (first, second) if place[entity] < absent)
             for entity in (before, after)
         ]
         if sums[0] == sums[1]:

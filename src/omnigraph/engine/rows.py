@@ -70,9 +70,7 @@ class Rows:
         return Rows(
             count=stop - start,
             variables={name: ids[start:stop] for name, ids in self.variables.items()},
-            columns={
-                key: values.slice(start, stop - start) for key, values in self.columns.items()
-            },
+            columns={key: values.slice(start, stop - start) for key, values in self.columns.items()},
             weights=None if self.weights is None else self.weights[start:stop],
         )
 
@@ -150,10 +148,7 @@ def concat_rows(parts: Iterable[Rows]) -> Rows:
     weighted = any(bag.weights is not None for bag in bags)
     return Rows(
         count=sum(bag.count for bag in bags),
-        variables={
-            name: np.concatenate([bag.variables[name] for bag in bags])
-            for name in bags[0].variables
-        },
+        variables={name: np.concatenate([bag.variables[name] for bag in bags]) for name in bags[0].variables},
         columns={key: _concat([bag.columns[key] for bag in bags]) for key in shared},
         weights=np.concatenate([_weights(bag) for bag in bags]) if weighted else None,
     )
@@ -178,9 +173,7 @@ def _as_arrow(index: IntArray) -> ArrowColumn:
 # ---- Collecting batches within the budget
 
 
-def read_batches(
-    budget: Budget, batches: Iterator[pa.RecordBatch], table_rows: int
-) -> Iterator[pa.RecordBatch]:
+def read_batches(budget: Budget, batches: Iterator[pa.RecordBatch], table_rows: int) -> Iterator[pa.RecordBatch]:
     """The batches of a scan. Of a large table one may be long in coming: a filter may match nothing for a while."""
     if table_rows < PATIENT_ROWS:
         yield from budget.steps(batches)

@@ -25,9 +25,7 @@ _WHOLE_WORDS = {
     "singly": "singl", "sky": "sky", "news": "news", "howe": "howe", "atlas": "atlas",
     "cosmos": "cosmos", "bias": "bias", "andes": "andes",
 }  # fmt: skip
-_WHOLE_AFTER_PLURAL = frozenset(
-    ("inning", "outing", "canning", "herring", "earring", "proceed", "exceed", "succeed")
-)
+_WHOLE_AFTER_PLURAL = frozenset(("inning", "outing", "canning", "herring", "earring", "proceed", "exceed", "succeed"))
 _DERIVED = (
     ("ization", "ize"), ("ational", "ate"), ("fulness", "ful"), ("ousness", "ous"),
     ("iveness", "ive"), ("tional", "tion"), ("biliti", "ble"), ("lessli", "less"),
@@ -315,9 +313,7 @@ def _analysed(words: list[str], *, is_stored: bool) -> Analysis:
         pairs = [word[at : at + 2] for at in range(len(word) - 1)]
         terms += (Term(pair, width + at) for at, pair in enumerate(pairs))
         if is_stored or not pairs:
-            terms += (
-                Term(letter, width + at, is_counted=not pairs) for at, letter in enumerate(word)
-            )
+            terms += (Term(letter, width + at, is_counted=not pairs) for at, letter in enumerate(word))
         width += len(word)
     return Analysis(tuple(terms), width)
 

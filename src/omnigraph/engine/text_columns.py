@@ -116,11 +116,7 @@ class TextColumn:
         """The BM25 score of every row that has at least one of the terms; the terms are distinct."""
         encoded = [term.encode() for term in terms]
         looked_up = ((item, item.postings(encoded)) for item in budget.steps(self._segments))
-        hits = [
-            (item, postings)
-            for item, postings in looked_up
-            if any(part.stop > part.start for part in postings)
-        ]
+        hits = [(item, postings) for item, postings in looked_up if any(part.stop > part.start for part in postings)]
         if not hits:
             return Scored(NO_ROWS, np.zeros(0))
         counts = [[item.count(part) for part in postings] for item, postings in budget.steps(hits)]
@@ -130,10 +126,7 @@ class TextColumn:
         for item, postings in budget.steps(hits):
             parts.append(_scores(item, postings, weights, average))
             budget.hold(parts[-1].row_ids.nbytes + parts[-1].scores.nbytes)
-        return Scored(
-            np.concatenate([part.row_ids for part in parts]),
-            np.concatenate([part.scores for part in parts]),
-        )
+        return Scored(np.concatenate([part.row_ids for part in parts]), np.concatenate([part.scores for part in parts]))
 
     def _weight(self, frequency: int) -> float:
         """The weight of a term: the rarer, the higher."""
@@ -153,8 +146,7 @@ def _texts_with_phrase(item: LiveSegment, wanted: Sequence[tuple[bytes, int]]) -
         return NO_ROWS
     # Where the phrase would have to begin, as seen from each of its terms: a place that all agree on is one.
     begins: Iterator[IntArray] = (
-        _begins(item.segment, part, offset)
-        for (_, offset), part in zip(wanted, postings, strict=True)
+        _begins(item.segment, part, offset) for (_, offset), part in zip(wanted, postings, strict=True)
     )
     common = next(begins)
     for other in begins:
@@ -170,9 +162,7 @@ def _begins(segment: TextSegment, postings: slice, offset: int) -> IntArray:
     return begins
 
 
-def _scores(
-    item: LiveSegment, postings: Sequence[slice], weights: Sequence[float], average: float
-) -> Scored:
+def _scores(item: LiveSegment, postings: Sequence[slice], weights: Sequence[float], average: float) -> Scored:
     segment = item.segment
     present = [place for place, part in enumerate(postings) if part.stop > part.start]
     if len(present) == 1 and not item.has_deletions:
@@ -252,9 +242,7 @@ def tokenize(entities: Entities, column: str) -> Tokens:
     runs = split_runs(rows[column].combine_chunks())
     vocabulary: dict[str, int] = {}
     words = [words_of(run) for run in runs.distinct]
-    numbers = np.array(
-        [vocabulary.setdefault(word, len(vocabulary)) for run in words for word in run], np.int64
-    )
+    numbers = np.array([vocabulary.setdefault(word, len(vocabulary)) for run in words for word in run], np.int64)
     sizes = np.array([len(run) for run in words], np.int64)
     counts = sizes[runs.codes]
     codes = numbers[ranges((np.cumsum(sizes) - sizes)[runs.codes], counts)]

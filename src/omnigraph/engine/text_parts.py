@@ -15,19 +15,8 @@ import pyarrow as pa
 from omnigraph.engine.rows import read_batches
 from omnigraph.engine.text_analysis import ANALYSIS_VERSION
 from omnigraph.engine.text_columns import LiveSegment, TextColumn
-from omnigraph.engine.text_segments import (
-    SEGMENT_ROWS,
-    Segments,
-    build_segment,
-    pack_segments,
-    unpack_segments,
-)
-from omnigraph.storage.datasets.reads import (
-    ColumnPart,
-    column_parts,
-    part_row_ids,
-    scan_column_part,
-)
+from omnigraph.engine.text_segments import SEGMENT_ROWS, Segments, build_segment, pack_segments, unpack_segments
+from omnigraph.storage.datasets.reads import ColumnPart, column_parts, part_row_ids, scan_column_part
 from omnigraph.storage.derived import text_group_name
 
 if TYPE_CHECKING:
@@ -74,9 +63,7 @@ def _assemble(context: Context, entities: Entities, column: str) -> TextColumn:
     budget = context.budget
     for part in budget.steps(parts):
         segments = caches.text_segments.get_or_build(
-            part.values,
-            partial(_load_or_build, context, entities, column, part, parts),
-            budget.check,
+            part.values, partial(_load_or_build, context, entities, column, part, parts), budget.check
         )
         read = partial(part_row_ids, entities.table, part)
         row_ids = caches.part_rows.get_or_build(
@@ -89,11 +76,7 @@ def _assemble(context: Context, entities: Entities, column: str) -> TextColumn:
 
 
 def _load_or_build(
-    context: Context,
-    entities: Entities,
-    column: str,
-    part: ColumnPart,
-    parts: Sequence[ColumnPart],
+    context: Context, entities: Entities, column: str, part: ColumnPart, parts: Sequence[ColumnPart]
 ) -> Segments:
     is_large = part.physical_rows >= PERSIST_MIN_ROWS
     found = _load(context, entities, part) if is_large else None

@@ -66,9 +66,7 @@ def split_runs(texts: ArrowColumn) -> Runs:
     # Several texts begin at one place if they are empty: the last of them has the bytes that follow.
     owners = np.searchsorted(starts, borders[:-1][is_run], side="right") - 1
     return Runs(
-        runs.dictionary.to_pylist(),
-        np.asarray(runs.indices.to_numpy(zero_copy_only=False)),
-        owners.astype(np.int32),
+        runs.dictionary.to_pylist(), np.asarray(runs.indices.to_numpy(zero_copy_only=False)), owners.astype(np.int32)
     )
 
 
@@ -153,20 +151,13 @@ def _are_ends(ends: Numbers, total: int) -> bool:
     return int(ends[0]) >= 0 and int(ends[-1]) == total and bool((ends[1:] >= ends[:-1]).all())
 
 
-def build_segment(
-    texts: ArrowColumn, analyse: Callable[[str], Analysis] = analyse_run
-) -> TextSegment:
+def build_segment(texts: ArrowColumn, analyse: Callable[[str], Analysis] = analyse_run) -> TextSegment:
     """Analyse texts; null has no terms, like an empty text."""
     runs = split_runs(texts)
     analysed = [analyse(run) for run in runs.distinct]
     vocabulary: dict[str, int] = {}
     numbers = np.array(
-        [
-            vocabulary.setdefault(term.text, len(vocabulary))
-            for item in analysed
-            for term in item.terms
-        ],
-        np.int32,
+        [vocabulary.setdefault(term.text, len(vocabulary)) for item in analysed for term in item.terms], np.int32
     )
     offsets = np.array([term.position for item in analysed for term in item.terms], np.int32)
     sizes = np.array([len(item.terms) for item in analysed], np.int64)
@@ -193,11 +184,7 @@ def _starts_in_text(widths: IntArray, texts: Numbers) -> IntArray:
 
 
 def _sorted_segment(
-    vocabulary: Mapping[str, int],
-    term_of: Numbers,
-    text_of: Numbers,
-    position_of: Numbers,
-    lengths: Numbers,
+    vocabulary: Mapping[str, int], term_of: Numbers, text_of: Numbers, position_of: Numbers, lengths: Numbers
 ) -> TextSegment:
     encoded = [term.encode() for term in vocabulary]
     by_bytes = sorted(range(len(encoded)), key=encoded.__getitem__)

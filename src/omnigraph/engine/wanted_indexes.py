@@ -83,6 +83,4 @@ def index_spec(wanted: WantedIndex, value_count: int) -> IndexSpec | None:
                 return None
             kind = PhysicalIndex.IVF_FLAT
             settings = {"num_partitions": math.isqrt(value_count), "metric": "l2"}
-    return IndexSpec(
-        name=wanted.name, column=wanted.column, kind=kind, settings=tuple(settings.items())
-    )
+    return IndexSpec(name=wanted.name, column=wanted.column, kind=kind, settings=tuple(settings.items()))

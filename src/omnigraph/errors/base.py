@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from omnigraph.codec import (
-    COMPLETE,
-    OMIT_EMPTY,
-    Document,
-    Key,
-    Member,
-    encode_members,
-    own_members,
-)
+from omnigraph.codec import COMPLETE, OMIT_EMPTY, Document, Key, Member, encode_members, own_members
 
 # ---- The base of all errors
 
@@ -79,9 +71,7 @@ class OmniError(Exception):
 
     def __init__(self, message: str) -> None:
         # Whatever stands in it, a name of megabytes for example: an error is something that a person reads.
-        self.message = (
-            message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE].rstrip('…')}…"
-        )
+        self.message = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE].rstrip('…')}…"
         super().__init__(self.message)
 
     def details(self) -> dict[str, object]:
@@ -145,9 +135,7 @@ class InitializationClaimedError(OmniError):
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        super().__init__(
-            f"another process is creating a graph at {uri}; wait until it is done, then open the graph"
-        )
+        super().__init__(f"another process is creating a graph at {uri}; wait until it is done, then open the graph")
 
 
 class InitializationCommittedError(OmniError):
@@ -158,9 +146,7 @@ class InitializationCommittedError(OmniError):
 
     def __init__(self, uri: str, cause: str) -> None:
         self.uri = uri
-        super().__init__(
-            f"the graph at {uri} was created, but a later step failed: {cause}; open it"
-        )
+        super().__init__(f"the graph at {uri} was created, but a later step failed: {cause}; open it")
 
 
 class HistoricalVersionReclaimedError(OmniError):
@@ -191,9 +177,7 @@ class HistoryReclaimedError(OmniError):
 
     def __init__(self, first_commit_id: str) -> None:
         self.first_commit_id = first_commit_id
-        super().__init__(
-            f"the history before commit {first_commit_id} was cleaned up and cannot be read any more"
-        )
+        super().__init__(f"the history before commit {first_commit_id} was cleaned up and cannot be read any more")
 
 
 class StorageFailure(StrEnum):
@@ -284,9 +268,7 @@ class DriftError(StorageError):
     expected: int
     actual: int
 
-    def __init__(
-        self, location: str, expected: int, actual: int, *, by_late_writer: bool = False
-    ) -> None:
+    def __init__(self, location: str, expected: int, actual: int, *, by_late_writer: bool = False) -> None:
         self.location = location
         self.expected = expected
         self.actual = actual
@@ -294,10 +276,7 @@ class DriftError(StorageError):
             why = "a writer that had lost the commit lock moved it; nothing happened, and the next write undoes it"
         else:
             why = "something else than omnigraph moved it; see what with `omnigraph repair`"
-        super().__init__(
-            f"{location} is at version {actual}, expected {expected}: {why}",
-            StorageFailure.PRECONDITION,
-        )
+        super().__init__(f"{location} is at version {actual}, expected {expected}: {why}", StorageFailure.PRECONDITION)
 
 
 class EmbeddingError(OmniError):

@@ -52,11 +52,7 @@ def _by_kind() -> dict[str, tuple[type[OmniError], ...]]:
     found: dict[str, set[type[OmniError]]] = {}
     for name in errors.__all__:
         error = getattr(errors, name)
-        if (
-            isinstance(error, type)
-            and issubclass(error, OmniError)
-            and error not in (OmniError, RemoteError)
-        ):
+        if isinstance(error, type) and issubclass(error, OmniError) and error not in (OmniError, RemoteError):
             found.setdefault(error.kind, set()).add(error)
     # Between equals the base is the general one: a class that only says something else in its text has its kind.
     return {

@@ -251,9 +251,7 @@ _BULK = {
     OPTIMIZE: _Bulk("optimization", "nothing was written"),
     INDEXES: _Bulk("index build", "nothing was written"),
     EMBED: _Bulk(
-        "embedding",
-        "nothing was written to the graph",
-        "; vectors that were computed are kept for the next run",
+        "embedding", "nothing was written to the graph", "; vectors that were computed are kept for the next run"
     ),
     DIFF: _Bulk("diff", "nothing was changed", ", or compare fewer types"),
 }
@@ -299,11 +297,7 @@ class QueryCancelledError(OmniError):
     def __init__(self, operator: str) -> None:
         self.operator = operator
         bulk = _BULK.get(operator)
-        what = (
-            f"the read was cancelled in {operator}"
-            if bulk is None
-            else f"the {bulk.name} was cancelled"
-        )
+        what = f"the read was cancelled in {operator}" if bulk is None else f"the {bulk.name} was cancelled"
         left = "nothing happened" if bulk is None else bulk.left
         super().__init__(f"{what}, by its caller or because the server stops; {left}")
 
@@ -426,9 +420,7 @@ class BlobIntegrityError(OmniError):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(
-            f"a stored blob is damaged: {reason}; restore its file from a copy, or write the value again"
-        )
+        super().__init__(f"a stored blob is damaged: {reason}; restore its file from a copy, or write the value again")
 
 
 # ---- Errors between client and server

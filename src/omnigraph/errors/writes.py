@@ -35,9 +35,7 @@ class ExpectedVersionMismatchError(ConflictError):
         self.table_key = table_key
         self.expected = expected
         self.actual = actual
-        super().__init__(
-            f"stale view of {table_key}: read version {expected}, now {actual}; read again and retry"
-        )
+        super().__init__(f"stale view of {table_key}: read version {expected}, now {actual}; read again and retry")
 
 
 class BranchesExistError(ConflictError):
@@ -65,9 +63,7 @@ class ReadSetConflictError(ConflictError):
         self.member = member
         self.expected = expected
         self.actual = actual
-        super().__init__(
-            f"{member} changed while this operation was prepared; read again and retry"
-        )
+        super().__init__(f"{member} changed while this operation was prepared; read again and retry")
 
 
 class RetryableCommitConflictError(ConflictError):
@@ -142,9 +138,7 @@ class RecoveryRequiredError(OmniError):
         self.operation_id = operation_id
         self.reason = reason
         end = "" if needs_operator else "; the next write, open or refresh settles it"
-        super().__init__(
-            f"operation {operation_id} is unsettled: {reason}{end}; `omnigraph recovery list` shows it"
-        )
+        super().__init__(f"operation {operation_id} is unsettled: {reason}{end}; `omnigraph recovery list` shows it")
 
 
 class InternalError(OmniError):
@@ -178,13 +172,7 @@ class ConflictKind(StrEnum):
         return self in _ROW_KINDS
 
 
-_ROW_KINDS = frozenset(
-    {
-        ConflictKind.DIVERGENT_INSERT,
-        ConflictKind.DIVERGENT_UPDATE,
-        ConflictKind.DELETE_VS_UPDATE,
-    }
-)
+_ROW_KINDS = frozenset({ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE, ConflictKind.DELETE_VS_UPDATE})
 
 
 class RowImage(TypedDict):
@@ -226,9 +214,7 @@ class MergeConflictsError(OmniError):
     conflicts: Annotated[tuple[MergeConflict, ...], Key("merge_conflicts")]
     total: Annotated[int, Key("merge_conflict_total")]
 
-    def __init__(
-        self, source: str, target: str, conflicts: tuple[MergeConflict, ...], total: int
-    ) -> None:
+    def __init__(self, source: str, target: str, conflicts: tuple[MergeConflict, ...], total: int) -> None:
         self.source = source
         self.target = target
         self.conflicts = conflicts
@@ -327,11 +313,7 @@ class LoadReport(Document):
     def rules(self) -> tuple[RuleReport, ...]:
         """The report rule by rule."""
         return tuple(
-            RuleReport(
-                rule=rule,
-                total=total,
-                examples=tuple(item for item in self.examples if item.rule == rule),
-            )
+            RuleReport(rule=rule, total=total, examples=tuple(item for item in self.examples if item.rule == rule))
             for rule, total in self.totals.items()
         )
 
@@ -362,9 +344,7 @@ class LoadKeyConflictError(KeyConflictError):
 
     report: LoadReport
 
-    def __init__(
-        self, entity_kind: str, type_name: str, entity_id: str, report: LoadReport
-    ) -> None:
+    def __init__(self, entity_kind: str, type_name: str, entity_id: str, report: LoadReport) -> None:
         self.report = report
         super().__init__(entity_kind, type_name, entity_id)
         self.message = f"{self.message}\n{_rejection(report)}"
@@ -447,8 +427,7 @@ class CommitHasNoParentError(ChangeDiffRefusedError):
 
     def __init__(self, commit_id: str) -> None:
         super().__init__(
-            f"commit {commit_id} is the first one of the graph: it has no parent to be compared with",
-            commit_id,
+            f"commit {commit_id} is the first one of the graph: it has no parent to be compared with", commit_id
         )
 
 

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from omnigraph.api.results import (
-    BLOB_RANGE_BYTES,
-    BlobInfo,
-    BlobKind,
-    BlobStream,
-    check_range,
-    external_blob,
-)
+from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind, BlobStream, check_range, external_blob
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.targets import Target, reading_pins, resolve_target
 from omnigraph.core.types import Scalar, ScalarType
@@ -136,9 +129,7 @@ def open_cell(table: Table, place: CellPlace, reading: Reading) -> BlobReader:
     if blob is None:
         if not is_there:
             raise NotFoundError(f"there is no {cell.type_key} {cell.entity_id!r}")
-        raise NotFoundError(
-            f"{cell.type_key} {cell.entity_id!r} has no {cell.property}: it is null"
-        )
+        raise NotFoundError(f"{cell.type_key} {cell.entity_id!r} has no {cell.property}: it is null")
     return BlobReader(table, blob, place, reading)
 
 
@@ -211,9 +202,7 @@ class BlobMethods(OpenGraph):
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
         return self._open_blob(type_key, entity_id, property_name, target)
 
-    def _open_blob(
-        self, type_key: str, entity_id: str, property_name: str, target: Target
-    ) -> BlobReader:
+    def _open_blob(self, type_key: str, entity_id: str, property_name: str, target: Target) -> BlobReader:
         from omnigraph.api.results import BlobCell, CellPlace
 
         snapshot = resolve_target(self._environment.manifest, self._state(), target)

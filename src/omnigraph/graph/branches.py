@@ -31,13 +31,7 @@ from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, CancelSignal, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import check_branch_name, is_ulid
-from omnigraph.errors import (
-    BadRequestError,
-    BranchNotFoundError,
-    MergeConflictsError,
-    OmniError,
-    ReadSetConflictError,
-)
+from omnigraph.errors import BadRequestError, BranchNotFoundError, MergeConflictsError, OmniError, ReadSetConflictError
 from omnigraph.errors.requests import MERGE
 from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.maintenance.cleanup import reclaim_forks_quietly
@@ -165,17 +159,13 @@ def snapshot_of_base(environment: GraphEnvironment, state: ManifestState, base: 
         raise BranchNotFoundError(check_branch_name(base))
     origin = resolve_target(environment.manifest, state, Target(snapshot=base))
     if origin.schema_hash != state.head(MAIN).schema_hash:
-        raise BadRequestError(
-            f"commit {base} has an older schema than the graph: a branch cannot begin there"
-        )
+        raise BadRequestError(f"commit {base} has an older schema than the graph: a branch cannot begin there")
     # Under the commit lock, as a cleanup is: what is there now stays, because the branch holds it from here on.
     check_pins(environment.tables, origin.pins.values())
     return origin
 
 
-def delete_branch(
-    environment: GraphEnvironment, name: str, actor: str | None, expected: Head | None = None
-) -> None:
+def delete_branch(environment: GraphEnvironment, name: str, actor: str | None, expected: Head | None = None) -> None:
     """Delete a branch, or only the one that is expected: first it stops to exist, then its forks go."""
 
     def make_head(state: ManifestState, graph_version: int) -> Head:
@@ -217,9 +207,7 @@ class MergeCall:
         if self.source == self.target:
             raise BadRequestError(f"branch {self.source!r} cannot be merged into itself")
         if self.strategy is not None and self.strategy not in STRATEGIES:
-            raise BadRequestError(
-                f"there is no strategy {self.strategy!r}: give {' or '.join(STRATEGIES)}"
-            )
+            raise BadRequestError(f"there is no strategy {self.strategy!r}: give {' or '.join(STRATEGIES)}")
 
 
 def merge_branches(
@@ -234,9 +222,7 @@ def merge_branches(
     budget = call.limits.budget()
     kind = WriterKind.BRANCH_MERGE
     with (
-        Transaction(
-            environment, call.target, kind=kind, actor=call.actor, policy=POLICY
-        ) as transaction,
+        Transaction(environment, call.target, kind=kind, actor=call.actor, policy=POLICY) as transaction,
         bounded(budget, MERGE),
         # Not longer: the forks of a source that is deleted afterwards go only while nothing reads.
         environment.reading.held(),
@@ -247,18 +233,13 @@ def merge_branches(
 
 
 def _try_merge(
-    transaction: Transaction,
-    schema_of: Callable[[str], GraphSchema],
-    call: MergeCall,
-    engine: ElasticWorkers,
+    transaction: Transaction, schema_of: Callable[[str], GraphSchema], call: MergeCall, engine: ElasticWorkers
 ) -> tuple[Head, MergeResult]:
     """Plan and commit once."""
     environment, target = transaction.environment, transaction.snapshot
     source = transaction.state.head(call.source)
     if source.schema_hash != target.schema_hash:
-        raise BadRequestError(
-            f"branch {call.source!r} and branch {call.target!r} have different schemas"
-        )
+        raise BadRequestError(f"branch {call.source!r} and branch {call.target!r} have different schemas")
     history = environment.manifest.history()
     base = find_base(history.commits, source.commit_id, target.commit_id)
     outcome = _outcome(set(base.commits), source.commit_id, target.commit_id)
@@ -293,9 +274,7 @@ def _try_merge(
         job.close()
 
 
-def _run_merge(
-    transaction: Transaction, job: MergeJob, call: MergeCall, result: MergeResult
-) -> MergeResult:
+def _run_merge(transaction: Transaction, job: MergeJob, call: MergeCall, result: MergeResult) -> MergeResult:
     target = transaction.snapshot
     with call.progress.stage("compare branches", 1) as stage:
         job.plan()

@@ -15,13 +15,7 @@ from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.export.files import local_target
 from omnigraph.pipeline.export.formats import refuse_long_line, shape_of
-from omnigraph.pipeline.export.job import (
-    Exported,
-    ExportFormat,
-    ExportSource,
-    export_files,
-    export_stream,
-)
+from omnigraph.pipeline.export.job import Exported, ExportFormat, ExportSource, export_files, export_stream
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
 from omnigraph.pipeline.workers import Progress, Silent, operation
 from omnigraph.spark import check_engine, choose_workers
@@ -132,10 +126,7 @@ def _chosen(catalog: Catalog, types: Sequence[str] | None) -> list[NodeDef | Edg
 
 
 def _sources(
-    environment: GraphEnvironment,
-    snapshot: Snapshot,
-    definitions: Sequence[NodeDef | EdgeDef],
-    format_: ExportFormat,
+    environment: GraphEnvironment, snapshot: Snapshot, definitions: Sequence[NodeDef | EdgeDef], format_: ExportFormat
 ) -> list[ExportSource]:
     sources = []
     for definition in definitions:
@@ -158,9 +149,7 @@ def _base64_bytes(facts: BlobFacts) -> int:
     return -(-facts.largest_bytes // 3) * 4
 
 
-def _result(
-    target: str, format_: ExportFormat, exported: Exported, snapshot: Snapshot
-) -> ExportResult:
+def _result(target: str, format_: ExportFormat, exported: Exported, snapshot: Snapshot) -> ExportResult:
     counts: dict[str, dict[str, int]] = {"node": {}, "edge": {}}
     for key, rows in exported.rows.items():
         counts[key.kind][key.name] = rows
@@ -191,14 +180,7 @@ def write_baseline(
     filter_ = make_filter([catalog], selection.kinds, selection.types, selection.ops)
     wanted = [key for key in sorted(definitions_of(catalog)) if filter_.has_type(key)]
     call = ExportCall(
-        target=out,
-        types=wanted,
-        format="jsonl",
-        parts=False,
-        engine="local",
-        spark=None,
-        progress=None,
-        limits=limits,
+        target=out, types=wanted, format="jsonl", parts=False, engine="local", spark=None, progress=None, limits=limits
     )
     exported = export_snapshot(environment, snapshot_of(head), catalog, call)
     return BaselineResult(

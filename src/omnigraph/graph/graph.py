@@ -40,13 +40,7 @@ if TYPE_CHECKING:
 
 
 class Graph(
-    BlobMethods,
-    BranchMethods,
-    EmbeddingMethods,
-    HistoryMethods,
-    MaintenanceMethods,
-    RetentionMethods,
-    SchemaMethods,
+    BlobMethods, BranchMethods, EmbeddingMethods, HistoryMethods, MaintenanceMethods, RetentionMethods, SchemaMethods
 ):
     """An open graph. Thread-safe; close it, or use it in a `with` statement.
 
@@ -126,12 +120,7 @@ class Graph(
 
     @classmethod
     def connect(
-        cls,
-        url: str,
-        token: str | None = None,
-        graph: str | None = None,
-        *,
-        timeout_s: float | None = None,
+        cls, url: str, token: str | None = None, graph: str | None = None, *, timeout_s: float | None = None
     ) -> RemoteGraph:
         """A graph behind a server, with the same methods, results and errors.
 
@@ -148,9 +137,7 @@ class Graph(
         return RemoteGraph.connect(url, token, graph, timeout_s=timeout_s)
 
     @classmethod
-    def examine(
-        cls, uri: str | PathLike[str], *, deep: bool = False, progress: Progress | None = None
-    ) -> DoctorReport:
+    def examine(cls, uri: str | PathLike[str], *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
         """As `doctor`, also for a graph that is too broken to be opened."""
         return cls._at(uri, read_only=True).doctor(deep=deep, progress=progress)
 
@@ -292,9 +279,7 @@ class Graph(
         branch = check_branch_name(branch)
         self._authorize(Action.CHANGE, actor, branch=branch)
         with self._reading():
-            return self._writer.mutate(
-                text, params, name=name, branch=branch, actor=actor, if_commit=if_commit
-            )
+            return self._writer.mutate(text, params, name=name, branch=branch, actor=actor, if_commit=if_commit)
 
     @override
     def load(

@@ -130,12 +130,7 @@ class HistoryMethods(OpenGraph):
         from omnigraph.branches.history import Selection
 
         call = FeedCall(
-            cursor=cursor,
-            start=start,
-            page_token=page_token,
-            limit=limit,
-            max_bytes=max_bytes,
-            max_commits=max_commits,
+            cursor=cursor, start=start, page_token=page_token, limit=limit, max_bytes=max_bytes, max_commits=max_commits
         )
         selection = Selection(kinds=kinds, types=types, ops=ops)
         with self._reading():
@@ -165,13 +160,7 @@ class HistoryMethods(OpenGraph):
             catalog = self._schema_of(state.head(name).schema_hash).catalog
             cursor = self._history.cursor_at_head(state, name, selection)
             return write_baseline(
-                self._environment,
-                state.head(name),
-                catalog,
-                selection,
-                out=out,
-                cursor=cursor,
-                limits=limits,
+                self._environment, state.head(name), catalog, selection, out=out, cursor=cursor, limits=limits
             )
 
     # ---- recovery

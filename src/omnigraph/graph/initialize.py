@@ -40,11 +40,7 @@ if TYPE_CHECKING:
 
 
 def initialize(
-    environment: GraphEnvironment,
-    compiled: CompiledSchema,
-    *,
-    actor: str | None = None,
-    force: bool = False,
+    environment: GraphEnvironment, compiled: CompiledSchema, *, actor: str | None = None, force: bool = False
 ) -> GraphSchema:
     """Create a graph at an unused root.
 
@@ -100,9 +96,7 @@ def _claimed_root(environment: GraphEnvironment) -> Iterator[HeldTenure]:
             raise
 
 
-def _write_schema_files(
-    environment: GraphEnvironment, schema: GraphSchema, claim: HeldTenure
-) -> None:
+def _write_schema_files(environment: GraphEnvironment, schema: GraphSchema, claim: HeldTenure) -> None:
     objects = environment.objects
     if environment.location.is_local:
         write_schema_files(objects, schema)
@@ -129,8 +123,7 @@ def _refuse_used_root(environment: GraphEnvironment, *, force: bool) -> None:
         if (used := used_dataset(location, folder)) is not None:
             # What a failed try leaves has one empty version. This is the data of a graph whose catalog is lost.
             raise AlreadyInitializedError(
-                str(location),
-                f"data in {used}: restore the catalog from a backup, or use another place",
+                str(location), f"data in {used}: restore the catalog from a backup, or use another place"
             )
     if force:
         return
@@ -147,12 +140,7 @@ def _create_tables(environment: GraphEnvironment, schema: GraphSchema) -> Iterat
         if environment.lock.can_be_lost:
             # An init whose claim ended may come late: no other process ever uses its places.
             path = f"{path}-{new_ulid().lower()}"
-        table = create_table(
-            environment.location,
-            path,
-            table_schema(definition),
-            blobs=blob_columns(definition),
-        )
+        table = create_table(environment.location, path, table_schema(definition), blobs=blob_columns(definition))
         yield TablePin(
             table_key=key,
             incarnation=identity.incarnation or 0,

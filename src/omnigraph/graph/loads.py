@@ -70,10 +70,7 @@ POLICY = RetryPolicy(outside=None, keeps_schema=True, keeps_files=True, is_bulk=
 
 
 def load_graph(
-    environment: GraphEnvironment,
-    schema_of: Callable[[str], GraphSchema],
-    call: LoadCall,
-    state: ManifestState,
+    environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: LoadCall, state: ManifestState
 ) -> LoadResult:
     """Run one load; everything becomes visible at once, or nothing does.
 
@@ -90,12 +87,7 @@ def load_graph(
             raise BranchNotFoundError(call.branch, hint)
         new, policy = NewBranch.at(state, call.branch, call.base), replace(POLICY, tries=1)
     transaction = Transaction(
-        environment,
-        call.branch,
-        kind=WriterKind.LOAD,
-        actor=call.actor,
-        policy=policy,
-        new_branch=new,
+        environment, call.branch, kind=WriterKind.LOAD, actor=call.actor, policy=policy, new_branch=new
     )
     with (
         operation("load", environment.location.uri),
@@ -108,9 +100,7 @@ def load_graph(
 
 
 class _Run:
-    def __init__(
-        self, transaction: Transaction, schema_of: Callable[[str], GraphSchema], call: LoadCall
-    ) -> None:
+    def __init__(self, transaction: Transaction, schema_of: Callable[[str], GraphSchema], call: LoadCall) -> None:
         self._transaction = transaction
         self._environment = transaction.environment
         self._call = call
@@ -118,9 +108,7 @@ class _Run:
 
     def execute(self) -> LoadResult:
         call = self._call
-        given = look_at_input(
-            call.source, call.mapping, call.frames, self._schema.catalog, _spark_frames
-        )
+        given = look_at_input(call.source, call.mapping, call.frames, self._schema.catalog, _spark_frames)
         session = call.spark
         if call.engine == "local":
             check_local(given, local_load_max_bytes())
@@ -133,9 +121,7 @@ class _Run:
             edge_words={name.casefold(): e.table_key for name, e in schema.catalog.edges.items()},
             grammar=call.grammar,
             id_prefix=new_id_prefix(),
-            external=external_rule(
-                call.external_blobs, is_overwrite=call.mode is LoadMode.OVERWRITE
-            ),
+            external=external_rule(call.external_blobs, is_overwrite=call.mode is LoadMode.OVERWRITE),
         )
         job = LoadJob(
             given,
@@ -167,9 +153,7 @@ class _Run:
     def _forked(self, keys: Iterable[TableKey]) -> dict[TableKey, Table]:
         """Tables where the branch writes; again when another writer made the fork of a type first."""
         wanted = set(keys)
-        return self._transaction.run(
-            lambda it: {key: it.open_for_writing(it.snapshot.pins[key]) for key in wanted}
-        )
+        return self._transaction.run(lambda it: {key: it.open_for_writing(it.snapshot.pins[key]) for key in wanted})
 
     def _try(self, job: LoadJob, first: Snapshot) -> LoadResult:
         """Prepare and commit once.

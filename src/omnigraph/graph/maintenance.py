@@ -101,17 +101,13 @@ class MaintenanceMethods(OpenGraph):
         self._require_writable()
         self._authorize(Action.ADMIN, actor)
         self._heal()
-        call = OptimizeCall(
-            actor=actor, engine=engine, spark=spark, progress=progress or Silent(), limits=limits
-        )
+        call = OptimizeCall(actor=actor, engine=engine, spark=spark, progress=progress or Silent(), limits=limits)
         with operation("optimize", self.uri):
             report = optimize_graph(self._environment, self._schema_of, call)
         self._reader.prepare_indexes(MAIN)
         return report
 
-    def repair(
-        self, *, confirm: bool = False, force: bool = False, actor: str | None = None
-    ) -> RepairReport:
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
         """Find datasets that moved without the catalog and other damage, and heal what is safe; by default only look.
 
         `confirm` publishes what changed no row, such as a compaction by another tool, undoes what a writer did after it
@@ -131,9 +127,7 @@ class MaintenanceMethods(OpenGraph):
 
         self._require_writable()
         self._authorize(Action.ADMIN, actor)
-        return repair_graph(
-            self._environment, self._schema_of, confirm=confirm, force=force, actor=actor
-        )
+        return repair_graph(self._environment, self._schema_of, confirm=confirm, force=force, actor=actor)
 
     def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:
         """Declared indexes that do not cover every row of a branch, with the reason."""
@@ -224,9 +218,7 @@ class RetentionMethods(OpenGraph):
         if record:
             self._require_writable()
             self._authorize(Action.ADMIN, actor)
-        return verify_graph(
-            self._environment, branches=branches, progress=progress or Silent(), record=record
-        )
+        return verify_graph(self._environment, branches=branches, progress=progress or Silent(), record=record)
 
     def doctor(self, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
         """Whether the graph is healthy, and what to run when it is not. Changes nothing and takes no lock.

@@ -9,9 +9,7 @@ from omnigraph.api.results import MutationResult
 from omnigraph.commit.expectations import HeadIs
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.transaction import BranchQueue, RetryPolicy, Transaction
-from omnigraph.errors import (
-    QuerySelectionError,
-)
+from omnigraph.errors import QuerySelectionError
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.maintenance.fold import fold_after
@@ -19,10 +17,7 @@ from omnigraph.writes.mutation import PreparedMutation, prepare_mutation, stage_
 from omnigraph.writes.pending import ExternalIntake
 
 if TYPE_CHECKING:
-    from omnigraph.commit.environment import (
-        GraphEnvironment,
-        GraphSettings,
-    )
+    from omnigraph.commit.environment import GraphEnvironment, GraphSettings
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.core.source import SourceText
@@ -91,9 +86,7 @@ class GraphWriter:
                 commit=_commit(transaction, prepared, is_conditional=if_commit is not None),
             )
 
-        transaction = Transaction(
-            self._environment, branch, kind=WriterKind.MUTATION, actor=actor, policy=POLICY
-        )
+        transaction = Transaction(self._environment, branch, kind=WriterKind.MUTATION, actor=actor, policy=POLICY)
         with self._queue.turn(branch):
             result = transaction.run(prepare)
             # In the same turn: beside other writers a fold would be staged and lose, again and again.
@@ -106,9 +99,7 @@ class GraphWriter:
             with self._queue.turn(commit.branch):
                 fold_after(self._environment, self._settings, commit)
 
-    def _compile(
-        self, text: str | SourceText, schema: GraphSchema, name: str | None
-    ) -> ir.MutationIR:
+    def _compile(self, text: str | SourceText, schema: GraphSchema, name: str | None) -> ir.MutationIR:
         query = self._compiler.compile(text, schema.catalog, name)
         if not isinstance(query.ir, ir.MutationIR):
             message = f"`{query.name}` is a read: run it with `query`"
@@ -116,9 +107,7 @@ class GraphWriter:
         return query.ir
 
 
-def _commit(
-    transaction: Transaction, prepared: PreparedMutation, *, is_conditional: bool
-) -> GraphCommit | None:
+def _commit(transaction: Transaction, prepared: PreparedMutation, *, is_conditional: bool) -> GraphCommit | None:
     """Stage and publish a mutation; None when it changes nothing."""
     snapshot = transaction.snapshot
     pins = snapshot.pins
@@ -131,9 +120,7 @@ def _commit(
             transaction.check()
         return None
     with transaction.environment.staging.shared():
-        staged = stage_mutation(
-            prepared, snapshot, lambda key: transaction.open_for_writing(pins[key])
-        )
+        staged = stage_mutation(prepared, snapshot, lambda key: transaction.open_for_writing(pins[key]))
         for key, write in staged.items():
             transaction.stage(pins[key], write)
         return None if transaction.is_empty else transaction.commit()

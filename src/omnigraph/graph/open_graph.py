@@ -33,12 +33,7 @@ class OpenGraph(GraphApi):
     """The inside of an open graph. Thread-safe."""
 
     def __init__(
-        self,
-        environment: GraphEnvironment,
-        *,
-        read_only: bool,
-        settings: GraphSettings,
-        gate: PolicyGate | None = None,
+        self, environment: GraphEnvironment, *, read_only: bool, settings: GraphSettings, gate: PolicyGate | None = None
     ) -> None:
         self._environment = environment
         self._settings = settings
@@ -47,9 +42,7 @@ class OpenGraph(GraphApi):
         self._gate = gate
         self._compiler = QueryCompiler()
         self._schemas: dict[str, GraphSchema] = {}
-        self._reader = GraphReader(
-            environment, self._compiler, self._schema_of, read_only=read_only
-        )
+        self._reader = GraphReader(environment, self._compiler, self._schema_of, read_only=read_only)
         self.read_only = read_only
 
     @property
@@ -107,12 +100,7 @@ class OpenGraph(GraphApi):
             raise BadRequestError("the graph is open for reading only")
 
     def _authorize(
-        self,
-        action: Action,
-        actor: str | None,
-        *,
-        branch: str | None = None,
-        target: str | None = None,
+        self, action: Action, actor: str | None, *, branch: str | None = None, target: str | None = None
     ) -> None:
         """Ask the policy, where the graph has one. Before healing: a refused write touches nothing at all.
 
@@ -143,9 +131,7 @@ class OpenGraph(GraphApi):
                     return
         gate.authorize(PolicyRequest(actor, Action.READ, branch))
 
-    def _authorize_new_branch(
-        self, name: str, base: str | None, actor: str | None
-    ) -> ManifestState:
+    def _authorize_new_branch(self, name: str, base: str | None, actor: str | None) -> ManifestState:
         """Ask the policy about a branch that a write creates with its data, if it does; the state that says so.
 
         Raises:

@@ -66,8 +66,7 @@ class GraphReader:
         self._compiler = compiler
         self._schema_of = schema_of
         self.caches = EngineCaches(
-            EngineSettings.from_environment(),
-            DerivedArrays(environment.location, writable=not read_only),
+            EngineSettings.from_environment(), DerivedArrays(environment.location, writable=not read_only)
         )
         self._embedder: Embedder | None = None
         self._lock = Lock()
@@ -199,9 +198,7 @@ class GraphReader:
             raise QuerySelectionError(message, (query.name,))
         return _Prepared(snapshot, catalog, query.ir, self._bind(query.ir, call.params))
 
-    def _bind(
-        self, query: ir.ReadIR, params: Mapping[str, object] | None
-    ) -> dict[str, StoredValue]:
+    def _bind(self, query: ir.ReadIR, params: Mapping[str, object] | None) -> dict[str, StoredValue]:
         return {**bind_params(query, params), ir.NOW: self._environment.clock() // 1000}
 
     def _get_embedder(self) -> Embedder:

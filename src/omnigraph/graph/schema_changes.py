@@ -20,11 +20,7 @@ from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.ids import TableKey, new_ulid
-from omnigraph.errors import (
-    ConflictError,
-    SchemaViolationsError,
-    UnsupportedSchemaError,
-)
+from omnigraph.errors import ConflictError, SchemaViolationsError, UnsupportedSchemaError
 from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.lang.schema.accepted import AcceptedSchema
 from omnigraph.lang.schema.catalog import Catalog, TypeKind
@@ -67,47 +63,31 @@ POLICY = RetryPolicy(is_bulk=True)
 class SchemaEvolution:
     """Plans and applies schema changes of one graph; its caller has settled what dead writers left."""
 
-    def __init__(
-        self, environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema]
-    ) -> None:
+    def __init__(self, environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema]) -> None:
         self._environment = environment
         self._schema_of = schema_of
 
     def plan(
-        self,
-        wanted: CompiledSchema,
-        *,
-        allow_data_loss: bool = False,
-        backfill: Mapping[str, object] | None = None,
+        self, wanted: CompiledSchema, *, allow_data_loss: bool = False, backfill: Mapping[str, object] | None = None
     ) -> MigrationPlan:
         """The steps from the accepted schema to a wanted one."""
         head = self._environment.manifest.state().head(MAIN)
         return plan_migration(
-            self._schema_of(head.schema_hash).accepted,
-            wanted,
-            allow_data_loss=allow_data_loss,
-            backfill=backfill,
+            self._schema_of(head.schema_hash).accepted, wanted, allow_data_loss=allow_data_loss, backfill=backfill
         )
 
     def apply(self, call: SchemaCall) -> SchemaApplyResult:
         """Carry a supported plan out in one commit; prepared again when writers move its tables meanwhile."""
         first = self.plan(call.wanted, allow_data_loss=call.allow_data_loss, backfill=call.backfill)
         kind = WriterKind.SCHEMA_APPLY
-        with Transaction(
-            self._environment, kind=kind, actor=call.actor, policy=POLICY
-        ) as transaction:
+        with Transaction(self._environment, kind=kind, actor=call.actor, policy=POLICY) as transaction:
             return transaction.run(lambda it: self._try(it, call, first))
 
-    def _try(
-        self, transaction: Transaction, call: SchemaCall, first: MigrationPlan
-    ) -> SchemaApplyResult:
+    def _try(self, transaction: Transaction, call: SchemaCall, first: MigrationPlan) -> SchemaApplyResult:
         uri = self._environment.location.uri
         accepted = self._schema_of(transaction.snapshot.schema_hash)
         plan = plan_migration(
-            accepted.accepted,
-            call.wanted,
-            allow_data_loss=call.allow_data_loss,
-            backfill=call.backfill,
+            accepted.accepted, call.wanted, allow_data_loss=call.allow_data_loss, backfill=call.backfill
         )
         if plan.steps and plan.steps != first.steps:
             # It would take back, even destroy, what another change has brought.
@@ -127,9 +107,7 @@ class SchemaEvolution:
         migrations = plan_tables(plan, accepted.catalog, call.wanted.catalog)
         wanted = GraphSchema(
             source=call.wanted.source.text,
-            accepted=AcceptedSchema(
-                catalog=call.wanted.catalog, identities=plan.resolution.identities
-            ),
+            accepted=AcceptedSchema(catalog=call.wanted.catalog, identities=plan.resolution.identities),
         )
         with transaction.environment.staging.shared():
             work = _Preparation(transaction, call.engine)
@@ -137,16 +115,10 @@ class SchemaEvolution:
                 work.prepare(item)
             if work.violations:
                 raise SchemaViolationsError(work.violations.report())
-            commit = transaction.commit(
-                schema_change=self._change(transaction.environment, migrations, wanted)
-            )
-        return SchemaApplyResult(
-            uri=uri, plan=plan, graph_version=commit.graph_version, commit=commit
-        )
+            commit = transaction.commit(schema_change=self._change(transaction.environment, migrations, wanted))
+        return SchemaApplyResult(uri=uri, plan=plan, graph_version=commit.graph_version, commit=commit)
 
-    def _change(
-        self, environment: GraphEnvironment, migrations: TableMigrations, wanted: GraphSchema
-    ) -> SchemaChange:
+    def _change(self, environment: GraphEnvironment, migrations: TableMigrations, wanted: GraphSchema) -> SchemaChange:
         used = {version.pin.location for version in environment.manifest.history().versions}
         new_tables = []
         for definition in migrations.created:
@@ -248,9 +220,7 @@ class SchemaMethods(OpenGraph):
             BadRequestError: a backfill is wrong.
         """
         evolution = SchemaEvolution(self._environment, self._schema_of)
-        return evolution.plan(
-            as_compiled(schema), allow_data_loss=allow_data_loss, backfill=backfill
-        )
+        return evolution.plan(as_compiled(schema), allow_data_loss=allow_data_loss, backfill=backfill)
 
     @override
     def apply_schema(

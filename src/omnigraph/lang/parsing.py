@@ -181,18 +181,14 @@ class DeclarationGrammar(Generic[T]):
         span, found = _place(source.text, failure)
         if found == _ENDLESS_STRING and _ends_in_an_escape(source.text):
             end = len(source.text)
-            return source.diagnostic(
-                self._escape_code, Span(end - 1, end), "the text ends inside an escape"
-            )
+            return source.diagnostic(self._escape_code, Span(end - 1, end), "the text ends inside an escape")
         word = source.text[span.start : span.end]
         endless = found in (_ENDLESS_STRING, _ENDLESS_COMMENT)
         return source.diagnostic(
             self._code,
             span,
             f"found {found}" if endless else f"found {found}, expected {self._expected(failure)}",
-            hint=self._advise(
-                word, source.text[max(0, span.start - _CONTEXT) : span.start].rstrip()
-            ),
+            hint=self._advise(word, source.text[max(0, span.start - _CONTEXT) : span.start].rstrip()),
         )
 
     def _expected(self, failure: UnexpectedInput) -> str:

@@ -52,13 +52,7 @@ from omnigraph.storage.datasets.versions import (
 )
 from omnigraph.storage.derived import DERIVED_FOLDER, remove_groups
 from omnigraph.storage.listing import StoredFile, delete_files, list_files
-from omnigraph.storage.location import (
-    BRANCH_CLAIM,
-    MANIFEST,
-    RECLAIMED_MARK,
-    RECOVERIES,
-    STAGING_FOLDER,
-)
+from omnigraph.storage.location import BRANCH_CLAIM, MANIFEST, RECLAIMED_MARK, RECOVERIES, STAGING_FOLDER
 from omnigraph.storage.locks import held_file
 
 _log = logging.getLogger(__name__)
@@ -91,10 +85,7 @@ class DatasetCleanup(Document):
 class CleanupReport(Document):
     """What a cleanup did; without `confirmed` what it would do."""
 
-    computed: ClassVar[Mapping[str, str]] = {
-        "bytes_removed": "datasets",
-        "old_versions_removed": "bytes_removed",
-    }
+    computed: ClassVar[Mapping[str, str]] = {"bytes_removed": "datasets", "old_versions_removed": "bytes_removed"}
 
     confirmed: bool
     #: How many commits of each branch are kept by number; None when only their age counted.
@@ -136,9 +127,7 @@ class CleanupReport(Document):
 # ---- Forks: removed by themselves whenever a branch is deleted, and first of all by a cleanup
 
 
-def reclaim_forks(
-    environment: GraphEnvironment, policy: RetentionPolicy | None = None
-) -> dict[Fork, int]:
+def reclaim_forks(environment: GraphEnvironment, policy: RetentionPolicy | None = None) -> dict[Fork, int]:
     """Remove forks that no reachable state reads, also those whose publish never happened; what went, with its size.
 
     While there are readers or staged files, and always on an object store, only forks that were not written to for a
@@ -149,9 +138,7 @@ def reclaim_forks(
     if not forks_beside(environment, state, state.lines()):
         return {}
     # Before the lock is taken: it follows the length of the history.
-    needed = reachable(
-        manifest.history(), policy or RetentionPolicy(), environment.clock()
-    ).versions
+    needed = reachable(manifest.history(), policy or RetentionPolicy(), environment.clock()).versions
     removed: dict[Fork, int] = {}
     with environment.window() as held, held.staging.try_exclusive() as is_alone:
         settle_all(held)
@@ -368,9 +355,7 @@ class _Cleanup:
         location = self.environment.location
         paths = [item.path for item in plan.datasets if not item.is_dropped]
         own = [name for name in (MANIFEST, RECOVERIES) if dataset_exists(location, name)]
-        found = reclaim_staged_files(
-            self.environment, [*paths, *own], staged_max_age_s(), preview=self.call.preview
-        )
+        found = reclaim_staged_files(self.environment, [*paths, *own], staged_max_age_s(), preview=self.call.preview)
         for removal in found.removals:
             if removal.path in (*own, STAGING_FOLDER):
                 self._count_others(removal.files)
@@ -439,9 +424,7 @@ class _Cleanup:
                 self.notes.append(f"{path}: old versions stay, {error.message}")
         return forgotten
 
-    def _remove_old_versions(
-        self, environment: GraphEnvironment, path: str, since_s: float | None
-    ) -> None:
+    def _remove_old_versions(self, environment: GraphEnvironment, path: str, since_s: float | None) -> None:
         """Rows carry the history: of these datasets a reader that begins needs the newest version alone."""
         listing = list_versions(environment.location, path)
         kept = {} if since_s is None else newest_since(listing, since_s)

@@ -28,14 +28,7 @@ from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.commit.snapshot import History, ManifestState
 from omnigraph.core.env_settings import Duration
 from omnigraph.errors import StorageError
-from omnigraph.maintenance.retention import (
-    Line,
-    Retained,
-    RetentionPolicy,
-    published_heads,
-    reachable,
-    type_keys,
-)
+from omnigraph.maintenance.retention import Line, Retained, RetentionPolicy, published_heads, reachable, type_keys
 from omnigraph.storage.answers import abandoned_answers
 from omnigraph.storage.datasets.forks import list_forks
 from omnigraph.storage.datasets.versions import (
@@ -179,9 +172,7 @@ def plan_cleanup(
         files = () if plan.removal is None else plan.removal.every_file
         if plan.is_known or not has_readers or all(file.modified_s < limit_s for file in files):
             plans.append(plan)
-    return CleanupPlan(
-        history=history, retained=retained, datasets=tuple(plans), has_readers=has_readers
-    )
+    return CleanupPlan(history=history, retained=retained, datasets=tuple(plans), has_readers=has_readers)
 
 
 def _plan_dataset(
@@ -207,9 +198,7 @@ def _plan_dataset(
     return replace(plan, removal=removal, versions_kept=count - removal.version_count)
 
 
-def find_drift(
-    listing: DatasetListing, published: Mapping[Line, int], retained: Retained
-) -> str | None:
+def find_drift(listing: DatasetListing, published: Mapping[Line, int], retained: Retained) -> str | None:
     """What is wrong with the HEADs of a dataset, if one is past everything that was published."""
     named = retained.of(listing.path)
     for line in listing.lines:
@@ -227,9 +216,7 @@ def find_drift(
 
 
 def find_unused_forks(
-    environment: GraphEnvironment,
-    policy: RetentionPolicy,
-    older_than_s: float | None = None,
+    environment: GraphEnvironment, policy: RetentionPolicy, older_than_s: float | None = None
 ) -> dict[Fork, int]:
     """Forks that no reachable state reads, with their sizes; with an age only those that were not written to since."""
     state = environment.manifest.state()
@@ -241,9 +228,7 @@ def find_unused_forks(
     return with_sizes(environment, unused, older_than_s)
 
 
-def forks_beside(
-    environment: GraphEnvironment, state: ManifestState, needed: Collection[Line]
-) -> list[Fork]:
+def forks_beside(environment: GraphEnvironment, state: ManifestState, needed: Collection[Line]) -> list[Fork]:
     """The forks of datasets that live branches read, except those that are needed."""
     return [
         (path, fork)
@@ -253,9 +238,7 @@ def forks_beside(
     ]
 
 
-def with_sizes(
-    environment: GraphEnvironment, forks: Iterable[Fork], older_than_s: float | None
-) -> dict[Fork, int]:
+def with_sizes(environment: GraphEnvironment, forks: Iterable[Fork], older_than_s: float | None) -> dict[Fork, int]:
     """Forks with their sizes; with an age only those that were not written to since."""
     found: dict[Fork, int] = {}
     limit_s = environment.clock() / MICROSECONDS - (older_than_s or 0.0)

@@ -21,24 +21,11 @@ from omnigraph.commit.schemas import GraphSchema, find_schema, read_schema_files
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.commit.snapshot import snapshot_of
 from omnigraph.commit.sweep import has_unsettled
-from omnigraph.errors import (
-    HistoricalVersionReclaimedError,
-    NotFoundError,
-    OmniError,
-    RecoveryRequiredError,
-    is_panic,
-)
+from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError, OmniError, RecoveryRequiredError, is_panic
 from omnigraph.errors.text import size_text
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, unbuilt_indexes
 from omnigraph.maintenance.cleanup_plan import find_leftovers, is_busy, plan_cleanup
-from omnigraph.maintenance.findings import (
-    DiskUse,
-    DoctorReport,
-    Finding,
-    Health,
-    Inspection,
-    worst_first,
-)
+from omnigraph.maintenance.findings import DiskUse, DoctorReport, Finding, Health, Inspection, worst_first
 from omnigraph.maintenance.indexes import missing_indexes
 from omnigraph.maintenance.repair import dangling_edges
 from omnigraph.maintenance.retention import KEEP_ADVISED, RetentionPolicy, published_heads
@@ -64,9 +51,7 @@ _DELETED_ROWS, _DELETED_SHARE = 1_000, 4
 _MANY_CATALOG_VERSIONS = 1_000
 
 
-def examine(
-    environment: GraphEnvironment, *, deep: bool = False, progress: Progress | None = None
-) -> DoctorReport:
+def examine(environment: GraphEnvironment, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
     """Look at everything; with `deep` every file is read, too."""
     look = Inspection(environment)
     findings: list[Finding] = []
@@ -117,9 +102,7 @@ def _check_files(look: Inspection, progress: Progress | None) -> Iterator[Findin
 
 def _check_format(look: Inspection) -> Iterator[Finding]:
     branches = len(look.state.heads)
-    yield Finding(
-        Health.OK, f"storage format {INTERNAL_SCHEMA_VERSION}, {_count(branches, 'branch')}"
-    )
+    yield Finding(Health.OK, f"storage format {INTERNAL_SCHEMA_VERSION}, {_count(branches, 'branch')}")
 
 
 def _check_catalog(look: Inspection) -> Iterator[Finding]:
@@ -127,8 +110,7 @@ def _check_catalog(look: Inspection) -> Iterator[Finding]:
     versions = list_versions(look.environment.location, MANIFEST).version_count
     fragments = look.environment.manifest.fragment_count()
     text = (
-        f"{_count(commits, 'commit')}, {_count(versions, 'version')} and "
-        f"{_count(fragments, 'fragment')} of the catalog"
+        f"{_count(commits, 'commit')}, {_count(versions, 'version')} and {_count(fragments, 'fragment')} of the catalog"
     )
     if versions > _MANY_CATALOG_VERSIONS or fragments > 2 * FOLD_THRESHOLD:
         yield Finding(Health.WARNING, f"{text}: opening gets slower", look.run("optimize"))
@@ -285,9 +267,7 @@ def _check_fragments(look: Inspection) -> Iterator[Finding]:
             )
         if deleted >= _DELETED_ROWS and deleted * _DELETED_SHARE >= deleted + pin.row_count:
             yield Finding(
-                Health.WARNING,
-                f"{key}: {deleted:,} deleted rows beside {pin.row_count:,} others",
-                look.run("optimize"),
+                Health.WARNING, f"{key}: {deleted:,} deleted rows beside {pin.row_count:,} others", look.run("optimize")
             )
 
 
@@ -396,8 +376,7 @@ def _check_history(look: Inspection) -> Iterator[Finding]:
     wrong = [commit for commit in disordered(look.history.commits) if commit not in twice]
     for commit_id in wrong[:_SHOWN]:
         yield Finding(
-            Health.ERROR,
-            f"commit {commit_id} builds on one that is not older: restore the catalog from a backup",
+            Health.ERROR, f"commit {commit_id} builds on one that is not older: restore the catalog from a backup"
         )
 
 

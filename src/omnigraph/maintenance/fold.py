@@ -42,9 +42,7 @@ _PATIENCE_S = 0.2
 _log = logging.getLogger(__name__)
 
 
-def fold_after(
-    environment: GraphEnvironment, settings: GraphSettings, commit: GraphCommit | None
-) -> None:
+def fold_after(environment: GraphEnvironment, settings: GraphSettings, commit: GraphCommit | None) -> None:
     """Fold the tables that a commit touched, where it is time to. Never fails."""
     if commit is None or not settings.folds:
         return
@@ -85,10 +83,7 @@ def _may_fold(table: Table, more_than: int) -> bool:
 
 def _stage_table(table: Table, more_than: int) -> StagedWrite | None:
     chosen = choose_fold(
-        fragment_facts(table, with_blobs=True),
-        more_than=more_than,
-        max_rows=FOLD_MAX_ROWS,
-        max_bytes=FOLD_MAX_BYTES,
+        fragment_facts(table, with_blobs=True), more_than=more_than, max_rows=FOLD_MAX_ROWS, max_bytes=FOLD_MAX_BYTES
     )
     if not chosen:
         return None

@@ -91,11 +91,7 @@ def plan_indexes(
                 specs.append(found)
             elif outside := existing[found.name].missing_rows:
                 pending.append(
-                    PendingIndex(
-                        type_key=definition.table_key,
-                        property=found.column,
-                        reason=_outside(outside),
-                    )
+                    PendingIndex(type_key=definition.table_key, property=found.column, reason=_outside(outside))
                 )
         if specs:
             work.append(IndexWork(definition.table_key, tuple(specs)))
@@ -124,9 +120,7 @@ def _outside(rows: int) -> str:
     return f"{count} outside of it and compared one by one until a tenth of all is"
 
 
-def table_indexes(
-    definition: NodeDef | EdgeDef, table: Table
-) -> Iterator[IndexSpec | PendingIndex]:
+def table_indexes(definition: NodeDef | EdgeDef, table: Table) -> Iterator[IndexSpec | PendingIndex]:
     """Every index that a type should have, and those that wait for values."""
     for wanted in wanted_indexes(definition):
         values = 0
@@ -134,9 +128,7 @@ def table_indexes(
             values = table.row_count - table.count_rows(AllOf((IsNull(wanted.column),)))
             if not values:
                 yield PendingIndex(
-                    type_key=definition.table_key,
-                    property=wanted.column,
-                    reason="no row has a vector yet",
+                    type_key=definition.table_key, property=wanted.column, reason="no row has a vector yet"
                 )
                 continue
         spec = index_spec(wanted, values)
@@ -182,6 +174,4 @@ def _build(transaction: Transaction, schema_of: Callable[[str], GraphSchema]) ->
         for item in work
         if item.table_key in done
     ]
-    return IndexReport(
-        branch=transaction.branch, commit=commit, built=tuple(built), pending=tuple(pending)
-    )
+    return IndexReport(branch=transaction.branch, commit=commit, built=tuple(built), pending=tuple(pending))

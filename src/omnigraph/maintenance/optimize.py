@@ -41,12 +41,7 @@ from omnigraph.storage.datasets.indexes import (
     plan_index_parts,
     stage_index_parts,
 )
-from omnigraph.storage.datasets.staged import (
-    PrivateVersion,
-    StagedWrite,
-    close_private,
-    open_private,
-)
+from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
@@ -76,18 +71,14 @@ class RewrittenTable:
     rows: int
 
 
-def compact_tables(
-    workers: Workers, work: Sequence[tuple[Table, Sequence[Sequence[int]]]]
-) -> list[RewrittenTable]:
+def compact_tables(workers: Workers, work: Sequence[tuple[Table, Sequence[Sequence[int]]]]) -> list[RewrittenTable]:
     """Write groups of fragments anew, as one fragment each; tables without groups are left out.
 
     Raises:
         SparkError: a task failed on every try. What other tasks wrote is unreferenced, and cleanup removes it.
     """
     plans = [(table, plan_compaction(table, groups)) for table, groups in work]
-    messages = iter(
-        workers.run(COMPACT_STAGE, _rewrite, [task for _, tasks in plans for task in tasks])
-    )
+    messages = iter(workers.run(COMPACT_STAGE, _rewrite, [task for _, tasks in plans for task in tasks]))
     rewritten = []
     for table, tasks in plans:
         answers = [next(messages) for _ in tasks]
@@ -111,19 +102,14 @@ MIN_PART_ROWS = 100_000
 
 
 def build_indexes(
-    workers: Workers,
-    work: Sequence[tuple[Table, Iterable[IndexSpec]]],
-    *,
-    min_part_rows: int = MIN_PART_ROWS,
+    workers: Workers, work: Sequence[tuple[Table, Iterable[IndexSpec]]], *, min_part_rows: int = MIN_PART_ROWS
 ) -> list[StagedWrite | None]:
     """What `stage_indices` gives for every table, built by tasks; None where nothing is missing.
 
     Raises:
         SparkError: a task failed on every try. What other tasks built is unreferenced, and cleanup removes it.
     """
-    plans = [
-        (table, _plan(table, specs, workers.parallelism, min_part_rows)) for table, specs in work
-    ]
+    plans = [(table, _plan(table, specs, workers.parallelism, min_part_rows)) for table, specs in work]
     tasks = [task for _, planned in plans for _, parts in planned for task in parts]
     messages = iter(workers.run(INDEX_STAGE, _build, tasks))
     staged = []
@@ -137,8 +123,7 @@ def _plan(
     table: Table, specs: Iterable[IndexSpec], parts: int, min_rows: int
 ) -> list[tuple[IndexBuild, list[IndexPartTask]]]:
     return [
-        (build, plan_index_parts(table, build, parts=parts, min_rows=min_rows))
-        for build in plan_builds(table, specs)
+        (build, plan_index_parts(table, build, parts=parts, min_rows=min_rows)) for build in plan_builds(table, specs)
     ]
 
 
@@ -156,12 +141,7 @@ def _build(task: IndexPartTask) -> Message:
 _log = logging.getLogger(__name__)
 #: Tables that writers moved are prepared again, in the end inside the commit window.
 POLICY = RetryPolicy(
-    tries=7,
-    outside=6,
-    lost=(ExpectedVersionMismatchError,),
-    keeps_schema=True,
-    keeps_files=True,
-    is_bulk=True,
+    tries=7, outside=6, lost=(ExpectedVersionMismatchError,), keeps_schema=True, keeps_files=True, is_bulk=True
 )
 #: Rows of such tables up to which they are prepared there; with more they are left out.
 WINDOW_ROWS = 200_000
@@ -241,9 +221,7 @@ def optimize_graph(
         QueryTimeoutError, QueryCancelledError: it was stopped before its commit; nothing happened.
     """
     budget = call.limits.budget()
-    transaction = Transaction(
-        environment, kind=WriterKind.OPTIMIZE, actor=call.actor, policy=POLICY
-    )
+    transaction = Transaction(environment, kind=WriterKind.OPTIMIZE, actor=call.actor, policy=POLICY)
     run = _Run(transaction, schema_of(transaction.snapshot.schema_hash).catalog, call)
     with transaction, bounded(budget, OPTIMIZE), environment.staging.shared():
         commit = run.execute()
@@ -251,9 +229,7 @@ def optimize_graph(
         fold = held.manifest.fold(tenure=held.tenure)
         held.audit.fold()
     after = snapshot_of(environment.manifest.state().head(MAIN))
-    return OptimizeReport(
-        branch=MAIN, commit=commit, tables=run.report(commit, after), catalog=fold
-    )
+    return OptimizeReport(branch=MAIN, commit=commit, tables=run.report(commit, after), catalog=fold)
 
 
 class _Run:
@@ -333,9 +309,7 @@ class _Run:
         try:
             for key, item in rewritten.items():
                 images[key] = open_private(item.staged)
-            states = {
-                key: images[key].table if key in images else table for key, table in tables.items()
-            }
+            states = {key: images[key].table if key in images else table for key, table in tables.items()}
             indexes, names = self._build(states)
             for key in tables:
                 staged = _joined(rewritten.get(key), images.get(key), indexes.get(key))
@@ -412,9 +386,7 @@ def _definition(catalog: Catalog, key: TableKey) -> NodeDef | EdgeDef | None:
 
 
 def _joined(
-    rewritten: RewrittenTable | None,
-    image: PrivateVersion | None,
-    indexes: StagedWrite | None,
+    rewritten: RewrittenTable | None, image: PrivateVersion | None, indexes: StagedWrite | None
 ) -> StagedWrite | None:
     """New fragments and indexes of one table as one write."""
     if rewritten is None or image is None:

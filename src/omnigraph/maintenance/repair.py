@@ -67,27 +67,20 @@ class UncheckedEdges:
 
 
 def find_dangling(
-    head: Head,
-    catalog: Catalog,
-    open_pin: Callable[[TablePin], Table],
-    passed: set[tuple[object, ...]] | None = None,
+    head: Head, catalog: Catalog, open_pin: Callable[[TablePin], Table], passed: set[tuple[object, ...]] | None = None
 ) -> Iterator[DanglingEdges | UncheckedEdges]:
     """The dangling edges of a branch, type by type; what is in `passed` was looked at on another branch."""
     passed = set() if passed is None else passed
     for edge in catalog.edges.values():
         pin = head.pins.get(TableKey(edge.table_key))
-        sources, targets = (
-            head.pins.get(TableKey(f"node:{end}")) for end in (edge.source, edge.target)
-        )
+        sources, targets = (head.pins.get(TableKey(f"node:{end}")) for end in (edge.source, edge.target))
         if pin is None or sources is None or targets is None or not pin.row_count:
             continue
         key = tuple((item.location, item.branch, item.version) for item in (pin, sources, targets))
         if key in passed:
             continue
         try:
-            found = _dangling_of(
-                edge, head.branch, open_pin(pin), open_pin(sources), open_pin(targets)
-            )
+            found = _dangling_of(edge, head.branch, open_pin(pin), open_pin(sources), open_pin(targets))
         except StorageError as error:
             yield UncheckedEdges(branch=head.branch, type_key=TableKey(edge.table_key), error=error)
             continue
@@ -97,12 +90,8 @@ def find_dangling(
             yield found
 
 
-def _dangling_of(
-    edge: EdgeDef, branch: str, edges: Table, sources: Table, targets: Table
-) -> DanglingEdges | None:
-    addresses = np.unique(
-        np.concatenate([_without_end(edges, "src", sources), _without_end(edges, "dst", targets)])
-    )
+def _dangling_of(edge: EdgeDef, branch: str, edges: Table, sources: Table, targets: Table) -> DanglingEdges | None:
+    addresses = np.unique(np.concatenate([_without_end(edges, "src", sources), _without_end(edges, "dst", targets)]))
     if not len(addresses):
         return None
     return DanglingEdges(
@@ -114,9 +103,7 @@ def _dangling_of(
     )
 
 
-def _without_end(
-    edges: Table, column: str, nodes: Table
-) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def _without_end(edges: Table, column: str, nodes: Table) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     """The addresses of the edges whose end is not among the nodes."""
     parts = -(-nodes.row_count // NODES_AT_ONCE) or 1
     found = [np.empty(0, np.uint64)]
@@ -145,8 +132,7 @@ def _hashes(ids: pa.Array[pa.StringScalar]) -> np.ndarray[tuple[int], np.dtype[n
 
 
 def _contains(
-    known: np.ndarray[tuple[int], np.dtype[np.int64]],
-    wanted: np.ndarray[tuple[int], np.dtype[np.int64]],
+    known: np.ndarray[tuple[int], np.dtype[np.int64]], wanted: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     if not len(known):
         return np.zeros(len(wanted), np.bool_)
@@ -154,9 +140,7 @@ def _contains(
     return np.equal(known[places], wanted)
 
 
-def _ids_at(
-    edges: Table, addresses: np.ndarray[tuple[int], np.dtype[np.uint64]]
-) -> tuple[str, ...]:
+def _ids_at(edges: Table, addresses: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> tuple[str, ...]:
     found: list[str] = []
     for batch in edges.scan(["id", "_rowaddr"]):
         chosen = np.isin(batch.column("_rowaddr").to_numpy(), addresses)
@@ -211,9 +195,7 @@ def remove_dangling(
     return commits
 
 
-def _remove(
-    environment: GraphEnvironment, head: Head, found: list[DanglingEdges], actor: str | None
-) -> GraphCommit:
+def _remove(environment: GraphEnvironment, head: Head, found: list[DanglingEdges], actor: str | None) -> GraphCommit:
     def prepare(transaction: Transaction) -> GraphCommit:
         transaction.require(NothingFollows(head.commit_id))
         with environment.staging.shared():
@@ -299,12 +281,7 @@ class RepairReport(Document):
 
 
 def classify_drift(
-    pin: int,
-    head: int | None,
-    moved: Sequence[Movement],
-    *,
-    has_same_rows: bool,
-    is_own: bool = False,
+    pin: int, head: int | None, moved: Sequence[Movement], *, has_same_rows: bool, is_own: bool = False
 ) -> Drift:
     """Why a dataset is where it is, from what every version since the published one did, and who made them."""
     if head == pin:
@@ -383,9 +360,7 @@ def repair_graph(
     )
 
 
-def _look(
-    environment: GraphEnvironment, head: Head, pin: TablePin, *, confirm: bool, force: bool
-) -> _Found:
+def _look(environment: GraphEnvironment, head: Head, pin: TablePin, *, confirm: bool, force: bool) -> _Found:
     table = _open_head(environment, pin)
     version = None if table is None else table.version
     moved: list[Movement] = []
@@ -448,9 +423,7 @@ def _publish(
         return None
     is_forced = any(item.report.action is RepairAction.FORCED for item in chosen)
     pins = tuple(_pin(item) for item in chosen)
-    expectations = Expectations.of(
-        head, touched={item.pin.table_key: item.pin.version for item in chosen}
-    )
+    expectations = Expectations.of(head, touched={item.pin.table_key: item.pin.version for item in chosen})
     commit = NewCommit(
         commit_id=new_ulid(),
         kind=REPAIR_KIND if is_forced else str(WriterKind.OPTIMIZE),

@@ -13,13 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 from itertools import islice
 
-from omnigraph.commit.lineage import (
-    distances,
-    first_parents,
-    lasting_bases,
-    parents,
-    possible_bases,
-)
+from omnigraph.commit.lineage import distances, first_parents, lasting_bases, parents, possible_bases
 from omnigraph.commit.rows import MAIN, GraphCommit, Head, PublishedVersion, Tombstone, version_row
 from omnigraph.commit.snapshot import History, branch_of
 from omnigraph.core.env_settings import parse_duration_s
@@ -61,9 +55,7 @@ class CleanupCall:
     notes: tuple[str, ...] = ()
 
 
-def cleanup_call(
-    keep: int | None, older_than: str | timedelta | None, *, commits: bool, confirm: bool
-) -> CleanupCall:
+def cleanup_call(keep: int | None, older_than: str | timedelta | None, *, commits: bool, confirm: bool) -> CleanupCall:
     """One cleanup, checked.
 
     Raises:
@@ -96,9 +88,7 @@ def _age(older_than: str | timedelta) -> timedelta:
         try:
             age = timedelta(seconds=parse_duration_s(older_than))
         except (ValueError, OverflowError) as error:
-            raise BadRequestError(
-                f"{older_than!r} is not a duration such as 45s, 30m, 12h, 7d or 2w"
-            ) from error
+            raise BadRequestError(f"{older_than!r} is not a duration such as 45s, 30m, 12h, 7d or 2w") from error
     if age < timedelta(0):
         raise BadRequestError("older_than is a time that has passed: it is not negative")
     return age
@@ -140,10 +130,7 @@ class Retained:
 
     def counts(self) -> dict[str, int]:
         """How many commits each reason keeps."""
-        return {
-            str(reason): sum(reason in reasons for reasons in self.commits.values())
-            for reason in Reason
-        }
+        return {str(reason): sum(reason in reasons for reasons in self.commits.values()) for reason in Reason}
 
 
 def reachable(
@@ -218,9 +205,7 @@ def _forks(history: History, live: list[Head], kept: Iterable[str]) -> set[str]:
     return found
 
 
-def pinned_rows(
-    history: History, commit_ids: Iterable[str], *, with_hidden: bool
-) -> Iterator[PublishedVersion]:
+def pinned_rows(history: History, commit_ids: Iterable[str], *, with_hidden: bool) -> Iterator[PublishedVersion]:
     """The rows that the snapshots of some commits come from, except what their branches inherited.
 
     With `with_hidden` also rows that a tombstone hides by then, where they hide something inherited in turn: there a
@@ -309,9 +294,7 @@ def _version_ids(rows: Iterable[PublishedVersion]) -> set[str]:
     return {str(row["object_id"]) for row in found}
 
 
-def _with_descendants(
-    commits: Mapping[str, GraphCommit], lineage: Collection[str], starts: Iterable[str]
-) -> set[str]:
+def _with_descendants(commits: Mapping[str, GraphCommit], lineage: Collection[str], starts: Iterable[str]) -> set[str]:
     children: defaultdict[str, list[str]] = defaultdict(list)
     for commit_id in lineage:
         for parent in parents(commits[commit_id]):
@@ -329,11 +312,7 @@ def _with_descendants(
 def _schema_commits(commits: Mapping[str, GraphCommit], kept: Iterable[str]) -> set[str]:
     """The commits that carry the schemas of others: these decode with their own."""
     hashes = {commits[c].schema_hash for c in kept}
-    return {
-        c
-        for c, commit in commits.items()
-        if commit.schema_source is not None and commit.schema_hash in hashes
-    }
+    return {c for c, commit in commits.items() if commit.schema_source is not None and commit.schema_hash in hashes}
 
 
 # ---- What the history says about datasets
@@ -341,12 +320,7 @@ def _schema_commits(commits: Mapping[str, GraphCommit], kept: Iterable[str]) -> 
 
 def published_heads(history: History) -> dict[Line, int]:
     """The newest version that was published on each line that a live branch reads."""
-    live = {
-        (pin.location, pin.branch)
-        for head in history.heads
-        if not head.deleted
-        for pin in head.pins.values()
-    }
+    live = {(pin.location, pin.branch) for head in history.heads if not head.deleted for pin in head.pins.values()}
     newest: dict[Line, int] = {}
     for row in history.versions:
         line = (row.pin.location, row.pin.branch)

@@ -14,13 +14,7 @@ from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.rebasing import recorded_root
 from omnigraph.commit.schemas import find_schema
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
-from omnigraph.errors import (
-    BranchNotFoundError,
-    DamageError,
-    NotFoundError,
-    OmniError,
-    StorageError,
-)
+from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, OmniError, StorageError
 from omnigraph.maintenance.reading_aside import AsideReader
 from omnigraph.maintenance.retention import type_keys
 from omnigraph.pipeline.workers import Progress, StageProgress
@@ -131,11 +125,7 @@ _HINT = "latest_version_hint.json"
 
 
 def verify_graph(
-    environment: GraphEnvironment,
-    *,
-    branches: Collection[str] | None,
-    progress: Progress,
-    record: bool = False,
+    environment: GraphEnvironment, *, branches: Collection[str] | None, progress: Progress, record: bool = False
 ) -> VerifyReport:
     """Read what the given branches need, or all branches and every commit that is kept.
 
@@ -187,9 +177,7 @@ class _Dataset:
 class _Run:
     """One verification."""
 
-    def __init__(
-        self, environment: GraphEnvironment, aside: AsideReader, branches: Collection[str] | None
-    ) -> None:
+    def __init__(self, environment: GraphEnvironment, aside: AsideReader, branches: Collection[str] | None) -> None:
         self._environment = environment
         self._branches = branches
         self._location = environment.location
@@ -222,9 +210,7 @@ class _Run:
         newest = newest_version(self._location, MANIFEST)
         if newest is None:
             if not self._holds_parts():
-                raise NotFoundError(
-                    f"there is no graph at {self._location}: create one with `omnigraph init`"
-                )
+                raise NotFoundError(f"there is no graph at {self._location}: create one with `omnigraph init`")
             self._report(MANIFEST, FileStatus.MISSING, "there is no catalog, or no version of it")
             return False
         self._verify_dataset(MANIFEST, None, {_Wanted(None, newest)})
@@ -263,11 +249,7 @@ class _Run:
     # ---- one dataset
 
     def _verify_dataset(
-        self,
-        path: str,
-        type_key: str | None,
-        wanted: Iterable[_Wanted],
-        stage: StageProgress | None = None,
+        self, path: str, type_key: str | None, wanted: Iterable[_Wanted], stage: StageProgress | None = None
     ) -> None:
         dataset = self._listed(path, type_key)
         every = set(wanted)
@@ -308,9 +290,7 @@ class _Run:
         for name in records.whole:
             self._report(f"{dataset.path}/{start}{name}", FileStatus.OK, "", dataset)
         for name in records.damaged:
-            message = (
-                "the checksums that it holds cannot be trusted, and files are compared without them"
-            )
+            message = "the checksums that it holds cannot be trusted, and files are compared without them"
             self.damaged_records.add(f"{dataset.path}/{start}{name}")
             self._unrecorded[line_address(self._location, dataset.path, folder)].update({})
             self._report(f"{dataset.path}/{start}{name}", FileStatus.MISMATCH, message, dataset)
@@ -323,9 +303,7 @@ class _Run:
             fork = fork_of(folder) or ""
             name = f"{dataset.path}/{registration_name(fork)}"
             if registration_name(fork) not in dataset.names:
-                self._report(
-                    name, FileStatus.MISSING, f"the fork {fork} is not registered", dataset
-                )
+                self._report(name, FileStatus.MISSING, f"the fork {fork} is not registered", dataset)
             else:
                 self._compare(name, Recorded(sums={name: expected}), name, dataset)
 
@@ -350,18 +328,14 @@ class _Run:
         if contents is None:
             return
         if wanted.rows is not None and contents["row_count"] != wanted.rows:
-            message = (
-                f"it has {contents['row_count']:,} rows, and the catalog knows {wanted.rows:,}"
-            )
+            message = f"it has {contents['row_count']:,} rows, and the catalog knows {wanted.rows:,}"
             self._report(f"{dataset.path}/{manifest}", FileStatus.UNREADABLE, message, dataset)
         for number, names in contents["fragments"].items():
             self._verify_fragment(dataset, tuple(names), {**place, "number": int(number)})
         for index in contents["indexes"]:
             self._verify_index(dataset, index)
 
-    def _verify_fragment(
-        self, dataset: _Dataset, names: tuple[str, ...], place: dict[str, object]
-    ) -> None:
+    def _verify_fragment(self, dataset: _Dataset, names: tuple[str, ...], place: dict[str, object]) -> None:
         key = (dataset.path, names)
         if key in self._decoded:
             return
@@ -389,9 +363,7 @@ class _Run:
 
     # ---- one file
 
-    def _decode(
-        self, file: str, dataset: _Dataset | None, operation: str, **place: object
-    ) -> dict[str, Any] | None:
+    def _decode(self, file: str, dataset: _Dataset | None, operation: str, **place: object) -> dict[str, Any] | None:
         """What a read of its own process answers; None when it fails, and then the file is reported."""
         try:
             return self._aside.ask(operation, **place) or {}
@@ -407,9 +379,7 @@ class _Run:
             self._report(f"{dataset.path}/{name}", FileStatus.MISSING, message, dataset)
             return False
         folder = place.removesuffix(name).rstrip("/")
-        return self._compare(
-            f"{dataset.path}/{place}", dataset.records.get(folder, Recorded()), name, dataset
-        )
+        return self._compare(f"{dataset.path}/{place}", dataset.records.get(folder, Recorded()), name, dataset)
 
     def _compare_own(self, dataset: _Dataset, folder: str, name: str) -> bool:
         """Compare a file by its name below a line; whether it may be decoded."""
@@ -469,9 +439,7 @@ class _Run:
                 replace_records(uri, {**sums, **recorded_sums(uri).sums})
         return sum(map(len, self._unrecorded.values()))
 
-    def _report(
-        self, name: str, status: FileStatus, message: str = "", dataset: _Dataset | None = None
-    ) -> None:
+    def _report(self, name: str, status: FileStatus, message: str = "", dataset: _Dataset | None = None) -> None:
         known = self.found.get(name)
         if known is not None and known.status.is_damage:
             # The first finding is nearest to the cause.

@@ -58,9 +58,7 @@ def row_digests(batch: Any, columns: Sequence[str]) -> Any:
         else:
             pieces.append(_fixed(np.zeros(batch.num_rows, dtype=np.uint8)))
     joined = pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
-    digests = b"".join(
-        blake2b(row, digest_size=DIGEST_BYTES).digest() for row in joined.to_pylist()
-    )
+    digests = b"".join(blake2b(row, digest_size=DIGEST_BYTES).digest() for row in joined.to_pylist())
     return pa.Array.from_buffers(DIGEST, batch.num_rows, [None, pa.py_buffer(digests)])
 
 
@@ -151,15 +149,7 @@ def _sliced(offsets: NDArray[Any], values: NDArray[Any]) -> Any:
 
 
 #: Rows of one state, to be matched with those of another.
-SIDE = pa.schema(
-    [
-        ("id", pa.utf8()),
-        ("digest", DIGEST),
-        ("row", pa.int64()),
-        ("src", pa.utf8()),
-        ("dst", pa.utf8()),
-    ]
-)
+SIDE = pa.schema([("id", pa.utf8()), ("digest", DIGEST), ("row", pa.int64()), ("src", pa.utf8()), ("dst", pa.utf8())])
 #: One row per id that differs. A null digest: there is no such row in that state. Ends are those of the newer row.
 DELTA = pa.schema(
     [
@@ -206,10 +196,7 @@ def scan_side(rows: RowSet, shape: RowShape) -> Iterator[Any]:
     names = [name for name in shape.columns if name is not None]
     for batch in scan_row_set(rows, [*names, ROW_ID]):
         count = batch.num_rows
-        ends = [
-            batch.column(name) if shape.is_edge else pa.repeat(nothing, count)
-            for name in ("src", "dst")
-        ]
+        ends = [batch.column(name) if shape.is_edge else pa.repeat(nothing, count) for name in ("src", "dst")]
         columns = [
             batch.column("id"),
             row_digests(_widened(batch, shape), [name or _NOWHERE for name in shape.columns]),
@@ -241,19 +228,10 @@ def delta_of(old: Any, new: Any, *, with_moved: bool = False) -> Any:
 
 def join_sides(old: Any, new: Any, *, with_moved: bool = False) -> Any:
     """Rows of two states matched by id; those that are equal in both are left out."""
-    both = old.join(
-        new,
-        "id",
-        join_type="full outer",
-        left_suffix="_old",
-        right_suffix="_new",
-        use_threads=False,
-    )
+    both = old.join(new, "id", join_type="full outer", left_suffix="_old", right_suffix="_new", use_threads=False)
     is_equal = pc.fill_null(pc.equal(both["digest_old"], both["digest_new"]), False)
     if with_moved:
-        is_equal = pc.and_(
-            is_equal, pc.fill_null(pc.equal(both["row_old"], both["row_new"]), False)
-        )
+        is_equal = pc.and_(is_equal, pc.fill_null(pc.equal(both["row_old"], both["row_new"]), False))
     found = both.filter(pc.invert(is_equal))
     return pa.table(
         [
@@ -298,26 +276,20 @@ def listed_parts(rows: RowSet, folder: AnswerFolder) -> list[RowPart]:
     """The rows of a set for tasks: row ids travel in a file, because there may be many."""
     sizes = fragment_sizes(open_address(rows.address)) if rows.fragments else {}
     found: list[RowPart] = [
-        RowSet(address=rows.address, fragments=(number,), fragment_rows=sizes[number])
-        for number in rows.fragments
+        RowSet(address=rows.address, fragments=(number,), fragment_rows=sizes[number]) for number in rows.fragments
     ]
     if len(rows.row_ids):
         found += _listed(rows.address, folder, attempt_name("rows", 0), rows.row_ids)
     return found
 
 
-def find_parts(
-    old: Table, new: Table, engine: WorkerSet, scratch: Scratch
-) -> tuple[list[RowPart], list[RowPart]]:
+def find_parts(old: Table, new: Table, engine: WorkerSet, scratch: Scratch) -> tuple[list[RowPart], list[RowPart]]:
     """As `row_changes.differing_rows`, for any number of rows."""
     differing = compare_fragments(old, new)
     hidden = [hidden_parts(differing, of_new=of_new) for of_new in (False, True)]
     ahead = differing.ahead
     if ahead is None:
-        return (
-            whole_parts(old, differing.gone) + hidden[0],
-            whole_parts(new, differing.come) + hidden[1],
-        )
+        return (whole_parts(old, differing.gone) + hidden[0], whole_parts(new, differing.come) + hidden[1])
     sides = [
         _Side(table=old, fragments=differing.gone, hidden=hidden[0]),
         _Side(table=new, fragments=differing.come, hidden=hidden[1]),
@@ -355,9 +327,7 @@ def _lost_rows(before: _Side, after: _Side, engine: WorkerSet, scratch: Scratch)
     )
     address = table_address(before.table)
     return [
-        ListedRows(
-            address=address, folder=folder, name=answer["name"], batch=number, row_count=count
-        )
+        ListedRows(address=address, folder=folder, name=answer["name"], batch=number, row_count=count)
         for answer in run_exchange(exchange, engine.workers, folder)
         for number, count in enumerate(answer["counts"])
     ]
@@ -390,9 +360,7 @@ class _KeepLost:
         return {"name": name, "counts": counts, "rows": len(ids)}
 
 
-def _listed(
-    address: TableAddress, folder: AnswerFolder, name: str, row_ids: NDArray[np.uint64]
-) -> list[ListedRows]:
+def _listed(address: TableAddress, folder: AnswerFolder, name: str, row_ids: NDArray[np.uint64]) -> list[ListedRows]:
     return [
         ListedRows(address=address, folder=folder, name=name, batch=number, row_count=count)
         for number, count in enumerate(_write_rows(folder, name, row_ids.astype(np.int64)))

@@ -164,9 +164,7 @@ def held_parts(action: Action, rows: Any) -> Iterator[HeldRows]:
         yield HeldRows(action=action, rows=rows.slice(begin, PART_ROWS))
 
 
-def file_parts(
-    folder: AnswerFolder, number: int, parts: Sequence[HeldRows]
-) -> tuple[str, list[tuple[int, int]]]:
+def file_parts(folder: AnswerFolder, number: int, parts: Sequence[HeldRows]) -> tuple[str, list[tuple[int, int]]]:
     """Write parts as batches of one file: its name, kind and size of each batch."""
     name = attempt_name("plan", number)
     if parts:
@@ -174,14 +172,10 @@ def file_parts(
     return name, [(int(part.action), part.row_count) for part in parts]
 
 
-def filed_parts(
-    folder: AnswerFolder, name: str, batches: Sequence[tuple[int, int]]
-) -> Iterator[FiledRows]:
+def filed_parts(folder: AnswerFolder, name: str, batches: Sequence[tuple[int, int]]) -> Iterator[FiledRows]:
     """The parts of a file, from what `file_parts` told about it."""
     for number, (action, rows) in enumerate(batches):
-        yield FiledRows(
-            action=Action(action), row_count=rows, folder=folder, name=name, batch=number
-        )
+        yield FiledRows(action=Action(action), row_count=rows, folder=folder, name=name, batch=number)
 
 
 # ---- Copying rows between table states
@@ -270,9 +264,7 @@ class CopyItem:
 def _items(plan: CopyPlan, ledgers: AnswerFolder) -> list[CopyItem]:
     source, target = table_address(plan.source), table_address(plan.target)
     # Rows that keep ids lie apart from new rows, which have none.
-    groups = [
-        group for action in (Action.UPDATE, Action.INSERT) for group in _grouped(plan.rows, action)
-    ]
+    groups = [group for action in (Action.UPDATE, Action.INSERT) for group in _grouped(plan.rows, action)]
     return [
         CopyItem(
             number=number,
@@ -329,13 +321,7 @@ def copy_rows(item: CopyItem) -> Message:
     written = keep_ids(target, write_rows(target, batches()), kept)
     ledger = Ledger(item.ledgers, item.number)
     ledger.note(target, written)
-    return {
-        "fragments": written,
-        "rows": len(come),
-        "violations": bad,
-        "violation_total": total,
-        "ledger": ledger.name,
-    }
+    return {"fragments": written, "rows": len(come), "violations": bad, "violation_total": total, "ledger": ledger.name}
 
 
 def _read(table: Table, row_ids: NDArray[np.uint64], columns: list[str]) -> Iterator[Any]:
@@ -386,10 +372,7 @@ class _ReadAddresses:
 
     def __call__(self, part: PlannedRows) -> Iterator[Any]:
         addresses = _addresses(open_address(self.target), part)
-        columns = [
-            pa.array(((addresses >> 32) % self.buckets).astype(np.int32)),
-            pa.array(addresses),
-        ]
+        columns = [pa.array(((addresses >> 32) % self.buckets).astype(np.int32)), pa.array(addresses)]
         yield pa.RecordBatch.from_arrays(columns, schema=_ADDRESSES)
 
 
@@ -400,10 +383,7 @@ class _MarkRows:
 
     def __call__(self, bucket: int, rows: Any) -> Message:
         del bucket  # the addresses name their fragments
-        return {
-            "marked": shrink_fragments(self.target, rows["address"], self.ledgers),
-            "rows": len(rows),
-        }
+        return {"marked": shrink_fragments(self.target, rows["address"], self.ledgers), "rows": len(rows)}
 
 
 def _addresses(target: Table, part: PlannedRows) -> NDArray[np.int64]:
@@ -416,9 +396,7 @@ def _addresses(target: Table, part: PlannedRows) -> NDArray[np.int64]:
     return np.asarray(found[ROW_ADDRESS], dtype=np.int64)
 
 
-def mark_replaced(
-    target: Table, row_ids: NDArray[np.uint64], workers: Workers
-) -> dict[int, str | None]:
+def mark_replaced(target: Table, row_ids: NDArray[np.uint64], workers: Workers) -> dict[int, str | None]:
     """Fragments without rows that others replace, as `stage_replacement` takes them. Moves nothing."""
     if not len(row_ids):
         return {}
@@ -449,9 +427,7 @@ def write_sources(item: SourceItem) -> Message:
     return write_keys(item.folder, item.number, [pa.RecordBatch.from_arrays([sources], ["src"])])
 
 
-def lost_sources(
-    target: Table, plan: RowPlan, engine: WorkerSet, scratch: Scratch
-) -> Sequence[str]:
+def lost_sources(target: Table, plan: RowPlan, engine: WorkerSet, scratch: Scratch) -> Sequence[str]:
     """Sources of edges of the target that go or are replaced; several parts may name the same one."""
     losing = plan.losing
     if not any(part.is_in_file for part in losing):
@@ -459,10 +435,7 @@ def lost_sources(
         return found
     folder = scratch.folder(engine.workers)
     address = table_address(target)
-    items = [
-        SourceItem(number=number, target=address, part=part, folder=folder)
-        for number, part in enumerate(losing)
-    ]
+    items = [SourceItem(number=number, target=address, part=part, folder=folder) for number, part in enumerate(losing)]
     return key_files(folder, engine.workers.run("find sources", write_sources, items))
 
 

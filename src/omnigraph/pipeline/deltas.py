@@ -25,13 +25,7 @@ from omnigraph.pipeline.compare import (
 )
 from omnigraph.pipeline.exchange import BUCKET, Exchange, buckets_of, run_exchange
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
-from omnigraph.storage.datasets.row_changes import (
-    RowSet,
-    all_rows,
-    differing_rows,
-    no_rows,
-    scan_row_set,
-)
+from omnigraph.storage.datasets.row_changes import RowSet, all_rows, differing_rows, no_rows, scan_row_set
 from omnigraph.storage.datasets.row_parts import RowPart, sample_rows
 
 if TYPE_CHECKING:
@@ -158,8 +152,7 @@ class FiledDelta:
     def counts(self) -> tuple[int, ...]:
         """As `Delta.counts`."""
         return tuple(
-            sum(part.counts[code] for part in self.parts) if code in self.codes else 0
-            for code in range(OPERATIONS)
+            sum(part.counts[code] for part in self.parts) if code in self.codes else 0 for code in range(OPERATIONS)
         )
 
     @property
@@ -199,9 +192,7 @@ class FiledDelta:
             return 0
         *whole, part = before
         place = sum(map(self._count, whole))
-        return place + sum(
-            _count_up_to(rows, entity_id) for rows in self._slice(part, 0, self._count(part))
-        )
+        return place + sum(_count_up_to(rows, entity_id) for rows in self._slice(part, 0, self._count(part)))
 
     def close(self) -> None:
         """As `Delta.close`."""
@@ -287,10 +278,7 @@ class _Side:
 
 
 def filed_deltas(
-    pairs: Sequence[Pair],
-    named: Sequence[tuple[RowSet, RowSet] | None],
-    engine: WorkerChoice,
-    scratch: Scratch,
+    pairs: Sequence[Pair], named: Sequence[tuple[RowSet, RowSet] | None], engine: WorkerChoice, scratch: Scratch
 ) -> list[Delta]:
     """The differences of each pair. All of them are in files, in buckets of the same ids, or all in memory.
 
@@ -324,9 +312,7 @@ def filed_deltas(
     parts: list[list[DeltaPart]] = [[] for _ in pairs]
     for answer in answers:
         for number, name, found, first_id in answer["parts"]:
-            part = DeltaPart(
-                name=name, bucket=answer[BUCKET], counts=tuple(found), first_id=first_id
-            )
+            part = DeltaPart(name=name, bucket=answer[BUCKET], counts=tuple(found), first_id=first_id)
             parts[number].append(part)
     return [FiledDelta(folder=folder, scratch=scratch, parts=tuple(some)) for some in parts]
 
@@ -336,10 +322,7 @@ def _most_rows(pair: Pair) -> int:
 
 
 def _sides(
-    pairs: Sequence[Pair],
-    named: Sequence[tuple[RowSet, RowSet] | None],
-    engine: WorkerSet,
-    scratch: Scratch,
+    pairs: Sequence[Pair], named: Sequence[tuple[RowSet, RowSet] | None], engine: WorkerSet, scratch: Scratch
 ) -> Iterator[_Side]:
     folder = scratch.folder(engine.workers)
     for number, (pair, sets) in enumerate(zip(pairs, named, strict=True)):
@@ -396,10 +379,7 @@ class _ReadSide:
 
     def __call__(self, item: _Side) -> Iterator[Any]:
         for batch in scan_side(item.part.resolved(), self.shapes[item.pair][item.side]):
-            marks = [
-                pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
-                for number in (item.pair, item.side)
-            ]
+            marks = [pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows) for number in (item.pair, item.side)]
             columns = [buckets_of(self.splitters, batch.column("id")), *marks, *batch.columns]
             plain = [c.cast(f.type) for c, f in zip(columns, _SENT, strict=True)]
             yield pa.RecordBatch.from_arrays(plain, schema=_SENT)
@@ -417,8 +397,7 @@ class _Match:
         for pair in rows["pair"].unique().to_pylist():
             mine = rows.filter(pc.equal(rows["pair"], pair))
             old, new = (
-                mine.filter(pc.equal(mine["side"], side)).select(SIDE.names).cast(SIDE)
-                for side in (_OLD, _NEW)
+                mine.filter(pc.equal(mine["side"], side)).select(SIDE.names).cast(SIDE) for side in (_OLD, _NEW)
             )
             delta = delta_of(old, new, with_moved=self.with_moved[pair])
             if delta.num_rows:
@@ -433,9 +412,7 @@ def _held(pair: Pair, number: int, sides: Sequence[_Side]) -> HeldDelta:
     tables = []
     for which in (_OLD, _NEW):
         parts = [item.part for item in sides if (item.pair, item.side) == (number, which)]
-        batches = (
-            batch for part in parts for batch in scan_side(part.resolved(), pair.shapes[which])
-        )
+        batches = (batch for part in parts for batch in scan_side(part.resolved(), pair.shapes[which]))
         tables.append(pa.Table.from_batches(list(batches), schema=SIDE))
     return HeldDelta(delta_of(*tables, with_moved=pair.with_moved))
 
@@ -473,11 +450,7 @@ def deltas_between(pairs: Sequence[Pair], engine: WorkerChoice, scratch: Scratch
     rows = [None if sets is None else sets[0].row_count + sets[1].row_count for sets in named]
     if any(count is None or (count and engine.is_large(count)) for count in rows):
         return filed_deltas(pairs, named, engine, scratch)
-    return [
-        _held_in_memory(pair, *sets)
-        for pair, sets in zip(pairs, named, strict=True)
-        if sets is not None
-    ]
+    return [_held_in_memory(pair, *sets) for pair, sets in zip(pairs, named, strict=True) if sets is not None]
 
 
 def _candidates(pair: Pair, limit: int) -> tuple[RowSet, RowSet] | None:

@@ -141,9 +141,7 @@ def run_exchange(exchange: Exchange[Item], workers: Workers, folder: AnswerFolde
     return _exchanged_here(exchange, workers, folder)
 
 
-def _exchanged_here(
-    exchange: Exchange[Item], workers: Workers, folder: AnswerFolder
-) -> list[Message]:
+def _exchanged_here(exchange: Exchange[Item], workers: Workers, folder: AnswerFolder) -> list[Message]:
     def write(number_and_item: tuple[int, Item]) -> Message:
         number, item = number_and_item
         names, rows = [], 0
@@ -159,9 +157,7 @@ def _exchanged_here(
     runs = [name for answer in written for name in answer["runs"]]
 
     def handle(bucket: int) -> Message:
-        batches = [
-            batch for name in runs for batch in read_answer(folder, name, bucket, bucket + 1)
-        ]
+        batches = [batch for name in runs for batch in read_answer(folder, name, bucket, bucket + 1)]
         rows = pa.Table.from_batches(batches) if batches else None
         return exchange.handle(bucket, rows) | {BUCKET: bucket} if rows else {}
 

@@ -30,9 +30,7 @@ class Joins(Protocol):
         """
         ...
 
-    def shared(
-        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None
-    ) -> Found:
+    def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None) -> Found:
         """Rows whose key some other row has; the addresses are of the row and of the other one.
 
         With the column of an owner: rows whose key an other row of another owner has. All of them count, the first of
@@ -71,9 +69,7 @@ class LocalJoins:
         # Owners are read only when there is something to tell.
         return _repeated(_first_of_owners(_keys(owned(rows, owner), owner), owner))
 
-    def shared(
-        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None
-    ) -> Found:
+    def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None) -> Found:
         """As `Joins.shared`."""
         mine = _keys(rows)
         wanted = mine["key"].combine_chunks()
@@ -125,14 +121,10 @@ class LocalJoins:
         more: Sequence[str] = (),
     ) -> Found:
         """As `Joins.outside`."""
-        keys = pa.concat_arrays(
-            [_keys(touched)["key"].combine_chunks(), pa.array(list(more), pa.utf8())]
-        ).unique()
+        keys = pa.concat_arrays([_keys(touched)["key"].combine_chunks(), pa.array(list(more), pa.utf8())]).unique()
         pieces = [t.select(["key", "address"]) for t in find_keys(counted, keys, keys)]
         counts = (
-            pa.concat_tables([_EMPTY, *pieces])
-            .group_by("key")
-            .aggregate([("address", "count"), ("address", "max")])
+            pa.concat_tables([_EMPTY, *pieces]).group_by("key").aggregate([("address", "count"), ("address", "max")])
         )
         bad_mask = pc.less(counts["address_count"], low)
         if high is not None:
@@ -145,9 +137,7 @@ class LocalJoins:
         return Found(bad.num_rows, examples)
 
 
-def row_examples(
-    rows_of: Mapping[str, Sequence[int]], other_of: Mapping[str, int] | None = None
-) -> list[Example]:
+def row_examples(rows_of: Mapping[str, Sequence[int]], other_of: Mapping[str, int] | None = None) -> list[Example]:
     """Rows that have one of some keys, as examples: the first rows, or by key where each has a counterpart."""
     rows = [(address, key) for key, some in rows_of.items() for address in some]
     if other_of is None:
@@ -171,18 +161,13 @@ def _repeated(table: Any) -> Found:
     rows_of: dict[str, list[int]] = {key: [] for key in keys}
     for key, address in zip(shown["key"].to_pylist(), shown["address"].to_pylist(), strict=True):
         rows_of[key].append(address)
-    return Found(
-        total,
-        [Example(key, tuple(found[:MAX_EXAMPLES]), len(found)) for key, found in rows_of.items()],
-    )
+    return Found(total, [Example(key, tuple(found[:MAX_EXAMPLES]), len(found)) for key, found in rows_of.items()])
 
 
 def _first_of_owners(rows: Any, owner: str) -> Any:
     """The first row of each owner of a key."""
     found = rows.group_by(["key", owner]).aggregate([("address", "min")])
-    return pa.table(
-        {"key": found["key"], "address": found["address_min"], owner: found[owner]},
-    )
+    return pa.table({"key": found["key"], "address": found["address_min"], owner: found[owner]})
 
 
 def _of_others(mine: Any, theirs: Any, owner: str) -> Found:

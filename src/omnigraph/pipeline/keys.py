@@ -17,12 +17,7 @@ from omnigraph.errors import InternalError
 from omnigraph.storage.datasets.filters import ROW_ADDRESS, OneOf, to_sql
 from omnigraph.storage.datasets.fragments import fragment_sizes
 from omnigraph.storage.datasets.indexes import has_index
-from omnigraph.storage.datasets.partitions import (
-    TableAddress,
-    open_address,
-    scan_fragments,
-    table_address,
-)
+from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments, table_address
 from omnigraph.writes.columns import PROBE_CHUNK, stored_values
 
 if TYPE_CHECKING:
@@ -142,9 +137,7 @@ def _tails(data: Any, offsets: Any) -> Any:
     width = int(lengths[0])
     if width >= _WIDTH and (lengths == width).all():
         begin = int(offsets[0]) + width - _WIDTH
-        return np.ndarray(
-            (len(lengths),), "<u8", buffer=data, offset=begin, strides=(width,)
-        ).copy()
+        return np.ndarray((len(lengths),), "<u8", buffer=data, offset=begin, strides=(width,)).copy()
     # Eight bytes in front, so that even the first text has eight bytes before its end.
     padded = np.concatenate([np.zeros(_WIDTH, dtype=np.uint8), data])
     words: Any = np.ndarray((len(data) + 1,), "<u8", buffer=padded, strides=(1,))
@@ -152,9 +145,7 @@ def _tails(data: Any, offsets: Any) -> Any:
     short = np.flatnonzero(lengths < _WIDTH)
     # The bytes before a short text belong to its neighbour.
     shift = (8 * (_WIDTH - lengths[short])).astype(np.uint64)
-    tails[short] = np.where(
-        shift == 64, np.uint64(0), tails[short] >> np.minimum(shift, np.uint64(63))
-    )
+    tails[short] = np.where(shift == 64, np.uint64(0), tails[short] >> np.minimum(shift, np.uint64(63)))
     return tails
 
 
@@ -209,13 +200,7 @@ def key_scans(
     wanted = list(sizes) if fragments is None else list(fragments)
 
     def close() -> None:
-        scan = KeyScan(
-            address=address,
-            fragments=tuple(chosen),
-            rows=rows,
-            members=tuple(members),
-            extra=extra,
-        )
+        scan = KeyScan(address=address, fragments=tuple(chosen), rows=rows, members=tuple(members), extra=extra)
         scans.append(scan)
 
     for number in wanted:
@@ -254,14 +239,7 @@ def scan_keys(scan: KeyScan, where: str | None = None) -> Iterator[Any]:
     """Tables `key, address` and the extra columns; rows without a key are left out."""
     names = [name for name, _ in scan.members]
     columns = list(dict.fromkeys([*names, *scan.extra, ROW_ADDRESS]))
-    batches = scan_fragments(
-        scan.address,
-        scan.fragments,
-        columns,
-        where,
-        batch_rows=_BATCH_ROWS,
-        window=scan.window,
-    )
+    batches = scan_fragments(scan.address, scan.fragments, columns, where, batch_rows=_BATCH_ROWS, window=scan.window)
     for batch in work_steps(batches):
         spellings = [spelled(base, batch.column(name)) for name, base in scan.members]
         key = spellings[0] if len(spellings) == 1 else _joined(spellings)

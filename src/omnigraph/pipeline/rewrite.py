@@ -12,22 +12,10 @@ from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.arrow import pc
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import is_wider
-from omnigraph.lang.schema.backfill import (
-    Call,
-    Constant,
-    Expression,
-    PropertyValue,
-    used_properties,
-)
+from omnigraph.lang.schema.backfill import Call, Constant, Expression, PropertyValue, used_properties
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.lang.schema.rules import Pattern, Range, TableRules, derive_rules
-from omnigraph.lang.schema.steps import (
-    AddConstraint,
-    DropMode,
-    DropProperty,
-    DropType,
-    TightenNullability,
-)
+from omnigraph.lang.schema.steps import AddConstraint, DropMode, DropProperty, DropType, TightenNullability
 from omnigraph.pipeline.violations import ViolationCounts, required
 from omnigraph.pipeline.workers import Message, Workers, raise_failure
 from omnigraph.storage.datasets.column_changes import (
@@ -180,9 +168,7 @@ def _rewritten(table: Table, key: TableKey, change: TableChange, workers: Worker
     return _reshaped(stage_table(table, targets, fragments), answers)
 
 
-def _run(
-    table: Table, workers: Workers, stage: str, task: Any, items: Sequence[_Item]
-) -> list[Message]:
+def _run(table: Table, workers: Workers, stage: str, task: Any, items: Sequence[_Item]) -> list[Message]:
     answers: list[Message] = []
     try:
         answers = workers.run(stage, task, items, keep_failures=True)
@@ -222,9 +208,7 @@ class _Values:
         if column.origin is not None:
             values = batch.column(column.origin)
             # Blobs come as bytes and are encoded where they are written.
-            values = (
-                values if column.is_blob or values.type == field_.type else values.cast(field_.type)
-            )
+            values = values if column.is_blob or values.type == field_.type else values.cast(field_.type)
         if column.backfill is not None:
             filled = evaluate(column.backfill, batch, field_)
             values = filled if values is None else pc.coalesce(values, filled)
@@ -293,9 +277,7 @@ class TableMigrations:
     @property
     def renamed(self) -> dict[TableKey, TableKey]:
         """Present key → the one it goes on under."""
-        return {
-            item.old_key: item.new_key for item in self.continued if item.old_key != item.new_key
-        }
+        return {item.old_key: item.new_key for item in self.continued if item.old_key != item.new_key}
 
 
 def plan_tables(plan: MigrationPlan, accepted: Catalog, wanted: Catalog) -> TableMigrations:
@@ -327,12 +309,7 @@ def plan_tables(plan: MigrationPlan, accepted: Catalog, wanted: Catalog) -> Tabl
     drops = [step for step in plan.steps if isinstance(step, DropType)]
     dropped = tuple(_KEYS[step.type_kind](step.type_name) for step in drops)
     gone = [_KEYS[step.type_kind](step.type_name) for step in drops if step.mode is DropMode.HARD]
-    return TableMigrations(
-        continued=tuple(continued),
-        created=tuple(created),
-        dropped=dropped,
-        purged=(*hard, *gone),
-    )
+    return TableMigrations(continued=tuple(continued), created=tuple(created), dropped=dropped, purged=(*hard, *gone))
 
 
 def _table_change(
@@ -372,14 +349,10 @@ def _new_rules(plan: MigrationPlan, kind: TypeKind, name: str, rules: TableRules
     steps = [
         step
         for step in plan.steps
-        if isinstance(step, AddConstraint)
-        and step.validate
-        and (step.type_kind, step.type_name) == (kind, name)
+        if isinstance(step, AddConstraint) and step.validate and (step.type_kind, step.type_name) == (kind, name)
     ]
     members = {(step.constraint, step.members) for step in steps}
-    filled = {
-        prop for owner_kind, owner, prop in plan.backfills if (owner_kind, owner) == (kind, name)
-    }
+    filled = {prop for owner_kind, owner, prop in plan.backfills if (owner_kind, owner) == (kind, name)}
     return TableRules(
         values=tuple(
             rule

@@ -88,9 +88,7 @@ class Scratch:
             is_in_graph = root == place.root
             end_read = place.begin_read() if is_in_graph and place.begin_read else None
             self._folder = new_answer_folder(root)
-            self._removal = weakref.finalize(
-                self, _remove, self._folder, os.getpid(), is_own=is_own, end_read=end_read
-            )
+            self._removal = weakref.finalize(self, _remove, self._folder, os.getpid(), is_own=is_own, end_read=end_read)
         return self._folder
 
     @contextmanager
@@ -108,9 +106,7 @@ class Scratch:
             self._removal()
 
 
-def _remove(
-    folder: AnswerFolder, process_id: int, *, is_own: bool, end_read: Callable[[], None] | None
-) -> None:
+def _remove(folder: AnswerFolder, process_id: int, *, is_own: bool, end_read: Callable[[], None] | None) -> None:
     if os.getpid() != process_id:
         return  # a fork of the process: the folder is its parent's
     try:

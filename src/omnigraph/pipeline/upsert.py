@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from omnigraph.core.arrow import pa, pc
-from omnigraph.pipeline.exchange import (
-    BUCKET,
-    Exchange,
-    hash_buckets,
-    key_files,
-    run_exchange,
-    text_hashes,
-    write_keys,
-)
+from omnigraph.pipeline.exchange import BUCKET, Exchange, hash_buckets, key_files, run_exchange, text_hashes, write_keys
 from omnigraph.pipeline.keys import (
     SMALL_ROWS,
     KeyScan,
@@ -33,19 +25,8 @@ from omnigraph.pipeline.keys import (
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, Workers
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID
-from omnigraph.storage.datasets.fragments import (
-    Ledger,
-    delete_offsets,
-    fragment_rows,
-    fragment_sizes,
-    write_replacing,
-)
-from omnigraph.storage.datasets.partitions import (
-    TableAddress,
-    open_address,
-    scan_fragments,
-    table_address,
-)
+from omnigraph.storage.datasets.fragments import Ledger, delete_offsets, fragment_rows, fragment_sizes, write_replacing
+from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments, table_address
 from omnigraph.storage.datasets.row_ids import KeptIds
 
 if TYPE_CHECKING:
@@ -163,12 +144,7 @@ def shrink_fragment(item: ShrinkItem) -> Message:
     left = delete_offsets(target, item.fragment, item.offsets)
     ledger = Ledger(item.ledgers, item.fragment)
     ledger.note(target, [left])
-    return {
-        "fragment": item.fragment,
-        "left": left,
-        "rows": len(item.offsets),
-        "ledger": ledger.name,
-    }
+    return {"fragment": item.fragment, "left": left, "rows": len(item.offsets), "ledger": ledger.name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +174,7 @@ class LocalMatcher:
         ledgers: AnswerFolder,
     ) -> Upserted:
         """As `Matcher.upsert`."""
-        new = _concatenated(
-            scan_keys(scan)
-            for scan in key_scans(staged.table, staged.new_fragments, text_key("id"))
-        )
+        new = _concatenated(scan_keys(scan) for scan in key_scans(staged.table, staged.new_fragments, text_key("id")))
         last = new.group_by("key").aggregate([("address", "max")])
         superseded = new.num_rows - last.num_rows
         dropped: dict[int, RowsOfFragment] = {}
@@ -283,16 +256,12 @@ class LocalMatcher:
         return workers.run("mark replaced rows", shrink_fragment, items)
 
 
-def shrink_fragments(
-    target: TableAddress, addresses: Any, ledgers: AnswerFolder | None
-) -> list[Message]:
+def shrink_fragments(target: TableAddress, addresses: Any, ledgers: AnswerFolder | None) -> list[Message]:
     """Mark the replaced rows at these addresses, one fragment after the other."""
     return [shrink_fragment(item) for item in shrink_items(target, addresses, ledgers)]
 
 
-def shrink_items(
-    target: TableAddress, addresses: Any, ledgers: AnswerFolder | None
-) -> list[ShrinkItem]:
+def shrink_items(target: TableAddress, addresses: Any, ledgers: AnswerFolder | None) -> list[ShrinkItem]:
     """The replaced rows at these addresses, by the fragment that they lie in."""
     return [
         ShrinkItem(target=target, fragment=number, offsets=rows.offsets, ledgers=ledgers)
@@ -336,23 +305,13 @@ _MARKED_ROWS = 2_000_000
 _SOURCE = "src"
 #: Ids on their way to their bucket; those of the load have no row id yet.
 _IDS = pa.schema(
-    [
-        (BUCKET, pa.int32()),
-        ("key", pa.utf8()),
-        ("address", pa.int64()),
-        (ROW_ID, pa.int64()),
-        (CREATED_AT, pa.int64()),
-    ]
+    [(BUCKET, pa.int32()), ("key", pa.utf8()), ("address", pa.int64()), (ROW_ID, pa.int64()), (CREATED_AT, pa.int64())]
 )
 _IDS_WITH_SOURCES = _IDS.append(pa.field(_SOURCE, pa.utf8()))
 #: The last record of an id, and the row that it replaces, if there is one.
-_DECIDED = pa.schema(
-    [(name, pa.int64()) for name in ("address", ROW_ID, CREATED_AT, "old_address")]
-)
+_DECIDED = pa.schema([(name, pa.int64()) for name in ("address", ROW_ID, CREATED_AT, "old_address")])
 #: Decisions on their way to a fragment of the load; to one of the table only addresses go.
-_SENT = pa.schema(
-    [(BUCKET, pa.int32()), *((name, pa.int64()) for name in ("address", ROW_ID, CREATED_AT))]
-)
+_SENT = pa.schema([(BUCKET, pa.int32()), *((name, pa.int64()) for name in ("address", ROW_ID, CREATED_AT))])
 
 
 class ExchangeMatcher:
@@ -377,9 +336,7 @@ class ExchangeMatcher:
         come = key_scans(staged.table, staged.new_fragments, text_key("id"))
         there = key_scans(base, None, text_key("id"), extra=extra)
         if is_few(total_rows(come), there, self._small_rows):
-            return self._local.upsert(
-                base, staged, fragments, with_sources=with_sources, ledgers=ledgers
-            )
+            return self._local.upsert(base, staged, fragments, with_sources=with_sources, ledgers=ledgers)
         decided = self._decided([*come, *there], ledgers, with_sources=with_sources)
         rewritten, marked = self._applied(decided, base, staged, fragments, ledgers)
         kept: list[str] = []
@@ -401,14 +358,10 @@ class ExchangeMatcher:
             discarded=tuple(discarded),
             superseded=sum(map(fragment_rows, fragments)) - rows,
             old_sources=key_files(ledgers, sources) if with_sources else (),
-            ledgers=frozenset(
-                answer["ledger"] for answer in (*rewritten.values(), *marked) if "ledger" in answer
-            ),
+            ledgers=frozenset(answer["ledger"] for answer in (*rewritten.values(), *marked) if "ledger" in answer),
         )
 
-    def _decided(
-        self, scans: Sequence[KeyScan], folder: AnswerFolder, *, with_sources: bool
-    ) -> list[Message]:
+    def _decided(self, scans: Sequence[KeyScan], folder: AnswerFolder, *, with_sources: bool) -> list[Message]:
         """Files with the last record of every id of the load and the row that it replaces."""
         parallelism = self._workers.parallelism
         schema = _IDS_WITH_SOURCES if with_sources else _IDS
@@ -452,9 +405,7 @@ class ExchangeMatcher:
             ),
         )
         answers = run_exchange(exchange, self._workers, folder)
-        rewritten = {
-            come[answer[BUCKET]]: answer for answer in answers if answer[BUCKET] < len(come)
-        }
+        rewritten = {come[answer[BUCKET]]: answer for answer in answers if answer[BUCKET] < len(come)}
         return rewritten, [one for answer in answers for one in answer.get("marked", ())]
 
 
@@ -475,8 +426,7 @@ class _ReadIds:
                 hashes = text_hashes(rows["key"])
             rows[BUCKET] = hash_buckets(hashes, self.buckets)
             columns = [
-                rows[field.name] if field.name in rows else pa.nulls(len(hashes), field.type)
-                for field in self.schema
+                rows[field.name] if field.name in rows else pa.nulls(len(hashes), field.type) for field in self.schema
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -504,14 +454,11 @@ class _Decide:
         is_new = rows[ROW_ID].is_null()
         new, old = rows.filter(is_new), rows.filter(pc.invert(is_new))
         # Long ids of one bucket may take more than the two gigabytes of a plain array of texts.
-        new_keys, old_keys = (
-            some["key"].cast(pa.large_utf8()).combine_chunks() for some in (new, old)
-        )
+        new_keys, old_keys = (some["key"].cast(pa.large_utf8()).combine_chunks() for some in (new, old))
         keys, addresses = _last_records(new_keys, new["address"].combine_chunks())
         replaced = old.take(pc.index_in(keys, old_keys))
         decided = pa.Table.from_arrays(
-            [addresses, *(replaced[name] for name in (ROW_ID, CREATED_AT, "address"))],
-            schema=_DECIDED,
+            [addresses, *(replaced[name] for name in (ROW_ID, CREATED_AT, "address"))], schema=_DECIDED
         )
         name = attempt_name("matched", bucket)
         write_answer(self.folder, name, _DECIDED, decided.to_batches())

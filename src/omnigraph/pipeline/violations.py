@@ -27,12 +27,7 @@ from omnigraph.lang.schema.rules import (
 from omnigraph.pipeline.keys import KeyScan, find_keys, joined_text, key_scans, text_key
 from omnigraph.pipeline.workers import Message, Workers, detail
 from omnigraph.storage.datasets.fragments import fragment_sizes, read_addresses
-from omnigraph.storage.datasets.partitions import (
-    TableAddress,
-    list_fragment_groups,
-    scan_fragments,
-    table_address,
-)
+from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, scan_fragments, table_address
 from omnigraph.writes.rules import Found, Violation, check, check_values
 
 if TYPE_CHECKING:
@@ -77,17 +72,13 @@ class ViolationCounts:
             record = _record(place, rule, message, type_key=type_key, field=field, value=value)
             self.examples.setdefault(rule, []).append(record)
 
-    def add_all(
-        self, violation: Violation, locate: Callable[[Violation, Example], Place] | None = None
-    ) -> None:
+    def add_all(self, violation: Violation, locate: Callable[[Violation, Example], Place] | None = None) -> None:
         """Count the violations of one rule between rows; without `locate` they are in the graph."""
         name, about = rule_name(violation.rule), rule_field(violation.rule)
         records = []
         for example, text in zip(violation.examples, violation.texts, strict=True):
             place = Place(GRAPH) if locate is None else locate(violation, example)
-            record = _record(
-                place, name, text, type_key=violation.key, field=about, value=example.value
-            )
+            record = _record(place, name, text, type_key=violation.key, field=about, value=example.value)
             records.append(record)
         records.sort(key=lambda record: (record.source, record.line or 0))
         self.count(name, violation.total)
@@ -118,9 +109,7 @@ class ViolationCounts:
     def report(self, *, relations_checked: bool = True) -> LoadReport:
         """Everything that was found."""
         found = [record for records in self.examples.values() for record in records]
-        return LoadReport(
-            totals=dict(self.totals), examples=tuple(found), relations_checked=relations_checked
-        )
+        return LoadReport(totals=dict(self.totals), examples=tuple(found), relations_checked=relations_checked)
 
     def to_message(self) -> dict[str, Any]:
         """The counts as plain JSON values."""
@@ -176,13 +165,7 @@ class Place:
 
 
 def _record(
-    place: Place,
-    rule: str,
-    message: str,
-    *,
-    type_key: str | None,
-    field: str | None,
-    value: object,
+    place: Place, rule: str, message: str, *, type_key: str | None, field: str | None, value: object
 ) -> BadRecord:
     """One example. Half a surrogate pair, which no output takes, is shown as its number; long texts are cut."""
 
@@ -335,9 +318,7 @@ def _named(rule: RowRule, image: Image, found: Found) -> Found:
 # ---- Rows of a table against rules that are new to them
 
 
-def check_rows(
-    table: Table, key: TableKey, rules: TableRules, engine: WorkerSet
-) -> ViolationCounts:
+def check_rows(table: Table, key: TableKey, rules: TableRules, engine: WorkerSet) -> ViolationCounts:
     """Find the violations in the rows of a table: rules of values, uniqueness, edges per source."""
     counts = check_columns(table, key, rules.values, engine.workers)
     image = Image(table=table, new=tuple(fragment_sizes(table)), has_given_ids=False)
@@ -362,22 +343,12 @@ class _ValueItem:
 
 
 def check_columns(
-    table: Table,
-    key: TableKey,
-    rules: Sequence[ValueRule],
-    workers: Workers,
-    names: Mapping[str, str] | None = None,
+    table: Table, key: TableKey, rules: Sequence[ValueRule], workers: Workers, names: Mapping[str, str] | None = None
 ) -> ViolationCounts:
     """Find the violations in the values of a table; `names` gives the present names of renamed columns."""
     address = table_address(table)
     items = [
-        _ValueItem(
-            address=address,
-            fragments=group.fragment_ids,
-            key=key,
-            rules=tuple(rules),
-            names=names or {},
-        )
+        _ValueItem(address=address, fragments=group.fragment_ids, key=key, rules=tuple(rules), names=names or {})
         for group in (list_fragment_groups(table) if rules else ())
     ]
     counts = ViolationCounts()

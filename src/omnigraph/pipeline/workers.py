@@ -170,12 +170,7 @@ class Workers(Protocol):
         ...
 
     def run(
-        self,
-        stage: str,
-        task: Callable[[Item], Message],
-        items: Sequence[Item],
-        *,
-        keep_failures: bool = False,
+        self, stage: str, task: Callable[[Item], Message], items: Sequence[Item], *, keep_failures: bool = False
     ) -> list[Message]:
         """The answers of a task to all items, in their order. A member `rows` of an answer counts for progress.
 
@@ -213,12 +208,7 @@ class LocalWorkers:
         self._progress = progress
 
     def run(
-        self,
-        stage: str,
-        task: Callable[[Item], Message],
-        items: Sequence[Item],
-        *,
-        keep_failures: bool = False,
+        self, stage: str, task: Callable[[Item], Message], items: Sequence[Item], *, keep_failures: bool = False
     ) -> list[Message]:
         """As `Workers.run`."""
         answers: list[Message] = []
@@ -241,10 +231,7 @@ class LocalWorkers:
         return answers
 
     def run_batches(
-        self,
-        stage: str,
-        task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]],
-        frame: Any,
+        self, stage: str, task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], frame: Any
     ) -> list[Message]:
         """As `Workers.run_batches`, for an Arrow table: it is one partition."""
         with self._progress.stage(stage, 1) as progress:

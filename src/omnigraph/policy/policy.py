@@ -82,11 +82,7 @@ class CedarRules:
 
 
 def _policy_set(rules: PolicyRules) -> dict[str, object]:
-    return {
-        "templates": {},
-        "templateLinks": [],
-        "staticPolicies": {rule.id: _permit(rule) for rule in rules.rules},
-    }
+    return {"templates": {}, "templateLinks": [], "staticPolicies": {rule.id: _permit(rule) for rule in rules.rules}}
 
 
 def _permit(rule: Rule) -> dict[str, object]:
@@ -100,10 +96,7 @@ def _permit(rule: Rule) -> dict[str, object]:
         "resource": {"op": "is", "entity_type": "Server" if is_server_rule else "Graph"},
         "conditions": [
             {"kind": "when", "body": _is(attribute, protected=scope is Scope.PROTECTED)}
-            for attribute, scope in (
-                (_BRANCH, rule.branch_scope),
-                (_TARGET, rule.target_branch_scope),
-            )
+            for attribute, scope in ((_BRANCH, rule.branch_scope), (_TARGET, rule.target_branch_scope))
             if scope is not Scope.ANY
         ],
     }
@@ -239,9 +232,7 @@ class Policy:
             return False
         states = (True, False) if self.rules.protected_branches else (False,)
         return any(
-            self._cedar.matching(
-                actor, action, branch_is_protected=state, target_is_protected=state
-            )
+            self._cedar.matching(actor, action, branch_is_protected=state, target_is_protected=state)
             for state in states
         )
 
@@ -278,9 +269,7 @@ class Policy:
 
 
 #: The policy of a server that has tokens and no policy file: every actor may read, and nothing else.
-READ_ONLY = Policy(
-    PolicyRules(rules=(Rule(id="default-read-only", group=None, actions=frozenset({Action.READ})),))
-)
+READ_ONLY = Policy(PolicyRules(rules=(Rule(id="default-read-only", group=None, actions=frozenset({Action.READ})),)))
 
 
 # ---- The policy gate
@@ -313,9 +302,7 @@ class PolicyGate:
         if not isinstance(gate, PolicyGate):
             gate = cls(gate if isinstance(gate, Policy) else Policy.from_file(gate))
         if not gate.policy.is_for_graph:
-            raise BadRequestError(
-                "the policy is about a server, and this is a graph: give it another one"
-            )
+            raise BadRequestError("the policy is about a server, and this is a graph: give it another one")
         return gate
 
     @property
@@ -439,9 +426,7 @@ def _case(item: YamlValue, ids: set[str]) -> PolicyCase | None:
     members = item.members("a case", known=(*needed, "branch", "target_branch"), required=needed)
     name = unique_id(members.get("id"), "a case", ids)
     texts = {
-        key: members[key].text(f"`{key}`")
-        for key in ("actor", "branch", "target_branch", "expect")
-        if key in members
+        key: members[key].text(f"`{key}`") for key in ("actor", "branch", "target_branch", "expect") if key in members
     }
     action = read_action(members["action"]) if "action" in members else None
     expect = texts.get("expect")
@@ -449,7 +434,5 @@ def _case(item: YamlValue, ids: set[str]) -> PolicyCase | None:
         members["expect"].error(f"a case expects `allow` or `deny`, not `{expect}`")
     if name is None or action is None or expect not in _ANSWERS:
         return None
-    request = PolicyRequest(
-        texts.get("actor"), action, texts.get("branch"), texts.get("target_branch")
-    )
+    request = PolicyRequest(texts.get("actor"), action, texts.get("branch"), texts.get("target_branch"))
     return PolicyCase(id=name, request=request, is_allowed=expect == "allow")

@@ -26,9 +26,7 @@ def read_rules(document: YamlDocument) -> PolicyRules:
         ConfigurationError: the file is wrong; `diagnostics` holds everything that was found, with its place.
     """
     members = document.root.members(
-        "a policy",
-        known=("version", "groups", "protected_branches", "rules"),
-        required=("version",),
+        "a policy", known=("version", "groups", "protected_branches", "rules"), required=("version",)
     )
     check_version(members.get("version"))
     groups = _groups(members.get("groups"))
@@ -111,22 +109,14 @@ def _rules(value: YamlValue | None, groups: Mapping[str, frozenset[str]]) -> tup
 
 
 def _rule(name: str, allow: YamlValue, groups: Mapping[str, frozenset[str]]) -> Rule:
-    members = allow.members(
-        "`allow`",
-        known=("actors", "actions", *ScopeKey),
-        required=("actors", "actions"),
-    )
+    members = allow.members("`allow`", known=("actors", "actions", *ScopeKey), required=("actors", "actions"))
     group = None if "actors" not in members else _group(members["actors"], groups)
     actions = frozenset() if "actions" not in members else _actions(members["actions"])
     if len({action.is_for_server for action in actions}) > 1:
-        members["actions"].error(
-            "`graph_list` is about a server, and the other actions are about a graph"
-        )
+        members["actions"].error("`graph_list` is about a server, and the other actions are about a graph")
     scopes = {key: members[key] for key in ScopeKey if key in members}
     if len(scopes) > 1:
-        scopes[ScopeKey.TARGET].key_error(
-            "a rule has `branch_scope` or `target_branch_scope`, not both"
-        )
+        scopes[ScopeKey.TARGET].key_error("a rule has `branch_scope` or `target_branch_scope`, not both")
     else:
         for key, place in scopes.items():
             _check_scope_key(key, place, actions)

@@ -241,9 +241,7 @@ class Metrics:
             registry=self._registry,
         )
         self.in_flight = Gauge(
-            "omnigraph_http_requests_in_flight",
-            "Requests that are not finished.",
-            registry=self._registry,
+            "omnigraph_http_requests_in_flight", "Requests that are not finished.", registry=self._registry
         )
         self.decisions = Counter(
             "omnigraph_policy_decisions",
@@ -258,24 +256,14 @@ class Metrics:
             registry=self._registry,
         )
         self.commits = Counter(
-            "omnigraph_commits",
-            "Commits published through this server.",
-            (_GRAPH,),
-            registry=self._registry,
+            "omnigraph_commits", "Commits published through this server.", (_GRAPH,), registry=self._registry
         )
         self.unknown_tokens = Counter(
-            "omnigraph_unknown_tokens",
-            "Requests with a token that the server does not know.",
-            registry=self._registry,
+            "omnigraph_unknown_tokens", "Requests with a token that the server does not know.", registry=self._registry
         )
-        self.streams = Gauge(
-            "omnigraph_streams_open", "Streaming responses that are open.", registry=self._registry
-        )
+        self.streams = Gauge("omnigraph_streams_open", "Streaming responses that are open.", registry=self._registry)
         self.reloads = Counter(
-            "omnigraph_reloads",
-            "Reloads of tokens and policy.",
-            ("result",),
-            registry=self._registry,
+            "omnigraph_reloads", "Reloads of tokens and policy.", ("result",), registry=self._registry
         )
         graphs = Gauge(_GRAPHS, "Graphs by state.", ("state",), registry=self._registry)
         graphs.labels("served").set(served)

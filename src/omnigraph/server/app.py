@@ -33,16 +33,11 @@ _HANDLERS = (endpoint, history, reads, schema, writes)
 
 _log = logger(__name__)
 _UNKNOWN_ROUTE = "unknown"
-_METHODS = frozenset(
-    {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
-)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 #: Refusals of a body of which the rest is still to come, maybe for ever.
 _UNREAD = (408, 413)
 _CLOSE = (b"connection", b"close")
-_STANDARD_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-)
+_STANDARD_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 _NO_STORE = (b"cache-control", b"no-store")
 
 
@@ -84,11 +79,7 @@ class RequestEdge:
             metrics.requests.labels(method, route, status).inc()
             metrics.seconds.labels(method, route).observe(seconds)
             _log.info(
-                "request",
-                method=scope["method"],
-                path=scope["path"],
-                status=answer.status,
-                ms=round(seconds * 1000, 1),
+                "request", method=scope["method"], path=scope["path"], status=answer.status, ms=round(seconds * 1000, 1)
             )
 
 

@@ -18,14 +18,7 @@ from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
 from omnigraph.server.admission import StreamSlots
 from omnigraph.server.responses import logger
-from omnigraph.server.service import (
-    Authority,
-    OpenGraph,
-    Service,
-    Tokens,
-    read_tokens,
-    token_warnings,
-)
+from omnigraph.server.service import Authority, OpenGraph, Service, Tokens, read_tokens, token_warnings
 from omnigraph.server.stored_queries import StoredQueries
 
 if TYPE_CHECKING:
@@ -50,9 +43,7 @@ class FreshAuthority:
     server_policy: Policy | None
 
 
-def read_authority(
-    config: ServerConfig, environment: Mapping[str, str], *, is_open: bool
-) -> FreshAuthority:
+def read_authority(config: ServerConfig, environment: Mapping[str, str], *, is_open: bool) -> FreshAuthority:
     """Read tokens and policies, and refuse combinations that would serve more than was meant.
 
     Raises:
@@ -75,8 +66,7 @@ def read_authority(
     for warning in token_warnings(tokens, environment):
         _log.warning("tokens", warning=warning)
     policies = {
-        item.graph_id: READ_ONLY if item.policy is None else Policy.from_file(item.policy)
-        for item in config.graphs
+        item.graph_id: READ_ONLY if item.policy is None else Policy.from_file(item.policy) for item in config.graphs
     }
     for item in config.graphs:
         if not policies[item.graph_id].is_for_graph:
@@ -128,9 +118,7 @@ def open_service(
     )
 
 
-def _check_health(
-    opened: Mapping[str, OpenGraph], quarantined: Mapping[str, str], settings: ServerSettings
-) -> None:
+def _check_health(opened: Mapping[str, OpenGraph], quarantined: Mapping[str, str], settings: ServerSettings) -> None:
     if opened and not (quarantined and settings.require_all_graphs):
         return
     for served in opened.values():
@@ -140,9 +128,7 @@ def _check_health(
     raise BadRequestError(f"{what} can be served:\n{listing}")
 
 
-def _open(
-    item: ServedGraph, gate: PolicyGate | None, settings: ServerSettings, limits: ReadLimits
-) -> OpenGraph:
+def _open(item: ServedGraph, gate: PolicyGate | None, settings: ServerSettings, limits: ReadLimits) -> OpenGraph:
     """Open one graph with its stored queries.
 
     Raises:

@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 _Outcome = TypeVar("_Outcome")
 
 
-async def run_in_thread(
-    work: Callable[..., _Outcome], *arguments: Any, limiter: anyio.CapacityLimiter
-) -> _Outcome:
+async def run_in_thread(work: Callable[..., _Outcome], *arguments: Any, limiter: anyio.CapacityLimiter) -> _Outcome:
     """Run work in a thread and return its result.
 
     Raises:
@@ -100,9 +98,7 @@ class Call:
         """A signal that stops the work of this request; set when the client is gone or the server stops."""
         return LinkedSignal(self.service.stopping)
 
-    async def stoppable(
-        self, work: Callable[[], _Outcome], signal: LinkedSignal, *, writes: bool = False
-    ) -> _Outcome:
+    async def stoppable(self, work: Callable[[], _Outcome], signal: LinkedSignal, *, writes: bool = False) -> _Outcome:
         """As `read`, for work that stops at a signal; it is set as soon as the client is gone.
 
         With `writes` as `write`. Either way the work has ended when this does, with its effect or without.
@@ -145,16 +141,12 @@ class GraphCall(Call):
         """The graph."""
         return self.served.graph
 
-    def decide(
-        self, action: Action, *, branch: str | None = None, target: str | None = None
-    ) -> Decision:
+    def decide(self, action: Action, *, branch: str | None = None, target: str | None = None) -> Decision:
         """The decision of the policy; every decision is counted here and logged by the gate."""
         request = PolicyRequest(self.actor, action, branch=branch, target_branch=target)
         return _decide(self, self.served.gate, self.served.graph_id, request)
 
-    def authorize(
-        self, action: Action, *, branch: str | None = None, target: str | None = None
-    ) -> None:
+    def authorize(self, action: Action, *, branch: str | None = None, target: str | None = None) -> None:
         """Refuse what the policy does not allow.
 
         Raises:
@@ -175,11 +167,7 @@ class GraphCall(Call):
         if gate is None or gate.could(self.actor, action):
             return
         decision = self.decide(action)
-        reason = (
-            "the graph has no policy, so a token only reads"
-            if gate.policy is READ_ONLY
-            else "no rule allows it"
-        )
+        reason = "the graph has no policy, so a token only reads" if gate.policy is READ_ONLY else "no rule allows it"
         message = f"actor `{self.actor}` may {action} on no branch: {reason}"
         raise PolicyRequest(self.actor, action).denied(replace(decision, message=message))
 
@@ -208,10 +196,7 @@ class GraphCall(Call):
             if self._may_know(commit_id, action):
                 raise
             raise NotFoundError(unknown_commit_text(commit_id)) from None
-        if not (
-            self.decide(action, branch=commit.branch).allowed
-            or self._is_inherited(commit_id, action)
-        ):
+        if not (self.decide(action, branch=commit.branch).allowed or self._is_inherited(commit_id, action)):
             raise NotFoundError(unknown_commit_text(commit_id))
         return commit
 
@@ -273,9 +258,7 @@ class GraphCall(Call):
             self.service.metrics.commits.labels(self.served.graph_id).inc()
 
 
-async def until_gone(
-    receive: Receive, signal: LinkedSignal | None, scope: anyio.CancelScope
-) -> None:
+async def until_gone(receive: Receive, signal: LinkedSignal | None, scope: anyio.CancelScope) -> None:
     """Wait until the client is gone, and stop what works for it."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -367,9 +350,7 @@ def authorize_server(call: Call, action: Action) -> None:
     if gate is not None:
         decision = _decide(call, gate, "", request)
     else:
-        decision = Decision(
-            allowed=False, rule=None, message=f"no policy of the server grants {action}"
-        )
+        decision = Decision(allowed=False, rule=None, message=f"no policy of the server grants {action}")
         call.service.metrics.decisions.labels("", str(action), decision.word).inc()
         _log.info("policy decision", action=str(action), decision=decision.word, rule=None)
     if not decision.allowed:
@@ -420,9 +401,6 @@ def _check_origin(request: Request) -> None:
     Where there are tokens, no such page has one.
     """
     origin = request.headers.get("origin")
-    if (
-        origin is None
-        or origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
-    ):
+    if origin is None or origin.partition("://")[2].lower() == request.headers.get("host", "").lower():
         return
     raise ForbiddenHostError("this server is open and takes nothing from pages of other origins")

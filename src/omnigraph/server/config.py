@@ -152,9 +152,7 @@ class _Reader:
         self._stores: dict[str, str] = {}
 
     def read(self) -> ServerConfig:
-        members = self._document.root.members(
-            "the file", known=("graphs", "policy"), required=("graphs",)
-        )
+        members = self._document.root.members("the file", known=("graphs", "policy"), required=("graphs",))
         policy = self._file(members.get("policy"), "`policy`")
         graphs: list[ServedGraph | None] = []
         if "graphs" in members:
@@ -170,9 +168,7 @@ class _Reader:
         if problem := _graph_id_problem(graph_id):
             value.key_error(problem)
         members = value.members(
-            f"graph `{graph_id}`",
-            known=("store", "queries", "policy", "external_blobs"),
-            required=("store",),
+            f"graph `{graph_id}`", known=("store", "queries", "policy", "external_blobs"), required=("store",)
         )
         store = self._store(graph_id, members.get("store"))
         queries = self._queries(members.get("queries"))
@@ -180,9 +176,7 @@ class _Reader:
         bases = self._external_blobs(members.get("external_blobs"))
         if store is None:
             return None
-        return ServedGraph(
-            graph_id=graph_id, store=store, queries=queries, policy=policy, external_blobs=bases
-        )
+        return ServedGraph(graph_id=graph_id, store=store, queries=queries, policy=policy, external_blobs=bases)
 
     def _store(self, graph_id: str, value: YamlValue | None) -> str | None:
         text = None if value is None else value.text("`store`")

@@ -50,9 +50,7 @@ class ConnectionLimits:
     def of(settings: ServerSettings) -> ConnectionLimits:
         """The limits of a server."""
         return ConnectionLimits(
-            max_connections=settings.max_connections,
-            header_s=settings.header_s,
-            send_idle_s=settings.send_idle_s,
+            max_connections=settings.max_connections, header_s=settings.header_s, send_idle_s=settings.send_idle_s
         )
 
 
@@ -202,15 +200,9 @@ class BoundedConnection(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             status = status or failure.http_status
             body = json_bytes(failure.to_json())
-            headers = {
-                "Content-Type": JSON,
-                "Content-Length": str(len(body)),
-                "Connection": "close",
-            }
+            headers = {"Content-Type": JSON, "Content-Length": str(len(body)), "Connection": "close"}
             answer = h11.Response(
-                status_code=status,
-                headers=list(headers.items()),
-                reason=STATUS_PHRASES.get(status, b""),
+                status_code=status, headers=list(headers.items()), reason=STATUS_PHRASES.get(status, b"")
             )
             for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")

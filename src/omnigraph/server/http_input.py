@@ -144,11 +144,7 @@ async def _run(request: Request, work: Callable[[], _Outcome], size: int) -> _Ou
 
 
 async def _json_bytes(
-    request: Request,
-    settings: ServerSettings,
-    limit: BodyLimit,
-    grow: Grow,
-    measure: Callable[[bytearray], None],
+    request: Request, settings: ServerSettings, limit: BodyLimit, grow: Grow, measure: Callable[[bytearray], None]
 ) -> bytearray:
     """The bytes of a JSON body; one that begins with too many values is refused before the rest has come."""
     # A page of another origin may send forms and plain text without asking, but not JSON.
@@ -172,9 +168,7 @@ async def _json_bytes(
 
 
 @asynccontextmanager
-async def spooled_ndjson(
-    request: Request, settings: ServerSettings, grow: Grow
-) -> AsyncIterator[str]:
+async def spooled_ndjson(request: Request, settings: ServerSettings, grow: Grow) -> AsyncIterator[str]:
     """The body of a load in a file of this process, which is gone afterwards."""
     _check_content_type(request, NDJSON)
     with NamedTemporaryFile(prefix="omnigraph-load-", suffix=".jsonl") as file:
@@ -210,16 +204,12 @@ def parse_query(request: Request, model: type[_Model]) -> _Model:
     Raises:
         BadRequestError: a parameter is unknown, repeated or malformed.
     """
-    repeatable = {
-        name for name, field in model.model_fields.items() if "list" in str(field.annotation)
-    }
+    repeatable = {name for name, field in model.model_fields.items() if "list" in str(field.annotation)}
     names = {field.alias or name: name for name, field in model.model_fields.items()}
     values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name not in names:
-            raise BadRequestError(
-                f"there is no parameter {name!r}: this route takes {', '.join(names) or 'none'}"
-            )
+            raise BadRequestError(f"there is no parameter {name!r}: this route takes {', '.join(names) or 'none'}")
         if names[name] in repeatable:
             values.setdefault(name, []).append(value)
         elif name in values:
@@ -246,20 +236,14 @@ def _check_content_type(request: Request, wanted: str) -> None:
     # Nothing here unpacks bodies, so a small one cannot become a large one.
     encoding = request.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
-        raise UnsupportedMediaTypeError(
-            f"the body is packed ({encoding[:100]}): send it without a content encoding"
-        )
+        raise UnsupportedMediaTypeError(f"the body is packed ({encoding[:100]}): send it without a content encoding")
 
 
 def _has_body(request: Request) -> bool:
-    return (
-        request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
-    )
+    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
 
 
-async def _chunks(
-    request: Request, settings: ServerSettings, limit: BodyLimit, grow: Grow
-) -> AsyncIterator[bytes]:
+async def _chunks(request: Request, settings: ServerSettings, limit: BodyLimit, grow: Grow) -> AsyncIterator[bytes]:
     """The pieces of a body as they come; `grow` gets the size of each that was not announced."""
     is_announced = announced_size(request, limit) is not None
     received = 0
@@ -330,12 +314,7 @@ def target_of(request: _Targeted) -> Target:
 
 def arguments_of(target: Target) -> TargetArguments:
     """A target as the methods of a graph take it."""
-    return {
-        "branch": target.branch,
-        "snapshot": target.snapshot,
-        "version": target.version,
-        "as_of": target.as_of,
-    }
+    return {"branch": target.branch, "snapshot": target.snapshot, "version": target.version, "as_of": target.as_of}
 
 
 # ---- HTTP ranges and preconditions

@@ -57,30 +57,17 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 @app.command()
 def serve(
-    store: Annotated[
-        str | None, typer.Option("--store", metavar="URI", help="serve one graph")
-    ] = None,
+    store: Annotated[str | None, typer.Option("--store", metavar="URI", help="serve one graph")] = None,
     graph_id: Annotated[
-        str | None,
-        typer.Option(
-            "--graph-id", metavar="ID", help="with --store: its id; `default` is the default"
-        ),
+        str | None, typer.Option("--graph-id", metavar="ID", help="with --store: its id; `default` is the default")
     ] = None,
     queries: Annotated[
-        Path | None,
-        typer.Option(
-            "--queries", metavar="PATH", help="with --store: stored queries, a file or directory"
-        ),
+        Path | None, typer.Option("--queries", metavar="PATH", help="with --store: stored queries, a file or directory")
     ] = None,
-    policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="FILE", help="with --store: its policy")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="serve several graphs (YAML)")
-    ] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="with --store: its policy")] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="serve several graphs (YAML)")] = None,
     bind: Annotated[
-        str | None,
-        typer.Option("--bind", metavar="HOST:PORT", help=f"{_DEFAULT_BIND} is the default"),
+        str | None, typer.Option("--bind", metavar="HOST:PORT", help=f"{_DEFAULT_BIND} is the default")
     ] = None,
     unauthenticated: Annotated[
         bool, typer.Option("--unauthenticated", help="serve every client, without tokens")
@@ -115,10 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     code = 0
     try:
-        app(
-            args=list(sys.argv[1:] if arguments is None else arguments),
-            prog_name="omnigraph-server",
-        )
+        app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="omnigraph-server")
     except OmniError as error:
         sys.stderr.write(f"{error.message}\n")
         code = error.exit_code
@@ -164,20 +148,14 @@ def _is_loopback(host: str) -> bool:
 
 
 def _config(
-    store: str | None,
-    graph_id: str | None,
-    queries: Path | None,
-    policy: Path | None,
-    config: Path | None,
+    store: str | None, graph_id: str | None, queries: Path | None, policy: Path | None, config: Path | None
 ) -> ServerConfig:
     if (store is None) == (config is None):
         raise typer.BadParameter("give one of --store URI and --config FILE")
     if store is not None:
         return single_graph(store, graph_id or DEFAULT_GRAPH, queries=queries, policy=policy)
     if queries is not None or policy is not None or graph_id is not None:
-        raise typer.BadParameter(
-            "--graph-id, --queries and --policy stand in the file that --config names"
-        )
+        raise typer.BadParameter("--graph-id, --queries and --policy stand in the file that --config names")
     assert config is not None, "one of the two is given"
     return read_config(config)
 

@@ -68,20 +68,14 @@ def logger(name: str) -> structlog.stdlib.BoundLogger:
     """The logger of a module: takes an event and its facts."""
     wrapped = structlog.wrap_logger(
         logging.getLogger(name),
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *_SHARED,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
+        processors=[structlog.stdlib.filter_by_level, *_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
     return cast("structlog.stdlib.BoundLogger", wrapped)
 
 
-def _without_control(
-    _logger: object, _method: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
+def _without_control(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Entries that no terminal obeys, and that stay on their line: paths and names are untrusted."""
     return {
         name: (printable if name in _LONG else one_line)(value) if isinstance(value, str) else value
@@ -175,9 +169,7 @@ def _unrouted(request: Request, error: HTTPException, routes: Sequence[BaseRoute
     if error.status_code == 404:
         return failure_response(NotFoundError("there is nothing at this path"))
     if error.status_code == 405:
-        response = failure_response(
-            MethodNotAllowedError(f"{request.method} is not a method of this path")
-        )
+        response = failure_response(MethodNotAllowedError(f"{request.method} is not a method of this path"))
         # The router names the methods of the first route of a path, which may have several.
         response.headers["Allow"] = ", ".join(_methods(request, routes))
         return response

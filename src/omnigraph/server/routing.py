@@ -87,9 +87,7 @@ async def _answer_call(request: Request, operation: Operation) -> Response:
         values |= _members(parse_query(request, operation.query_model))
     if operation.body_model is not None:
         call.authorize_some(operation.action)
-        body, _ = await read_json(
-            request, operation.body_model, call.settings, optional=not operation.body_required
-        )
+        body, _ = await read_json(request, operation.body_model, call.settings, optional=not operation.body_required)
         values |= _members(body)
     values |= await _authorized(call, operation.action, values)
     parameters = inspect.signature(getattr(GraphApi, operation.call)).parameters
@@ -133,9 +131,7 @@ def answer_document(operation: Operation, value: Any, address: str) -> dict[str,
 
 def _members(model: BaseModel) -> dict[str, Any]:
     """The members of a request, by their names on the wire."""
-    return {
-        item.alias or name: getattr(model, name) for name, item in type(model).model_fields.items()
-    }
+    return {item.alias or name: getattr(model, name) for name, item in type(model).model_fields.items()}
 
 
 async def _authorized(call: GraphCall, action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,9 +234,7 @@ def openapi_document(*, is_open: bool) -> dict[str, Any]:
     )
     failures = _failure_schema(schemas)
     components: dict[str, Any] = {
-        "schemas": dict(
-            sorted({**models["$defs"], **schemas.definitions, "Failure": failures}.items())
-        ),
+        "schemas": dict(sorted({**models["$defs"], **schemas.definitions, "Failure": failures}.items())),
         "responses": _failure_responses(),
     }
     if not is_open:
@@ -272,10 +266,7 @@ def _described(entry: Operation, schemas: Schemas) -> dict[str, Any]:
     described["responses"] = {
         "200": _ok(entry, schemas),
         **{str(status): {"description": text} for status, text in entry.also.items()},
-        **{
-            str(status): {"$ref": f"#/components/responses/{status}"}
-            for status in sorted(_statuses(entry))
-        },
+        **{str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(_statuses(entry))},
     }
     if entry.successor is not None:
         described["deprecated"] = True
@@ -323,12 +314,7 @@ def _query_parameters(entry: Operation) -> Iterable[dict[str, Any]]:
     document = entry.query_model.model_json_schema(by_alias=True)
     required = document.get("required", ())
     for name, schema in document["properties"].items():
-        parameter = {
-            "name": name,
-            "in": "query",
-            "required": name in required,
-            "schema": _plain(schema),
-        }
+        parameter = {"name": name, "in": "query", "required": name in required, "schema": _plain(schema)}
         text = schema.get("description")
         yield parameter | ({"description": text} if text else {})
 
@@ -357,10 +343,7 @@ def _headers(entry: Operation) -> Iterable[dict[str, Any]]:
 
 def _failure_responses() -> dict[str, Any]:
     content = {JSON: {"schema": {"$ref": f"{_SCHEMAS}Failure"}}}
-    return {
-        str(status): {"description": text, "content": content}
-        for status, text in _ERROR_TEXTS.items()
-    }
+    return {str(status): {"description": text, "content": content} for status, text in _ERROR_TEXTS.items()}
 
 
 def _failure_schema(schemas: Schemas) -> dict[str, Any]:
@@ -393,12 +376,8 @@ def _failure_schema(schemas: Schemas) -> dict[str, Any]:
         "properties": {
             "error": text | {"description": "for people"},
             "kind": text | {"description": "stable name of the failure"},
-            "code": text
-            | {"enum": sorted(codes), "description": "left out at 410, 412, 424 and 503"},
-            **{
-                key: options[0] if len(options) == 1 else {"anyOf": options}
-                for key, options in members.items()
-            },
+            "code": text | {"enum": sorted(codes), "description": "left out at 410, 412, 424 and 503"},
+            **{key: options[0] if len(options) == 1 else {"anyOf": options} for key, options in members.items()},
         },
         "additionalProperties": False,
         "required": ["error", "kind"],

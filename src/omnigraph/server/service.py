@@ -23,12 +23,7 @@ import anyio
 
 from omnigraph.core.cache import LruCache
 from omnigraph.core.env_settings import Variable
-from omnigraph.errors import (
-    BadRequestError,
-    InputFileError,
-    TooManyRequestsError,
-    without_credentials,
-)
+from omnigraph.errors import BadRequestError, InputFileError, TooManyRequestsError, without_credentials
 from omnigraph.server.admission import Admission, BodyMemory, Metrics, StreamSlots
 
 if TYPE_CHECKING:
@@ -52,18 +47,10 @@ _AWS_SECRET = Variable(
     values="an id",
 )
 _TOKENS_FILE = Variable(
-    "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE",
-    "A file that holds actors and tokens as JSON.",
-    values="a path",
+    "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE", "A file that holds actors and tokens as JSON.", values="a path"
 )
-_JSON = Variable(
-    "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON",
-    "Actors and tokens themselves.",
-    values='`{"actor": "token"}`',
-)
-_SINGLE = Variable(
-    "OMNIGRAPH_SERVER_BEARER_TOKEN", "The token of the one actor `default`.", values="a token"
-)
+_JSON = Variable("OMNIGRAPH_SERVER_BEARER_TOKENS_JSON", "Actors and tokens themselves.", values='`{"actor": "token"}`')
+_SINGLE = Variable("OMNIGRAPH_SERVER_BEARER_TOKEN", "The token of the one actor `default`.", values="a token")
 _SINGLE_ACTOR = "default"
 #: Characters of a token that cannot be guessed: 96 bits when they are chosen at random.
 _LONG_ENOUGH = 16
@@ -85,9 +72,7 @@ class Tokens:
                 raise BadRequestError(f"{origin}: an actor and its token must not be blank")
             digest = _digest(token)
             if digest in digests:
-                raise BadRequestError(
-                    f"{origin}: actors {digests[digest]!r} and {actor!r} have the same token"
-                )
+                raise BadRequestError(f"{origin}: actors {digests[digest]!r} and {actor!r} have the same token")
             digests[digest] = actor
         if not digests:
             raise BadRequestError(f"{origin}: there is no token in it")
@@ -209,10 +194,7 @@ class UnknownTokens:
     """Counts of unknown tokens by address. Used by the event loop alone."""
 
     def __init__(
-        self,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     ) -> None:
         self._clock = clock
         self._sleep = sleep
@@ -429,9 +411,7 @@ class Service:
         self.config = config
         self.authority = authority
         self.settings = settings
-        self.admission = Admission(
-            inflight_max=settings.actor_inflight_max, bytes_max=settings.actor_bytes_max
-        )
+        self.admission = Admission(inflight_max=settings.actor_inflight_max, bytes_max=settings.actor_bytes_max)
         #: What no answer tells.
         self.hidden = HiddenPlaces.of(config)
         self.bodies = BodyMemory(settings.bodies_max_bytes)

@@ -15,10 +15,7 @@ MEBIBYTE = 1024 * 1024
 _LOWEST_BYTES = 256 * MEBIBYTE
 _QUARTER = "a quarter of the memory, at least 256 MiB"
 ACTOR_INFLIGHT = WholeNumber(
-    "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX",
-    16,
-    "Mutating requests that one actor may have in flight.",
-    lowest=1,
+    "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX", 16, "Mutating requests that one actor may have in flight.", lowest=1
 )
 ACTOR_BYTES = WholeNumber(
     "OMNIGRAPH_PER_ACTOR_BYTES_MAX",
@@ -27,20 +24,10 @@ ACTOR_BYTES = WholeNumber(
     lowest=1,
     shown=_QUARTER,
 )
-_BODY = WholeNumber(
-    "OMNIGRAPH_BODY_MAX_BYTES",
-    MEBIBYTE,
-    "The largest body of a request that is not a load.",
-    lowest=1,
-)
-_LOAD_BODY = WholeNumber(
-    "OMNIGRAPH_LOAD_BODY_MAX_BYTES", 32 * MEBIBYTE, "The largest body of a load.", lowest=1
-)
+_BODY = WholeNumber("OMNIGRAPH_BODY_MAX_BYTES", MEBIBYTE, "The largest body of a request that is not a load.", lowest=1)
+_LOAD_BODY = WholeNumber("OMNIGRAPH_LOAD_BODY_MAX_BYTES", 32 * MEBIBYTE, "The largest body of a load.", lowest=1)
 BODY_VALUES = WholeNumber(
-    "OMNIGRAPH_BODY_MAX_VALUES",
-    100_000,
-    "Values, at every depth, that a JSON body may hold.",
-    lowest=1,
+    "OMNIGRAPH_BODY_MAX_VALUES", 100_000, "Values, at every depth, that a JSON body may hold.", lowest=1
 )
 BODIES_BYTES = WholeNumber(
     "OMNIGRAPH_BODIES_MAX_BYTES",
@@ -49,26 +36,15 @@ BODIES_BYTES = WholeNumber(
     lowest=1,
     shown=_QUARTER,
 )
-_BODY_IDLE = Duration(
-    "OMNIGRAPH_BODY_IDLE", "10s", "The longest pause between two parts of a body."
-)
-_BODY_TOTAL = Duration(
-    "OMNIGRAPH_BODY_TOTAL", "5m", "The time in which a whole body has to arrive."
-)
+_BODY_IDLE = Duration("OMNIGRAPH_BODY_IDLE", "10s", "The longest pause between two parts of a body.")
+_BODY_TOTAL = Duration("OMNIGRAPH_BODY_TOTAL", "5m", "The time in which a whole body has to arrive.")
 _SEND_IDLE = Duration(
-    "OMNIGRAPH_SEND_IDLE",
-    "60s",
-    "The time that a client has for 48 KiB of its answer, or for the rest of it.",
+    "OMNIGRAPH_SEND_IDLE", "60s", "The time that a client has for 48 KiB of its answer, or for the rest of it."
 )
-_MAX_CONNECTIONS = WholeNumber(
-    "OMNIGRAPH_MAX_CONNECTIONS", 512, "Connections at the same time.", lowest=1
-)
+_MAX_CONNECTIONS = WholeNumber("OMNIGRAPH_MAX_CONNECTIONS", 512, "Connections at the same time.", lowest=1)
 _HEADER = Duration("OMNIGRAPH_HEADER_TIMEOUT", "10s", "The time for the headers of a request.")
 _KEEP_ALIVE = WholeNumber(
-    "OMNIGRAPH_KEEP_ALIVE_S",
-    5,
-    "Seconds for which a connection is kept for its next request.",
-    lowest=1,
+    "OMNIGRAPH_KEEP_ALIVE_S", 5, "Seconds for which a connection is kept for its next request.", lowest=1
 )
 EXPORTS_PER_GRAPH = WholeNumber(
     "OMNIGRAPH_EXPORTS_PER_GRAPH", 4, "Exports of one graph at the same time.", lowest=1, highest=8
@@ -91,14 +67,10 @@ _WRITE_THREADS = WholeNumber(
     highest=1024,
 )
 _QUERY_TIMEOUT = Duration(
-    "OMNIGRAPH_QUERY_TIMEOUT",
-    "60s",
-    "The time limit of a read whose caller gives none; `0` for no limit.",
+    "OMNIGRAPH_QUERY_TIMEOUT", "60s", "The time limit of a read whose caller gives none; `0` for no limit."
 )
 _QUERY_TIMEOUT_MAX = Duration(
-    "OMNIGRAPH_QUERY_TIMEOUT_MAX",
-    "10m",
-    "The longest time limit that a caller may ask for; `0` for any.",
+    "OMNIGRAPH_QUERY_TIMEOUT_MAX", "10m", "The longest time limit that a caller may ask for; `0` for any."
 )
 _EXPORT_TIMEOUT = Duration(
     "OMNIGRAPH_EXPORT_TIMEOUT",
@@ -110,9 +82,7 @@ _WRITE_TIMEOUT = Duration(
     "0",
     "The time limit of a load or a merge before its commit, whatever its caller asks for; `0` for no limit.",
 )
-_QUERY_ROWS = WholeNumber(
-    "OMNIGRAPH_QUERY_MAX_ROWS", 10_000_000, "Rows that one answer may have.", lowest=1
-)
+_QUERY_ROWS = WholeNumber("OMNIGRAPH_QUERY_MAX_ROWS", 10_000_000, "Rows that one answer may have.", lowest=1)
 _READ_MEMORY = WholeNumber(
     "OMNIGRAPH_SERVER_READ_MEMORY_BYTES",
     4096 * MEBIBYTE,
@@ -131,9 +101,7 @@ _ALLOWED_HOSTS = Variable(
     "Host names that a server without tokens answers to, beside IP addresses and `localhost`.",
     values="names with commas between them",
 )
-_SHUTDOWN = WholeNumber(
-    "OMNIGRAPH_SHUTDOWN_S", 30, "Seconds that requests in flight have after the signal to stop."
-)
+_SHUTDOWN = WholeNumber("OMNIGRAPH_SHUTDOWN_S", 30, "Seconds that requests in flight have after the signal to stop.")
 
 
 class BodyLimit(NamedTuple):
@@ -255,13 +223,9 @@ class ServerSettings:
         )
 
 
-def _allowed_s(
-    wanted: float | None, default: float | None, longest: float | None, setting: str
-) -> float | None:
+def _allowed_s(wanted: float | None, default: float | None, longest: float | None, setting: str) -> float | None:
     if wanted is None:
         return default
     if longest is not None and wanted > longest:
-        raise BadRequestError(
-            f"timeout_s is {wanted:g}: this server allows at most {longest:g} s ({setting})"
-        )
+        raise BadRequestError(f"timeout_s is {wanted:g}: this server allows at most {longest:g} s ({setting})")
     return wanted

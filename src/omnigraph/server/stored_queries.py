@@ -182,10 +182,7 @@ def check_files(sources: Iterable[QuerySource | Path], catalog: Catalog) -> Chec
     queries, found = _gather(sources)
     report = StoredQueries(queries).check(catalog)
     return CheckReport(
-        (*found.items, *report.breakages),
-        report.warnings,
-        report.queries,
-        found.unlisted + report.unlisted,
+        (*found.items, *report.breakages), report.warnings, report.queries, found.unlisted + report.unlisted
     )
 
 
@@ -231,9 +228,7 @@ def _gather(sources: Iterable[QuerySource | Path]) -> tuple[list[StoredQuery], _
             problems = Findings(file.text)
             if first is not None:
                 where = _place(first)
-                problems.error(
-                    _NAME_TWICE, tree.name_span, f"query `{tree.name}` is declared twice", where
-                )
+                problems.error(_NAME_TWICE, tree.name_span, f"query `{tree.name}` is declared twice", where)
             stored = _stored(tree, file.text, source.tool_name, problems)
             breakages.add(tree.name, problems)
             if not problems.errors:
@@ -279,9 +274,7 @@ def _selected(source: QuerySource, file: _File, breakages: _Breakages) -> tuple[
     return named
 
 
-def _stored(
-    tree: ast.Query, text: SourceText, tool_name: str | None, problems: Findings
-) -> StoredQuery:
+def _stored(tree: ast.Query, text: SourceText, tool_name: str | None, problems: Findings) -> StoredQuery:
     params = check_declaration(tree, problems)
     notes = {note.kind: note.text for note in tree.notes}
     own_text = text.text[tree.span.start : tree.span.end]

@@ -80,9 +80,7 @@ class Sink:
 class _Production:
     """A producer at work in a thread, and the pieces that it made."""
 
-    def __init__(
-        self, produce: Callable[[Sink], None], limiter: anyio.CapacityLimiter, release: Release
-    ) -> None:
+    def __init__(self, produce: Callable[[Sink], None], limiter: anyio.CapacityLimiter, release: Release) -> None:
         self._sending, self._receiving = anyio.create_memory_object_stream[bytes](QUEUED_CHUNKS)
         self._release = release
         self._task = asyncio.create_task(self._run(produce, limiter))
@@ -214,9 +212,7 @@ async def produced(
         signal.set()
         await production.stop()
         raise
-    return StreamedResponse(
-        production, first, media_type=media_type, headers=headers, signal=signal
-    )
+    return StreamedResponse(production, first, media_type=media_type, headers=headers, signal=signal)
 
 
 def pulled(
@@ -230,9 +226,7 @@ def pulled(
 ) -> StreamedResponse:
     """A response of what an iterator gives; nothing of it is made before the response begins."""
     source = _Pull(pieces, service.reads)
-    return StreamedResponse(
-        source, None, media_type=media_type, headers=headers, status=status, signal=signal
-    )
+    return StreamedResponse(source, None, media_type=media_type, headers=headers, status=status, signal=signal)
 
 
 async def reserve(call: GraphCall) -> Release:
@@ -270,7 +264,5 @@ async def _take_stream(service: Service, caller: str) -> None:
         if anyio.current_time() >= deadline:
             limit = service.streams.count * RESERVED_BYTES
             advice = "other streams of this server are running: try again when one is done"
-            raise ResourceLimitError(
-                "stream_export_transport_bytes", limit, limit + RESERVED_BYTES, advice
-            )
+            raise ResourceLimitError("stream_export_transport_bytes", limit, limit + RESERVED_BYTES, advice)
         await anyio.sleep(_POLL_S)  # places are given back in threads, which do not wake the loop

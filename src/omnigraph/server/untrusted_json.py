@@ -48,9 +48,7 @@ class JsonSize:
         return self.length * _CHARACTER_BYTES + self.values * _VALUE_BYTES
 
 
-def measure_json(
-    body: bytes | bytearray, *, max_values: int, setting: str | None = None
-) -> JsonSize:
+def measure_json(body: bytes | bytearray, *, max_values: int, setting: str | None = None) -> JsonSize:
     """Count the values of a JSON text; a text that is not JSON is counted too, and refused when it is parsed.
 
     Raises:

@@ -37,13 +37,7 @@ from omnigraph.commit.rows import MAIN, TablePin
 from omnigraph.commit.targets import Target, open_pin, reading_pins, resolve_target
 from omnigraph.core.arrow import Array, Field
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
-from omnigraph.errors import (
-    BadRequestError,
-    InternalError,
-    NotFoundError,
-    StorageError,
-    StorageFailure,
-)
+from omnigraph.errors import BadRequestError, InternalError, NotFoundError, StorageError, StorageFailure
 from omnigraph.spark.tasks import Batches, BatchFunction, numbers_in
 from omnigraph.storage.datasets.blob_columns import plain_bytes
 from omnigraph.storage.datasets.partitions import (
@@ -91,9 +85,7 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], DataType], ...] = (
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """The columns of a scan as Spark's types; names, order and nullability stay."""
-    return StructType(
-        [StructField(item.name, spark_type(item.type), item.nullable) for item in schema]
-    )
+    return StructType([StructField(item.name, spark_type(item.type), item.nullable) for item in schema])
 
 
 def spark_type(kind: pa.DataType) -> DataType:
@@ -278,12 +270,7 @@ def pin_read(request: ReadRequest) -> PinnedRead:
         check_condition(table, request.where)
     extent = table_extent(table)
     return PinnedRead(
-        scan=PinnedScan(
-            address=table_address(table),
-            where=request.where,
-            location=environment.location,
-            pin=pin,
-        ),
+        scan=PinnedScan(address=table_address(table), where=request.where, location=environment.location, pin=pin),
         extent=extent,
         schema=scan_schema(table, request.columns),
         column_bytes=column_bytes(scan_schema(table), extent),
@@ -372,9 +359,7 @@ class OmniGraphDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """There is none: several types have to change in one commit."""
-        raise BadRequestError(
-            "write with graph.load(frames={...}, mode=...): all types in one commit"
-        )
+        raise BadRequestError("write with graph.load(frames={...}, mode=...): all types in one commit")
 
     def __getstate__(self) -> dict[str, object]:
         # Spark pickles the source right after making it and reads from copies: pinned here, all of them see the same
@@ -483,9 +468,7 @@ def _sized_numbers(spark: SparkSession, count: int, step: int) -> DataFrame:
     return firsts.select("id", functions.lit(None).cast("binary").alias("padding"))
 
 
-def _rows_of_parts(
-    scan: PinnedScan, parts: Sequence[Part], wanted: pa.Schema, step: int
-) -> BatchFunction:
+def _rows_of_parts(scan: PinnedScan, parts: Sequence[Part], wanted: pa.Schema, step: int) -> BatchFunction:
     """The function of the tasks: the rows of the parts whose first numbers come in."""
 
     def omnigraph_rows(batches: Batches) -> Batches:

@@ -136,9 +136,7 @@ def _python_of(spark: SparkSession) -> str | None:
     return str(rows[0][0])
 
 
-def _probe_function(
-    packages: dict[str, str],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _probe_function(packages: dict[str, str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     # A function inside a function travels as code; one of this module would need the very package that may be missing.
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import json

@@ -32,9 +32,7 @@ class SparkFrames:
     def selected(self, frame: Any, paths: Sequence[Sequence[str]], name: str) -> Any:
         """As `FrameAccess.selected`."""
         # Spark takes a point in the name of a column for a path: the columns get numbers for their way to the tasks.
-        columns = [
-            f"{'.'.join(map(_quoted, some))} AS c{number}" for number, some in enumerate(paths)
-        ]
+        columns = [f"{'.'.join(map(_quoted, some))} AS c{number}" for number, some in enumerate(paths)]
         try:
             # Rows without columns would not be counted.
             found = frame.selectExpr(*(columns or ["1 AS c0"]))
@@ -73,9 +71,7 @@ def _table(spark: SparkSession, name: str) -> object:
         ) from error
     except PySparkException as error:
         if error.getCondition() not in _NOT_FOUND:
-            raise BadRequestError(
-                f"Spark cannot read the table {name}: {_reason(error)}"
-            ) from error
+            raise BadRequestError(f"Spark cannot read the table {name}: {_reason(error)}") from error
         raise BadRequestError(
             f"Spark has no table {name} in its catalogs ({', '.join(_catalogs(spark))}): give it as "
             "catalog.database.table; a catalog is a setting of the session (spark.sql.catalog.NAME)"
@@ -92,19 +88,12 @@ def _reason(error: Exception) -> str:
 
 
 #: Conditions of Spark that mean that a part of a name is unknown.
-_NOT_FOUND = (
-    "TABLE_OR_VIEW_NOT_FOUND",
-    "SCHEMA_NOT_FOUND",
-    "CATALOG_NOT_FOUND",
-    "REQUIRES_SINGLE_PART_NAMESPACE",
-)
+_NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE")
 _CATALOG_SETTING = re.compile(r"spark[.]sql[.]catalog[.]([^.]+)")
 
 
 def _catalogs(spark: SparkSession) -> list[str]:
     """The catalogs that a session uses or could use."""
     loaded = [item.name for item in spark.catalog.listCatalogs()]
-    configured = [
-        found[1] for key in spark.conf.getAll if (found := _CATALOG_SETTING.fullmatch(key))
-    ]
+    configured = [found[1] for key in spark.conf.getAll if (found := _CATALOG_SETTING.fullmatch(key))]
     return list(dict.fromkeys([*loaded, *configured]))

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN_CHARACTERS = 600
-_STOPPED = (
-    "the Spark session was stopped: make another one and give it with spark=, or leave spark= out"
-)
+_STOPPED = "the Spark session was stopped: make another one and give it with spark=, or leave spark= out"
 #: Causes that are followed; a longer chain repeats itself.
 _MAX_CAUSES = 20
 
@@ -171,9 +169,7 @@ def _telling_line(text: str) -> str:
     """The line of a long trace that tells what happened: the error of the Python task, or the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [
-        line
-        for line in lines
-        if "Error: " in line and not line.startswith(("at ", "org.apache.spark", "File "))
+        line for line in lines if "Error: " in line and not line.startswith(("at ", "org.apache.spark", "File "))
     ]
     return (telling[-1] if telling else next(iter(lines), ""))[:_SHOWN_CHARACTERS]
 
@@ -440,9 +436,7 @@ def _conf(spark: SparkSession, name: str) -> str:
 class _Job(Generic[_Result]):
     """One action in its thread."""
 
-    def __init__(
-        self, spark: SparkSession, tag: str, name: str, action: Callable[[], _Result]
-    ) -> None:
+    def __init__(self, spark: SparkSession, tag: str, name: str, action: Callable[[], _Result]) -> None:
         self.tag = tag
         self.name = name
         self._spark = spark
@@ -520,10 +514,7 @@ class _JobThread(InheritableThread):
     """
 
     def __init__(
-        self,
-        target: Callable[[], None],
-        spark: SparkSession,
-        work: Callable[[Callable[[], None]], None],
+        self, target: Callable[[], None], spark: SparkSession, work: Callable[[Callable[[], None]], None]
     ) -> None:
         super().__init__(target=target, session=spark, daemon=True)
         self._work = work

@@ -78,9 +78,7 @@ class SparkJoins:
             addresses = {key: tuple(some.values()) for key, some in owners.items()}
         else:
             addresses = self._addresses(rows, keys)
-        return Found(
-            total, [Example(row["key"], addresses[row["key"]], row["count"]) for row in shown]
-        )
+        return Found(total, [Example(row["key"], addresses[row["key"]], row["count"]) for row in shown])
 
     def repeated_hashes(self, rows: Sequence[KeyScan]) -> DataFrame:
         """Hashes that several rows share: they are small, equal keys have equal ones, and usually no two are equal."""
@@ -94,9 +92,7 @@ class SparkJoins:
         counted = keys.groupBy("key").count().where("count > 1")
         return counted.select("key", "count", (sql.col("count") - 1).alias("weight"), _no_other())
 
-    def shared(
-        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None
-    ) -> Found:
+    def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None) -> Found:
         """As `Joins.shared`."""
         if self._is_small(rows, others):
             return self._local.shared(rows, others, owner)
@@ -110,9 +106,7 @@ class SparkJoins:
         other_of = {row["key"]: row["other"] for row in shown}
         return Found(total, row_examples(addresses, other_of))
 
-    def _shared_with_owners(
-        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str
-    ) -> Found:
+    def _shared_with_owners(self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str) -> Found:
         total, shown = self._first(lambda: self.keys_of_others(rows, others, owner))
         owners = self._owners(rows, [row["key"] for row in shown], owner)
         table = open_address(others[0].address)
@@ -120,8 +114,7 @@ class SparkJoins:
         texts = read_addresses(table, owner, list(other_of.values())) if shown else []
         strangers = dict(zip(other_of, texts, strict=True))
         rows_of = {
-            key: [address for name, address in some.items() if name != strangers[key]]
-            for key, some in owners.items()
+            key: [address for name, address in some.items() if name != strangers[key]] for key, some in owners.items()
         }
         return Found(total, row_examples(rows_of, other_of))
 
@@ -143,15 +136,9 @@ class SparkJoins:
         joined = mine.hint("merge").join(first.hint("merge"), "key")
         return joined.select("key", "count", sql.col("count").alias("weight"), "other")
 
-    def keys_of_others(
-        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str
-    ) -> DataFrame:
+    def keys_of_others(self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str) -> DataFrame:
         """As `common_keys`, of keys that belong to another owner among the other rows."""
-        mine = (
-            self._owned_keys(rows, owner)
-            .groupBy("key", "owner")
-            .agg(sql.count("address").alias("count"))
-        )
+        mine = self._owned_keys(rows, owner).groupBy("key", "owner").agg(sql.count("address").alias("count"))
         theirs = self._owned_keys(others, owner)
         if total_rows(rows) <= self._broadcast_keys:
             named = self.keys(rows).select("key").distinct()
@@ -164,9 +151,7 @@ class SparkJoins:
             sql.expr("high.owner != owner"), sql.col("high.address")
         )
         bad = joined.withColumn("other", stranger).where("other is not null")
-        found = bad.groupBy("key").agg(
-            sql.sum("count").alias("count"), sql.min("other").alias("other")
-        )
+        found = bad.groupBy("key").agg(sql.sum("count").alias("count"), sql.min("other").alias("other"))
         return found.select("key", "count", sql.col("count").alias("weight"), "other")
 
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
@@ -178,9 +163,7 @@ class SparkJoins:
             items = [(scan, tuple(ids), self._token) for scan in pieces]
             return _merged(self._workers.run(_STAGE, _missing_task, items))
         total, shown = self._first(lambda: self.absent_keys(references, ids), order="other")
-        return Found(
-            total, row_examples(self._addresses(references, [row["key"] for row in shown]))
-        )
+        return Found(total, row_examples(self._addresses(references, [row["key"] for row in shown])))
 
     def absent_keys(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> DataFrame:
         """Keys that are none of the ids, with the address of the first row of each; each row that has one weighs."""
@@ -208,9 +191,7 @@ class SparkJoins:
             found = _counted(theirs.join(sql.broadcast(given), "key", "left_semi"))
         else:
             found = _counted(theirs).hint("merge").join(given.hint("merge"), "key")
-        return found.select(
-            "key", "count", sql.col("count").alias("weight"), sql.col("address").alias("other")
-        )
+        return found.select("key", "count", sql.col("count").alias("weight"), sql.col("address").alias("other"))
 
     def outside(
         self,
@@ -227,12 +208,7 @@ class SparkJoins:
         return Found(total, [Example(row["key"], (row["other"],), row["count"]) for row in shown])
 
     def keys_outside(
-        self,
-        counted: Sequence[KeyScan],
-        touched: Sequence[KeyScan],
-        low: int,
-        high: int | None,
-        more: Sequence[str],
+        self, counted: Sequence[KeyScan], touched: Sequence[KeyScan], low: int, high: int | None, more: Sequence[str]
     ) -> DataFrame:
         """Touched keys whose number of rows is not between the bounds, with the address of their last row."""
         counts = (
@@ -279,9 +255,7 @@ class SparkJoins:
     def _is_empty(self, make: Callable[[], DataFrame]) -> bool:
         return self._workers.act(_STAGE, lambda: make().isEmpty())
 
-    def _first(
-        self, make: Callable[[], DataFrame], order: str = "key"
-    ) -> tuple[int, list[dict[str, Any]]]:
+    def _first(self, make: Callable[[], DataFrame], order: str = "key") -> tuple[int, list[dict[str, Any]]]:
         """The total weight of the rows of a frame, and the first of them by a column.
 
         Every partition adds up its rows and keeps its first ones, so one job answers both, whatever it finds.
@@ -304,9 +278,7 @@ class SparkJoins:
                 found[key] += addresses
         return {key: tuple(heapq.nsmallest(MAX_EXAMPLES, some)) for key, some in found.items()}
 
-    def _owners(
-        self, scans: Sequence[KeyScan], keys: list[str], owner: str
-    ) -> dict[str, dict[str, int]]:
+    def _owners(self, scans: Sequence[KeyScan], keys: list[str], owner: str) -> dict[str, dict[str, int]]:
         """The owners of some keys, each with its first row; the first of them by key and in order."""
         found: dict[str, dict[str, int]] = {key: {} for key in keys}
         pieces = cut_scans(owned(scans, owner), self._workers.parallelism)
@@ -333,9 +305,7 @@ def _no_other() -> Any:
 
 def _counted(keys: DataFrame) -> DataFrame:
     """Every key once, with the number of its rows and the first; tasks count before anything is shuffled."""
-    return keys.groupBy("key").agg(
-        sql.count("address").alias("count"), sql.min("address").alias("address")
-    )
+    return keys.groupBy("key").agg(sql.count("address").alias("count"), sql.min("address").alias("address"))
 
 
 def _scan_function(scans: list[KeyScan]) -> BatchFunction:
@@ -395,9 +365,7 @@ def _owner_task(item: tuple[KeyScan, tuple[str, ...]]) -> Message:
     found: dict[str, dict[str, int]] = {}
     for table in scan_keys(scan):
         hits = table.filter(pc.is_in(table["key"], wanted))
-        for key, address, owner in zip(
-            *(column.to_pylist() for column in hits.columns), strict=True
-        ):
+        for key, address, owner in zip(*(column.to_pylist() for column in hits.columns), strict=True):
             some = found.setdefault(key, {})
             some[owner] = min(address, some.get(owner, address))
         # A key may belong to all rows.
@@ -436,7 +404,4 @@ def _ids(scans: tuple[KeyScan, ...]) -> object:
 def _merged(messages: list[Message]) -> Found:
     pairs = (tuple(pair) for message in messages for pair in message["examples"])
     first = heapq.nsmallest(MAX_EXAMPLES, pairs)
-    return Found(
-        sum(message["total"] for message in messages),
-        [Example(key, (address,)) for address, key in first],
-    )
+    return Found(sum(message["total"] for message in messages), [Example(key, (address,)) for address, key in first])

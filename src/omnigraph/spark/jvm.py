@@ -287,9 +287,7 @@ _LOG = "jvm.log"
 _END_TIMEOUT_S = 20
 #: Tokens by which servers and clients of this project know each other. No task needs them, and foreign code in a task,
 #: or a user who may look at the processes of the cluster, would find them.
-_SECRETS = re.compile(
-    r"OMNIGRAPH_(?:SERVER_BEARER_TOKENS?(?:_JSON|_FILE|_AWS_SECRET)?|BEARER_TOKEN|TOKEN_.+)"
-)
+_SECRETS = re.compile(r"OMNIGRAPH_(?:SERVER_BEARER_TOKENS?(?:_JSON|_FILE|_AWS_SECRET)?|BEARER_TOKEN|TOKEN_.+)")
 #: A JVM that records an archive writes it when it ends: about ten seconds on a small machine.
 _RECORD_TIMEOUT_S = 120
 _SHOWN_CHARACTERS = 400
@@ -324,13 +322,7 @@ class Jvm:
             discard_archive(self.archive)
 
 
-def launch_jvm(
-    conf: SparkConf,
-    environ: Mapping[str, str],
-    *,
-    archive: Archive,
-    log_folder: Path | None,
-) -> Jvm:
+def launch_jvm(conf: SparkConf, environ: Mapping[str, str], *, archive: Archive, log_folder: Path | None) -> Jvm:
     """Start the JVM of a session.
 
     Args:
@@ -416,9 +408,7 @@ def telling_line(text: str) -> str:
     lines = [line.strip().removeprefix(": ") for line in text.splitlines()]
     # A line that ends with a colon only announces what the next one says.
     spoken = [
-        line
-        for line in lines
-        if line and not line.startswith(("at ", "...", "WARNING:")) and not line.endswith(":")
+        line for line in lines if line and not line.startswith(("at ", "...", "WARNING:")) and not line.endswith(":")
     ]
     if python := _python_error(text):
         return python[:_SHOWN_CHARACTERS]

@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 # ---- Settings of the Spark session
 
 
-DEFAULT_MASTER = (
-    "local[*,4]"  # four tries of a task: without them a local session would never repeat one
-)
+DEFAULT_MASTER = "local[*,4]"  # four tries of a task: without them a local session would never repeat one
 #: Below this much input the start of the JVM is most of the work.
 SMALL_INPUT_BYTES = 64 * 1024 * 1024
 LOG_LEVEL = "spark.log.level"
@@ -65,11 +63,7 @@ _MEMORY = Variable(
     default="a quarter of the memory, 1 to 4 GiB",
     values="`2g`, `512m`",
 )
-_CONF = Variable(
-    "OMNIGRAPH_SPARK_CONF",
-    "Settings of Spark that win over those of OmniGraph.",
-    values="a JSON object",
-)
+_CONF = Variable("OMNIGRAPH_SPARK_CONF", "Settings of Spark that win over those of OmniGraph.", values="a JSON object")
 _ARCHIVE = Variable(
     "OMNIGRAPH_SPARK_ARCHIVE",
     "Keeps an archive of Java classes in the cache folder, which makes later starts shorter.",
@@ -144,12 +138,7 @@ def parse_conf(text: str) -> dict[str, str]:
 
 
 def session_conf(
-    settings: SparkSettings,
-    *,
-    scratch: Path,
-    cores: int,
-    input_bytes: int | None,
-    java_options: Sequence[str] = (),
+    settings: SparkSettings, *, scratch: Path, cores: int, input_bytes: int | None, java_options: Sequence[str] = ()
 ) -> dict[str, str]:
     """Every Spark setting of a new session; those of the caller win.
 
@@ -329,8 +318,7 @@ class _Owner:
             said = self._reason(error)
             self._end_jvm()
             raise SparkError(
-                f"Spark did not start: {said}; check OMNIGRAPH_SPARK_MASTER and "
-                "OMNIGRAPH_SPARK_CONF"
+                f"Spark did not start: {said}; check OMNIGRAPH_SPARK_MASTER and OMNIGRAPH_SPARK_CONF"
             ) from error
 
     def _ended(self, error: Exception) -> SparkError:
@@ -345,9 +333,7 @@ class _Owner:
         said = self._reason(error)
         self._stop_context()
         self._end_jvm()
-        return SparkError(
-            f"Spark has ended: {said}; check OMNIGRAPH_SPARK_MASTER and the log of the cluster"
-        )
+        return SparkError(f"Spark has ended: {said}; check OMNIGRAPH_SPARK_MASTER and the log of the cluster")
 
     def _reason(self, error: Exception) -> str:
         """Why Spark is not there. Asked before its JVM ends, which has the text of the error."""
@@ -448,17 +434,11 @@ def _archive(settings: SparkSettings, java: Java) -> Archive:
     return plan_archive(java, pyspark.__version__, jars, cache_folder("spark"))
 
 
-def _spark_conf(
-    settings: SparkSettings, scratch: Path, input_bytes: int | None, archive: Archive
-) -> SparkConf:
+def _spark_conf(settings: SparkSettings, scratch: Path, input_bytes: int | None, archive: Archive) -> SparkConf:
     from pyspark import SparkConf
 
     found = session_conf(
-        settings,
-        scratch=scratch,
-        cores=os.cpu_count() or 1,
-        input_bytes=input_bytes,
-        java_options=archive.options,
+        settings, scratch=scratch, cores=os.cpu_count() or 1, input_bytes=input_bytes, java_options=archive.options
     )
     # Without defaults: reading them would start a JVM before its settings are known.
     return SparkConf(loadDefaults=False).setAll(list(found.items()))

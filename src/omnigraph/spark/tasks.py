@@ -46,9 +46,7 @@ def guarded(work: Callable[[], list[Message]], tries: int) -> list[Message]:
     try:
         return work()
     except OmniError as error:
-        is_transient = isinstance(error, StorageError) and (
-            error.failure is StorageFailure.TRANSIENT
-        )
+        is_transient = isinstance(error, StorageError) and (error.failure is StorageFailure.TRANSIENT)
         if is_transient and attempt_number() + 1 < tries:
             raise
         return [failure_message(error)]

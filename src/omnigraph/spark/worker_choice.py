@@ -40,9 +40,7 @@ def check_engine(engine: str) -> None:
         raise BadRequestError(f"there is no engine {engine!r}: give {' or '.join(ENGINES)}")
 
 
-def choose_workers(
-    engine: str, session: Session | None, progress: Progress, input_bytes: int
-) -> Workers:
+def choose_workers(engine: str, session: Session | None, progress: Progress, input_bytes: int) -> Workers:
     """The workers of an engine. The first use of Spark in a process starts a JVM.
 
     Raises:
@@ -152,9 +150,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
         workers = choose_workers(name, spark, progress, input_bytes)
     if isinstance(workers, LocalWorkers):
         quiet = LocalWorkers(Silent())
-        return WorkerSet(
-            workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress
-        )
+        return WorkerSet(workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress)
     # Lazy: work in process needs no Spark.
     from omnigraph.spark.frames import SparkFrames
     from omnigraph.spark.joins import SparkJoins
@@ -190,12 +186,7 @@ class ElasticWorkers:
     """The workers for a number of rows; a session is started, or the caller's is used, at the first large piece."""
 
     def __init__(
-        self,
-        engine: str,
-        session: Session | None,
-        progress: Progress,
-        *,
-        small_rows: int | None = None,
+        self, engine: str, session: Session | None, progress: Progress, *, small_rows: int | None = None
     ) -> None:
         if engine not in CHOICES:
             raise BadRequestError(f"there is no engine {engine!r}: give {', '.join(CHOICES)}")

@@ -118,9 +118,7 @@ def _binary(data: pa.Buffer) -> Array:
     return array
 
 
-def bucket_task(
-    exchange: Exchange[Item],
-) -> Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]]:
+def bucket_task(exchange: Exchange[Item]) -> Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]]:
     """The task that handles the rows of one partition."""
     handle, schema = exchange.handle, exchange.schema
 
@@ -172,12 +170,7 @@ class SparkWorkers:
         return shielded(self.spark, lambda: tries_of(self.spark))
 
     def run(
-        self,
-        stage: str,
-        task: Callable[[Item], Message],
-        items: Sequence[Item],
-        *,
-        keep_failures: bool = False,
+        self, stage: str, task: Callable[[Item], Message], items: Sequence[Item], *, keep_failures: bool = False
     ) -> list[Message]:
         """As `Workers.run`."""
         if not items:
@@ -208,10 +201,7 @@ class SparkWorkers:
         return [found[number] for number in range(len(items))]
 
     def run_batches(
-        self,
-        stage: str,
-        task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]],
-        frame: DataFrame,
+        self, stage: str, task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], frame: DataFrame
     ) -> list[Message]:
         """As `Workers.run_batches`, for a Spark frame."""
         partitions: DataFrame = frame
@@ -245,10 +235,7 @@ class SparkWorkers:
         """
         with self._progress.stage(stage, 0) as progress:
             return self.jobs.run(
-                stage,
-                lambda: make().collect(),
-                showing(progress, lambda: 0),
-                partial(progress.tell, STOPPING),
+                stage, lambda: make().collect(), showing(progress, lambda: 0), partial(progress.tell, STOPPING)
             )
 
     def act(self, stage: str, action: Callable[[], _Result]) -> _Result:
@@ -258,9 +245,7 @@ class SparkWorkers:
             SparkError: the job failed.
         """
         with self._progress.stage(stage, 0) as progress:
-            return self.jobs.run(
-                stage, action, showing(progress, lambda: 0), partial(progress.tell, STOPPING)
-            )
+            return self.jobs.run(stage, action, showing(progress, lambda: 0), partial(progress.tell, STOPPING))
 
     @contextmanager
     def shared(self, values: list[object]) -> Iterator[object]:
@@ -326,9 +311,7 @@ class SparkWorkers:
         if self._is_connect:
             return _Counter()
         context = self.spark.sparkContext
-        return shielded(
-            self.spark, lambda: _Counter(context.accumulator(0), context.accumulator(0))
-        )
+        return shielded(self.spark, lambda: _Counter(context.accumulator(0), context.accumulator(0)))
 
 
 @contextmanager

@@ -144,9 +144,7 @@ def readable(error: BaseException) -> str:
     code = store_code(error)
     if code in _CODES:
         return f"{_CODES[code][1]} ({code})"
-    if isinstance(error, PermissionError | obstore_errors.PermissionDeniedError) and (
-        "Server returned" in str(error)
-    ):
+    if isinstance(error, PermissionError | obstore_errors.PermissionDeniedError) and ("Server returned" in str(error)):
         return _DENIED
     first_line = (str(error).strip() or repr(error)).splitlines()[0]
     said = _NOISE.sub("", first_line).strip(" :,")

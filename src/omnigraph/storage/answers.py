@@ -20,13 +20,7 @@ import obstore
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.ids import new_ulid
 from omnigraph.storage._failures import translated
-from omnigraph.storage.listing import (
-    StoredFile,
-    delete_files,
-    list_files,
-    list_folders,
-    remove_empty_folders,
-)
+from omnigraph.storage.listing import StoredFile, delete_files, list_files, list_folders, remove_empty_folders
 from omnigraph.storage.location import STAGING_FOLDER, GraphLocation, inside
 from omnigraph.storage.objects import open_store
 
@@ -76,9 +70,7 @@ def attempt_name(stage: str, part: int) -> str:
     return f"{stage}-{part}-{new_ulid().lower()}"
 
 
-def write_answer(
-    folder: AnswerFolder, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-) -> Answer:
+def write_answer(folder: AnswerFolder, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Answer:
     """Write the rows of an answer. The file appears whole; when it fails there is none."""
     rows = 0
     what = f"writing {folder.file(name)}"
@@ -172,9 +164,7 @@ class _Readable:
             self._reader.close()
 
 
-def read_answer(
-    folder: AnswerFolder, name: str, begin: int = 0, end: int | None = None
-) -> Iterator[pa.RecordBatch]:
+def read_answer(folder: AnswerFolder, name: str, begin: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of an answer, batch by batch, or only of the batches from one number to another.
 
     On a disk they are mapped and take no memory of their own.

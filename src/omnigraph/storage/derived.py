@@ -165,9 +165,7 @@ def remove_groups(location: GraphLocation, groups: Iterable[str]) -> None:
             folder.rmdir()
 
 
-def _load_array(
-    folder: Path, key: str, facts: dict[str, object], *, may_lack_sum: bool
-) -> npt.NDArray[Any]:
+def _load_array(folder: Path, key: str, facts: dict[str, object], *, may_lack_sum: bool) -> npt.NDArray[Any]:
     file = folder / f"{key}.npy"
     if not _KEY.fullmatch(key) or file.is_symlink():
         raise ValueError(f"{key!r} is not an array of the set")

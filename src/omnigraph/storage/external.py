@@ -17,12 +17,7 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from omnigraph.core.values import managed_cell, reference_cell
-from omnigraph.errors import (
-    BadRequestError,
-    ExternalBlobPolicyError,
-    ExternalBlobSourceError,
-    ResourceLimitError,
-)
+from omnigraph.errors import BadRequestError, ExternalBlobPolicyError, ExternalBlobSourceError, ResourceLimitError
 from omnigraph.storage._failures import readable
 
 if TYPE_CHECKING:
@@ -128,9 +123,7 @@ def policy_of(bases: Iterable[str]) -> ExternalPolicy:
             if parsed.query:
                 raise ValueError("a base has no query")
         except (ValueError, TypeError, AttributeError) as problem:
-            raise BadRequestError(
-                f"an external base is not allowed to look like this: {problem}"
-            ) from problem
+            raise BadRequestError(f"an external base is not allowed to look like this: {problem}") from problem
         found.append(parsed)
     return ExternalPolicy(tuple(found))
 
@@ -276,9 +269,7 @@ def _open_parts(uri: ExternalUri, parts: tuple[str, ...]) -> int:
         return os.open(name, _FILE, dir_fd=folder)
     except OSError as error:
         if error.errno in _LINK_ERRORS and real_parts(uri) != parts:
-            raise ExternalBlobSourceError(
-                str(uri), "its path changed while it was opened"
-            ) from error
+            raise ExternalBlobSourceError(str(uri), "its path changed while it was opened") from error
         raise
     finally:
         os.close(folder)
@@ -424,9 +415,7 @@ def _check_status(uri: ExternalUri, status: int) -> None:
 # ---- all of them
 
 
-def _in_parallel(
-    work: Callable[[ExternalUri], _Result], uris: Sequence[ExternalUri]
-) -> list[_Result]:
+def _in_parallel(work: Callable[[ExternalUri], _Result], uris: Sequence[ExternalUri]) -> list[_Result]:
     if len(uris) <= 1:
         return [work(uri) for uri in uris]
     with ThreadPoolExecutor(PARALLEL_PROBES) as pool:

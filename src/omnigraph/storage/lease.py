@@ -103,11 +103,7 @@ class LeaseBody:
 
     def is_over(self, unchanged_s: float, now: float) -> bool:
         """Whether its owner cannot hold it any more, once it has been seen unchanged for some time."""
-        return (
-            self.owner is None
-            or unchanged_s >= self.lease_s
-            or self.expires_at + _CLOCK_DIFFERENCE_S < now
-        )
+        return self.owner is None or unchanged_s >= self.lease_s or self.expires_at + _CLOCK_DIFFERENCE_S < now
 
     def encode(self) -> bytes:
         """The content of a lease object."""
@@ -230,10 +226,7 @@ class Lease:
         """End the lease; whether it is known that the next writer need not wait for it."""
         # An expired lease instead of a delete: deleting could hit the lease of a successor.
         body = LeaseBody(
-            owner=self.owner,
-            expires_at=0.0,
-            epoch=self.epoch,
-            is_released=not self.needs_fence and not self.is_lost,
+            owner=self.owner, expires_at=0.0, epoch=self.epoch, is_released=not self.needs_fence and not self.is_lost
         )
         try:
             put_owned(self._objects, self._name, body.encode(), self._tag)

@@ -59,12 +59,7 @@ _OWN = re.compile(
 )
 _CONTROL = "|".join(
     re.escape(name)
-    for name in (
-        *SCHEMA_FILES,
-        *(f"{name}{STAGING_SUFFIX}" for name in SCHEMA_FILES),
-        INIT_CLAIM,
-        RECORDED_ROOT,
-    )
+    for name in (*SCHEMA_FILES, *(f"{name}{STAGING_SUFFIX}" for name in SCHEMA_FILES), INIT_CLAIM, RECORDED_ROOT)
 )
 _UNFINISHED = re.compile(rf"(?:{_CONTROL}|{RECOVERY_FOLDER}/[0-9A-Z]{{26}}\.json)#[0-9]+")
 #: Answers of tasks; a name that begins with a dot belongs to one that is being written.
@@ -108,11 +103,7 @@ def is_deletable(name: str) -> bool:
     >>> is_deletable("nodes/da89d00e1b71df59/data/01af.lance"), is_deletable("nodes/da89d00e1b71df59/notes.txt")
     (True, False)
     """
-    return (
-        _DELETABLE.fullmatch(name) is not None
-        or _ANSWER.fullmatch(name) is not None
-        or is_unfinished(name)
-    )
+    return _DELETABLE.fullmatch(name) is not None or _ANSWER.fullmatch(name) is not None or is_unfinished(name)
 
 
 def is_unfinished(name: str) -> bool:
@@ -217,9 +208,7 @@ def list_files(location: GraphLocation, folder: str) -> Iterator[StoredFile]:
         for batch in obstore.list(open_store(location), folder):
             for meta in batch:
                 yield StoredFile(
-                    name=meta["path"],
-                    size_bytes=meta["size"],
-                    modified_s=meta["last_modified"].timestamp(),
+                    name=meta["path"], size_bytes=meta["size"], modified_s=meta["last_modified"].timestamp()
                 )
 
 
@@ -232,9 +221,7 @@ def _local_files(location: GraphLocation, folder: str) -> Iterator[StoredFile]:
             except FileNotFoundError:
                 # Removed in this moment.
                 continue
-            yield StoredFile(
-                name=entry.path[start:], size_bytes=status.st_size, modified_s=status.st_mtime
-            )
+            yield StoredFile(name=entry.path[start:], size_bytes=status.st_size, modified_s=status.st_mtime)
 
 
 def list_folders(location: GraphLocation, folder: str) -> list[str]:
@@ -247,9 +234,7 @@ def list_folders(location: GraphLocation, folder: str) -> list[str]:
             except FileNotFoundError:
                 return []
             return sorted(found)
-        prefixes = obstore.list_with_delimiter(open_store(location), f"{folder}/")[
-            "common_prefixes"
-        ]
+        prefixes = obstore.list_with_delimiter(open_store(location), f"{folder}/")["common_prefixes"]
     return sorted(name.rstrip("/").rpartition("/")[2] for name in prefixes)
 
 
@@ -279,9 +264,7 @@ def delete_files(location: GraphLocation, names: Iterable[str]) -> int:
     wanted = list(names)
     for name in wanted:
         if not is_deletable(name):
-            raise OutsideRootError(
-                name, "it does not have the name of a file that omnigraph deletes"
-            )
+            raise OutsideRootError(name, "it does not have the name of a file that omnigraph deletes")
     with translated(f"deleting files of {location}"):
         if location.is_local:
             _delete_local(location, wanted)

@@ -14,12 +14,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Protocol
 
-from omnigraph.errors import (
-    OutsideRootError,
-    RetryableCommitConflictError,
-    StorageError,
-    StorageFailure,
-)
+from omnigraph.errors import OutsideRootError, RetryableCommitConflictError, StorageError, StorageFailure
 from omnigraph.storage._failures import translated, without_advice
 from omnigraph.storage.lease import (
     LEASE_S,
@@ -273,17 +268,13 @@ class LeaseCommitLock:
         return self._taken(lease, attempt, LONGEST_LEASE_S)
 
     def _new_lease(self) -> Lease:
-        return Lease(
-            self._objects, self._name, self._lease_s, wall=self._wall, elapsed=self._elapsed
-        )
+        return Lease(self._objects, self._name, self._lease_s, wall=self._wall, elapsed=self._elapsed)
 
     def _try_take(self, lease: Lease) -> bool:
         return lease.try_take(self._observation, self._gone)
 
     @contextmanager
-    def _taken(
-        self, lease: Lease, attempt: Callable[[], bool], timeout_s: float
-    ) -> Iterator[HeldTenure]:
+    def _taken(self, lease: Lease, attempt: Callable[[], bool], timeout_s: float) -> Iterator[HeldTenure]:
         try:
             _wait(lambda: self._patiently(attempt), timeout_s)
         except RetryableCommitConflictError:

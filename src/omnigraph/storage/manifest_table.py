@@ -20,12 +20,7 @@ from lance.fragment import write_fragments
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import AlreadyInitializedError, OutsideRootError, StorageError, StorageFailure
 from omnigraph.storage._failures import readable, translated
-from omnigraph.storage.datasets.checksums import (
-    record_sums,
-    sum_files,
-    tidy_records,
-    transaction_name,
-)
+from omnigraph.storage.datasets.checksums import record_sums, sum_files, tidy_records, transaction_name
 from omnigraph.storage.datasets.completeness import check_complete
 from omnigraph.storage.datasets.filters import quote_text
 from omnigraph.storage.datasets.opening import open_dataset
@@ -129,16 +124,12 @@ class CatalogTable:
     def _damage(self, error: BaseException) -> StorageError:
         """The catalog is there and cannot be opened: which file is to be restored, if one is empty."""
         reason = readable(error)
-        empty = sorted(
-            file.name for file in list_files(self._location, MANIFEST) if not file.size_bytes
-        )
+        empty = sorted(file.name for file in list_files(self._location, MANIFEST) if not file.size_bytes)
         if empty:
             shown = ", ".join(empty[:_SHOWN_FILES])
             more = "" if len(empty) <= _SHOWN_FILES else f" and {len(empty) - _SHOWN_FILES} more"
             reason = f"these files have no bytes, restore them from a backup: {shown}{more}"
-        return StorageError(
-            f"the catalog of {self._location} is damaged: {reason}", StorageFailure.PERMANENT
-        )
+        return StorageError(f"the catalog of {self._location} is damaged: {reason}", StorageFailure.PERMANENT)
 
     def create(self, rows: pa.Table, metadata: dict[str, str]) -> CatalogView:
         """Write the first version.
@@ -150,15 +141,11 @@ class CatalogTable:
             raise AlreadyInitializedError(str(self._location), MANIFEST)
         schema = self._schema.with_metadata(metadata)
         with translated("creating the catalog"):
-            fragments = write_fragments(
-                rows.replace_schema_metadata(metadata), self._uri, schema=schema, mode="create"
-            )
+            fragments = write_fragments(rows.replace_schema_metadata(metadata), self._uri, schema=schema, mode="create")
             self._check(fragments)
             transaction = Transaction(0, LanceOperation.Overwrite(schema, list(fragments)))
             try:
-                LanceDataset.commit(
-                    self._uri, transaction, enable_stable_row_ids=True, max_retries=0
-                )
+                LanceDataset.commit(self._uri, transaction, enable_stable_row_ids=True, max_retries=0)
             except (CommitConflictError, OSError, ValueError, RuntimeError) as error:
                 if not dataset_exists(self._location, MANIFEST):
                     raise

@@ -90,10 +90,7 @@ CONNECT_TIMEOUT = Duration(
     "The time for an object store to accept a connection (`AWS_CONNECT_TIMEOUT`) and to answer the first request.",
 )
 RETRIES = WholeNumber(
-    "OMNIGRAPH_STORAGE_RETRIES",
-    5,
-    "How often a failed request to an object store is sent again.",
-    highest=100,
+    "OMNIGRAPH_STORAGE_RETRIES", 5, "How often a failed request to an object store is sent again.", highest=100
 )
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
@@ -140,9 +137,7 @@ def open_store(location: GraphLocation, request_limit_s: float | None = None) ->
 
 
 @lru_cache(maxsize=_KEPT_STORES)
-def _connected(
-    uri: str, settings: tuple[tuple[str, str], ...], request_limit_s: float | None
-) -> Backend:
+def _connected(uri: str, settings: tuple[tuple[str, str], ...], request_limit_s: float | None) -> Backend:
     """A store with its connections, which the next one at the same address uses again; `settings` tell them apart."""
     del settings
     timeout_s = REQUEST_TIMEOUT.read_s()
@@ -358,9 +353,7 @@ class ObstoreObjects:
     With `request_limit_s` a request to an object store fails after that time at the latest.
     """
 
-    def __init__(
-        self, location: GraphLocation, *, durable: bool, request_limit_s: float | None = None
-    ) -> None:
+    def __init__(self, location: GraphLocation, *, durable: bool, request_limit_s: float | None = None) -> None:
         self._location = location
         self._durable = durable and location.is_local
         self._request_limit_s = request_limit_s
@@ -391,8 +384,7 @@ class ObstoreObjects:
                 if (size := result.meta["size"]) > MAX_OBJECT_BYTES:
                     # Before it is in memory: a sparse file takes no space on disk and all of it here.
                     raise DamageError(
-                        f"reading {name}",
-                        f"it has {size_text(size)}, at most {size_text(MAX_OBJECT_BYTES)} are read",
+                        f"reading {name}", f"it has {size_text(size)}, at most {size_text(MAX_OBJECT_BYTES)} are read"
                     )
                 return StoredObject(bytes(result.bytes()), result.meta["e_tag"])
             except FileNotFoundError:

@@ -28,10 +28,7 @@ TypeDef = NodeDef | EdgeDef
 
 _BLOB = ScalarType(Scalar.BLOB)
 _ID = pa.field("id", pa.utf8(), nullable=False)
-_ENDS = (
-    pa.field("src", pa.utf8(), nullable=False),
-    pa.field("dst", pa.utf8(), nullable=False),
-)
+_ENDS = (pa.field("src", pa.utf8(), nullable=False), pa.field("dst", pa.utf8(), nullable=False))
 
 
 def table_schema(definition: TypeDef) -> pa.Schema:
@@ -115,9 +112,7 @@ class CommittedRows:
         """The rows that satisfy a filter."""
         return self.table(key).read(columns, filter_)
 
-    def probe(
-        self, key: TableKey, column: str, values: Collection[str], columns: Sequence[str]
-    ) -> Iterator[pa.Table]:
+    def probe(self, key: TableKey, column: str, values: Collection[str], columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows whose text column holds one of the values, in pieces."""
         if not values or self.is_empty(key):
             return

@@ -10,23 +10,10 @@ import pyarrow as pa
 
 from omnigraph.core.ids import TableKey, derive_id, new_ulid
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType
-from omnigraph.core.values import (
-    MANAGED,
-    StoredValue,
-    canonical_spelling,
-    coerce_json,
-    spelled_cell,
-)
+from omnigraph.core.values import MANAGED, StoredValue, canonical_spelling, coerce_json, spelled_cell
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.query import ir
-from omnigraph.lang.schema.rules import (
-    EndGiven,
-    EnumValues,
-    Example,
-    Required,
-    TableRules,
-    violation_text,
-)
+from omnigraph.lang.schema.rules import EndGiven, EnumValues, Example, Required, TableRules, violation_text
 from omnigraph.storage.datasets.blob_columns import has_references
 from omnigraph.storage.datasets.blobs import blob_bytes
 from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
@@ -158,9 +145,7 @@ class StatementRunner:
         row = self._assigned(edge, statement.assignments)
         row["id"] = new_ulid()
         ends = (("src", "from", edge.source), ("dst", "to", edge.target))
-        for (column, name, node_type), value in zip(
-            ends, (statement.source, statement.target), strict=True
-        ):
+        for (column, name, node_type), value in zip(ends, (statement.source, statement.target), strict=True):
             end = ir.value_of(value, self.params)
             if end is None:
                 rule = EndGiven(edge_type=edge.name, end=name, node_type=node_type)
@@ -169,9 +154,7 @@ class StatementRunner:
         self.pending.put_rows(edge, [row], may_replace=False)
         self.affected.edges += 1
 
-    def _assigned(
-        self, definition: NodeDef | EdgeDef, assignments: Iterable[ir.Assignment]
-    ) -> dict[str, StoredValue]:
+    def _assigned(self, definition: NodeDef | EdgeDef, assignments: Iterable[ir.Assignment]) -> dict[str, StoredValue]:
         return {
             item.property: assigned_value(
                 definition.name,
@@ -186,9 +169,7 @@ class StatementRunner:
 
     def _derived_id(self, node: NodeDef, row: Mapping[str, StoredValue]) -> str:
         members = self.identities.key_members(node)
-        return derive_id(
-            [canonical_spelling(node.properties[name].type.base, row[name]) for name in members]
-        )
+        return derive_id([canonical_spelling(node.properties[name].type.base, row[name]) for name in members])
 
     # ---- updates
 

@@ -16,15 +16,7 @@ from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.lang.schema.rules import EdgesPerSource, End, Example, RowRule, TableRules, Unique
 from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
-from omnigraph.writes.columns import (
-    PROBE_CHUNK,
-    CommittedRows,
-    TypeDef,
-    rows_table,
-    stored_values,
-    table_schema,
-    texts,
-)
+from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, TypeDef, rows_table, stored_values, table_schema, texts
 from omnigraph.writes.rules import Found, check, check_values
 
 if TYPE_CHECKING:
@@ -94,13 +86,7 @@ class PendingRows:
             self.tables[definition.table_key] = known
         return known
 
-    def put_rows(
-        self,
-        definition: TypeDef,
-        rows: Sequence[Mapping[str, StoredValue]],
-        *,
-        may_replace: bool,
-    ) -> None:
+    def put_rows(self, definition: TypeDef, rows: Sequence[Mapping[str, StoredValue]], *, may_replace: bool) -> None:
         """Add rows of stored values."""
         self.put(definition, rows_table(definition, rows), may_replace=may_replace)
 
@@ -141,9 +127,7 @@ def _last_per_id(rows: pa.Table) -> pa.Table:
 
 
 def validate(
-    deltas: Mapping[TableKey, TableDelta],
-    rules: Mapping[TableKey, TableRules],
-    committed: CommittedRows,
+    deltas: Mapping[TableKey, TableDelta], rules: Mapping[TableKey, TableRules], committed: CommittedRows
 ) -> None:
     """Check every rule against the final image.
 
@@ -206,11 +190,7 @@ class PendingChanges:
             touched -= self.deltas[rule.node].deleted.keys()
         for rows in self.committed.probe(key, "src", touched, ["id", "src"]):
             ids, sources = texts(rows["id"]), texts(rows["src"])
-            counts.update(
-                source
-                for edge_id, source in zip(ids, sources, strict=True)
-                if edge_id not in delta.deleted
-            )
+            counts.update(source for edge_id, source in zip(ids, sources, strict=True) if edge_id not in delta.deleted)
         for source, count in sorted(counts.items()):
             if count < rule.low or (rule.high is not None and count > rule.high):
                 yield Found(1, [Example(source, count=count)])

@@ -50,9 +50,7 @@ class Violation:
 # ---- Rules of values
 
 
-def check_values(
-    key: TableKey, rules: Iterable[ValueRule], rows: Any, most: int = MAX_EXAMPLES
-) -> Iterator[Violation]:
+def check_values(key: TableKey, rules: Iterable[ValueRule], rows: Any, most: int = MAX_EXAMPLES) -> Iterator[Violation]:
     """Find the violations in the rows of a batch or table, which have their ids."""
     for rule in rules if rows.num_rows else ():
         bad = violating(rule, rows[rule.property])
@@ -187,9 +185,7 @@ def check(rules: Mapping[TableKey, TableRules], rows: ChangedRows) -> Iterator[V
                     yield violation
 
 
-def check_ids(
-    keys: Iterable[TableKey], rows: ChangedRows, *, must_be_new: bool
-) -> Iterator[Violation]:
+def check_ids(keys: Iterable[TableKey], rows: ChangedRows, *, must_be_new: bool) -> Iterator[Violation]:
     """Ids that several rows of a write have, and those that exist where they have to be new."""
     for key in keys:
         yield from _violations(key, DistinctIds(type_name=key.name), rows)

@@ -41,8 +41,6 @@ def og(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
         with pytest.raises(SystemExit) as ended:
             main(list(words))
         printed = capfdbinary.readouterr()
-        return Outcome(
-            int(ended.value.code or 0), printed.out.decode("latin-1"), printed.err.decode("utf-8")
-        )
+        return Outcome(int(ended.value.code or 0), printed.out.decode("latin-1"), printed.err.decode("utf-8"))
 
     return call

@@ -84,9 +84,7 @@ def kind(graph: Graph, doi: str, branch: str = "main") -> BlobKind:
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
-def test_a_load_that_adds_copies_the_bytes(
-    graph: Graph, outside: Path, tmp_path: Path, mode: str
-) -> None:
+def test_a_load_that_adds_copies_the_bytes(graph: Graph, outside: Path, tmp_path: Path, mode: str) -> None:
     uri = (outside / "a.bin").as_uri()
     load(graph, tmp_path, [paper("a", scan=uri), paper("b"), citation("e", "a", "b", uri)], mode)
     (outside / "a.bin").unlink()
@@ -124,9 +122,7 @@ def test_a_mutation_that_is_prepared_again_does_not_read_again(
     assert graph.entity_at("node:Paper", "winner") is not None
 
 
-def test_many_records_with_external_blobs_keep_their_order(
-    graph: Graph, outside: Path, tmp_path: Path
-) -> None:
+def test_many_records_with_external_blobs_keep_their_order(graph: Graph, outside: Path, tmp_path: Path) -> None:
     records = []
     for number in range(40):
         (outside / f"{number}").write_bytes(b"%d" % number)
@@ -143,12 +139,7 @@ def test_many_records_with_external_blobs_keep_their_order(
 def test_an_overwrite_keeps_the_reference(graph: Graph, referring: str, outside: Path) -> None:
     (outside / "a.bin").unlink()
     info = graph.stat_blob("node:Paper", "ext", "scan")
-    assert (info.kind, info.uri, info.size, info.etag) == (
-        BlobKind.EXTERNAL,
-        referring,
-        None,
-        None,
-    )
+    assert (info.kind, info.uri, info.size, info.etag) == (BlobKind.EXTERNAL, referring, None, None)
     assert info.to_json() == {
         "selector": {"entity": "node", "type": "Paper", "id": "ext", "property": "scan"},
         "kind": "external",
@@ -206,9 +197,7 @@ def test_an_update_carries_a_reference_and_its_row_id(graph: Graph, referring: s
     assert graph.read_blob("node:Paper", "ext", "extra") == b"managed"
     assert graph.read_blob("node:Paper", "own", "scan") == b"own"
     assert {row["data"]["title"] for row in lines(graph) if row.get("type")} == {"t"}
-    graph.mutate(
-        'query q($n: Blob?) { update Paper set { scan: $n } where doi = "ext" }', {"n": None}
-    )
+    graph.mutate('query q($n: Blob?) { update Paper set { scan: $n } where doi = "ext" }', {"n": None})
     assert graph.entity_at("node:Paper", "ext")["properties"]["scan"] is None
 
 
@@ -223,12 +212,7 @@ def test_branches_merges_and_changes_keep_references(graph: Graph, referring: st
     assert graph.stat_blob("node:Paper", "ext", "scan").uri == referring
     image = graph.entity_at("node:Paper", "ext")
     assert image is not None
-    assert image["properties"] == {
-        "doi": "ext",
-        "title": "t",
-        "scan": referring,
-        "extra": text_of(b"managed"),
-    }
+    assert image["properties"] == {"doi": "ext", "title": "t", "scan": referring, "extra": text_of(b"managed")}
 
 
 def test_optimize_keeps_references_and_bytes(graph: Graph, referring: str, outside: Path) -> None:
@@ -273,10 +257,7 @@ def test_an_export_writes_the_address_unopened_and_loads_again(
 ) -> None:
     (outside / "a.bin").rename(outside / "away")
     exported = lines(graph)
-    assert [row["data"]["scan"] for row in exported if row.get("type")] == [
-        referring,
-        text_of(b"own"),
-    ]
+    assert [row["data"]["scan"] for row in exported if row.get("type")] == [referring, text_of(b"own")]
     (outside / "away").rename(outside / "a.bin")
     bases = [outside.as_uri()]
     with Graph.init(tmp_path / "again.omni", SCHEMA, external_blobs=bases) as again:
@@ -289,9 +270,7 @@ def test_an_export_writes_the_address_unopened_and_loads_again(
 
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
-def test_a_load_with_a_forbidden_address_writes_nothing(
-    graph: Graph, outside: Path, tmp_path: Path, mode: str
-) -> None:
+def test_a_load_with_a_forbidden_address_writes_nothing(graph: Graph, outside: Path, tmp_path: Path, mode: str) -> None:
     (tmp_path / "secret").write_bytes(b"x")
     records = [
         paper("good", scan=(outside / "a.bin").as_uri()),
@@ -307,10 +286,7 @@ def test_a_load_with_a_forbidden_address_writes_nothing(
 def test_a_mutation_with_a_forbidden_address_writes_nothing(graph: Graph) -> None:
     with pytest.raises(ExternalBlobPolicyError):
         add_paper(graph, "a", "file:///etc/passwd")
-    with (
-        Graph.open(graph.uri) as strict,
-        pytest.raises(ExternalBlobPolicyError, match="no external"),
-    ):
+    with Graph.open(graph.uri) as strict, pytest.raises(ExternalBlobPolicyError, match="no external"):
         add_paper(strict, "a", "https://example.org/x")
     assert lines(graph) == []
 
@@ -452,13 +428,7 @@ def test_spellings_that_mean_the_same_have_one_normal_form(given: str, normal: s
         *("https://me:secret@h/x", "https://me@h/x", "s3://id:key@b/x", "http://h:port/x"),
         *("https://h/x?X-Amz-Signature=1", "https://h/x?a=1&TOKEN=2", "https://h/x?sig"),
         *("https://h/x#part", "s3://b/x?versionId=1", "file:///x?y"),
-        *(
-            "http://h/../x",
-            "http://h/%2e%2e/x",
-            "http://h/a%2Fb",
-            "http://h/a%5Cb",
-            "http://h\\@g/",
-        ),
+        *("http://h/../x", "http://h/%2e%2e/x", "http://h/a%2Fb", "http://h/a%5Cb", "http://h\\@g/"),
         *("s3://b/a/../b", "s3://b/a//b", "http://h/a//b", "http://h/%00", "http://h/%FF"),
         *("http://h/a b", "http://h/a\nb", " http://h/a"),
     ],
@@ -602,9 +572,7 @@ def test_a_link_between_the_look_and_the_opening_is_not_followed(
 def test_a_link_after_the_opening_changes_nothing(
     world: Path, swap: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    allowed = policy_of([(world / "open").as_uri()]).check(
-        (world / "open" / "folder" / "file").as_uri()
-    )
+    allowed = policy_of([(world / "open").as_uri()]).check((world / "open" / "folder" / "file").as_uri())
     status = os.fstat
 
     def swap_then_status(descriptor: int) -> os.stat_result:
@@ -656,7 +624,4 @@ def test_a_mutation_takes_nothing_from_behind_the_link(
         monkeypatch.setattr(external, "_open_parts", swap_then_open)
         with pytest.raises(ExternalBlobSourceError):
             add_paper(graph, "10.1", (world / "open" / "folder" / "file").as_uri())
-        assert (
-            graph.query("query q() { match { $p: Paper } return { $p.doi as d } }").to_pylist()
-            == []
-        )
+        assert graph.query("query q() { match { $p: Paper } return { $p.doi as d } }").to_pylist() == []

@@ -30,16 +30,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.export import formats
 from omnigraph.storage.datasets import blobs as stored_blobs
 from omnigraph.storage.datasets.blob_columns import plain_bytes
-from support.papers_with_blobs import (
-    SCHEMA,
-    SIZES,
-    add_paper,
-    citation,
-    content,
-    paper,
-    text_of,
-    write_lines,
-)
+from support.papers_with_blobs import SCHEMA, SIZES, add_paper, citation, content, paper, text_of, write_lines
 from support.subtests import each_case
 
 if TYPE_CHECKING:
@@ -57,9 +48,7 @@ CELLS = [("node:Paper", "scan"), ("edge:Cites", "page")]
 
 @each_case(("key", "name"), CELLS)
 @each_case("size", SIZES)
-def test_a_range_of_a_cell_is_that_part_of_its_bytes(
-    library: Graph, key: str, name: str, size: str
-) -> None:
+def test_a_range_of_a_cell_is_that_part_of_its_bytes(library: Graph, key: str, name: str, size: str) -> None:
     data = content(SIZES[size])
     end = len(data)
     for offset, length in ((0, 1), (1, 3), (end - 2, 2), (end - 2, 100), (end - 1, None)):
@@ -69,9 +58,7 @@ def test_a_range_of_a_cell_is_that_part_of_its_bytes(
 
 
 @pytest.mark.parametrize(("key", "name"), CELLS)
-def test_an_empty_value_is_empty_wherever_a_range_begins(
-    library: Graph, key: str, name: str
-) -> None:
+def test_an_empty_value_is_empty_wherever_a_range_begins(library: Graph, key: str, name: str) -> None:
     assert library.read_blob(key, "empty", name) == b""
     assert library.read_blob(key, "empty", name, offset=7, length=3) == b""
     assert library.stat_blob(key, "empty", name).size == 0
@@ -81,9 +68,7 @@ def test_an_empty_value_is_empty_wherever_a_range_begins(
 def test_a_range_that_begins_behind_the_value_is_refused(library: Graph, offset: int) -> None:
     with pytest.raises(BlobRangeError) as caught:
         library.read_blob("node:Paper", "small", "scan", offset=offset, length=2)
-    assert caught.value.details() == {
-        "blob_range": {"start": offset, "end": offset + 2, "length": 5}
-    }
+    assert caught.value.details() == {"blob_range": {"start": offset, "end": offset + 2, "length": 5}}
 
 
 @each_case(
@@ -166,9 +151,7 @@ def test_only_the_range_is_read(library: Graph, reads: list[tuple[int, int]]) ->
     assert reads == [(1_000, 10), (3, 2)]
 
 
-def test_a_stat_of_a_large_value_reads_none_of_it(
-    library: Graph, reads: list[tuple[int, int]]
-) -> None:
+def test_a_stat_of_a_large_value_reads_none_of_it(library: Graph, reads: list[tuple[int, int]]) -> None:
     library.stat_blob("node:Paper", "large", "scan")
     assert reads == []
 
@@ -394,16 +377,10 @@ def lines(graph: Graph) -> str:
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_every_kind_of_cell_comes_back(
-    mixed: Graph, tmp_path: Path, outside: Path, format: str
-) -> None:
+def test_every_kind_of_cell_comes_back(mixed: Graph, tmp_path: Path, outside: Path, format: str) -> None:
     mixed.export(tmp_path / "out", format=format, engine="local")
     with fresh(tmp_path, [outside.as_uri()]) as again:
-        given = (
-            {"source": tmp_path / "out"}
-            if format == "jsonl"
-            else {"mapping": tmp_path / "out" / "mapping.yaml"}
-        )
+        given = {"source": tmp_path / "out"} if format == "jsonl" else {"mapping": tmp_path / "out" / "mapping.yaml"}
         again.load(**given, mode="overwrite", engine="local")
         assert lines(again) == lines(mixed)
         assert again.stat_blob("node:Paper", "external", "scan").kind is BlobKind.EXTERNAL
@@ -418,9 +395,7 @@ def test_parquet_has_plain_bytes_where_nothing_is_external(mixed: Graph, tmp_pat
     assert [item.name for item in schema.field("scan").type] == ["data", "uri"]
 
 
-def test_an_export_with_references_loads_only_where_they_are_allowed(
-    mixed: Graph, tmp_path: Path
-) -> None:
+def test_an_export_with_references_loads_only_where_they_are_allowed(mixed: Graph, tmp_path: Path) -> None:
     mixed.export(tmp_path / "out", format="parquet", engine="local")
     with fresh(tmp_path, []) as again, pytest.raises(LoadRejectedError) as caught:
         again.load(mapping=tmp_path / "out" / "mapping.yaml", mode="overwrite", engine="local")
@@ -461,9 +436,7 @@ def test_a_line_that_is_long_for_other_reasons_is_refused_too(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_schema_change_that_writes_rows_anew_keeps_references(
-    mixed: Graph, outside: Path
-) -> None:
+def test_a_schema_change_that_writes_rows_anew_keeps_references(mixed: Graph, outside: Path) -> None:
     uri = mixed.stat_blob("node:Paper", "external", "scan").uri
     (outside / "a b.bin").unlink()
     mixed.apply_schema(SCHEMA.replace("title: String?", ""), allow_data_loss=True)

@@ -8,25 +8,14 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.forks import create_fork
-from support.branched_people import (
-    KNOWS,
-    PERSON,
-    PLACE,
-    add_person,
-    ages,
-    all_branches,
-    ends,
-    remove_person,
-    set_age,
-)
+from support.branched_people import KNOWS, PERSON, PLACE, add_person, ages, all_branches, ends, remove_person, set_age
 from support.graphs import everything, run, table_of
 
 # ---- names
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["x", "X", "0", "a.b", "a-b", "a_b", "_x", "-x", "a/b", "a/b/c", "a/_b", "locked", "a.locks"],
+    "name", ["x", "X", "0", "a.b", "a-b", "a_b", "_x", "-x", "a/b", "a/b/c", "a/_b", "locked", "a.locks"]
 )
 def test_a_good_name_is_a_branch_that_can_be_written_and_merged(people: Graph, name: str) -> None:
     people.create_branch(name)
@@ -88,8 +77,7 @@ def test_spaces_around_a_name_are_trimmed(people: Graph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [("a", "a/b"), ("a/b", "a"), ("a/b", "a/b/c"), ("a/b/c", "a"), ("a", "a"), ("a/b", "a/b")],
+    ("first", "second"), [("a", "a/b"), ("a/b", "a"), ("a/b", "a/b/c"), ("a/b/c", "a"), ("a", "a"), ("a/b", "a/b")]
 )
 def test_a_name_beside_its_prefix_is_refused(people: Graph, first: str, second: str) -> None:
     people.create_branch(first)
@@ -114,12 +102,8 @@ def test_main_is_a_prefix_too(people: Graph) -> None:
             people.create_branch(name)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [("a/b", "a"), ("a", "a/b"), ("a/b", "a/b/c"), ("a/b/c", "a/b")]
-)
-def test_a_name_beside_a_prefix_is_free_after_that_branch_is_gone(
-    people: Graph, first: str, second: str
-) -> None:
+@pytest.mark.parametrize(("first", "second"), [("a/b", "a"), ("a", "a/b"), ("a/b", "a/b/c"), ("a/b/c", "a/b")])
+def test_a_name_beside_a_prefix_is_free_after_that_branch_is_gone(people: Graph, first: str, second: str) -> None:
     people.create_branch(first)
     add_person(people, first, "Eve")
     people.delete_branch(first)
@@ -161,10 +145,7 @@ def test_a_branch_begins_at_any_commit(people: Graph) -> None:
         people.create_branch(f"b{number}", commit)
         assert everything(people, f"b{number}") == states[number]
         add_person(people, f"b{number}", "Eve")
-        assert ages(people, f"b{number}") == {
-            **{row["id"]: row["age"] for row in states[number][PERSON]},
-            "Eve": 1,
-        }
+        assert ages(people, f"b{number}") == {**{row["id"]: row["age"] for row in states[number][PERSON]}, "Eve": 1}
     assert everything(people) == states[-1]
 
 
@@ -260,9 +241,7 @@ def test_a_branch_that_is_not_there_cannot_be_deleted(people: Graph) -> None:
 
 @pytest.mark.parametrize("has_written", [False, True])
 @pytest.mark.parametrize("base", ["name", "commit"])
-def test_a_branch_with_children_cannot_be_deleted(
-    people: Graph, base: str, has_written: bool
-) -> None:
+def test_a_branch_with_children_cannot_be_deleted(people: Graph, base: str, has_written: bool) -> None:
     people.create_branch("parent")
     add_person(people, "parent", "Eve")
     origin = "parent" if base == "name" else people.snapshot("parent").commit_id
@@ -327,9 +306,7 @@ def test_reads_of_a_deleted_branch_are_refused(people: Graph) -> None:
 
 @pytest.mark.parametrize("comes_back", [False, True])
 @pytest.mark.parametrize("is_merged", [False, True])
-def test_commits_of_a_deleted_branch_cannot_be_read(
-    people: Graph, is_merged: bool, comes_back: bool
-) -> None:
+def test_commits_of_a_deleted_branch_cannot_be_read(people: Graph, is_merged: bool, comes_back: bool) -> None:
     people.create_branch("feature")
     add_person(people, "feature", "Eve")
     own, inherited = (people.commits("feature")[place].commit_id for place in (0, 1))
@@ -414,9 +391,7 @@ def test_another_handle_sees_the_new_branch_and_never_the_old_rows(people: Graph
         assert "Eve" in seen
         people.delete_branch("feature")
         people.create_branch("feature")
-        assert [row["n"] for row in other.query(text, branch="feature").to_pylist()] == sorted(
-            ages(people)
-        )
+        assert [row["n"] for row in other.query(text, branch="feature").to_pylist()] == sorted(ages(people))
         add_person(other, "feature", "Fay")
         assert ages(people, "feature").keys() - ages(people).keys() == {"Fay"}
 

@@ -58,9 +58,7 @@ THREE_REVIEWS = [review(f"r{n}", "b1", f"a{n}") for n in (1, 2, 3)]
 FIVE_REVIEWS = [*THREE_REVIEWS, review("r4", "b2", "a1"), review("r5", "b2", "a2")]
 
 #: There is no null literal in the language, but a whole row can be replaced.
-NO_ISBN_1, NO_ISBN_2 = (
-    [{"type": "Book", "data": {"name": f"b{slot}", "room": "r", "slot": slot}}] for slot in (1, 2)
-)
+NO_ISBN_1, NO_ISBN_2 = ([{"type": "Book", "data": {"name": f"b{slot}", "room": "r", "slot": slot}}] for slot in (1, 2))
 
 UNIQUES = [
     Scenario(
@@ -94,10 +92,7 @@ UNIQUES = [
     ),
     Scenario(
         name="a value that was given up is free",
-        left=(
-            NO_ISBN_1,
-            'update Book set { isbn: "i1" } where name = "b3"',
-        ),
+        left=(NO_ISBN_1, 'update Book set { isbn: "i1" } where name = "b3"'),
         right=('insert Book { name: "y" }',),
     ),
     Scenario(
@@ -373,8 +368,7 @@ def prepare(graph: Graph, scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize(
-    "scenario",
-    [pytest.param(item, id=item.name) for item in (*UNIQUES, *CARDINALITIES, *ORPHANS, *SEVERAL)],
+    "scenario", [pytest.param(item, id=item.name) for item in (*UNIQUES, *CARDINALITIES, *ORPHANS, *SEVERAL)]
 )
 def test_rules_hold_on_the_merged_result(rules: Graph, scenario: Scenario) -> None:
     """Whoever is merged into whom, and whatever the strategy: it decides about rows only."""
@@ -434,9 +428,7 @@ def test_an_orphan_names_the_edge(rules: Graph) -> None:
 
 
 @pytest.mark.parametrize(("strategy", "is_merged"), [("ours", False), ("theirs", True)])
-def test_a_row_that_a_strategy_decides_has_to_obey_the_rules(
-    rules: Graph, strategy: str, is_merged: bool
-) -> None:
+def test_a_row_that_a_strategy_decides_has_to_obey_the_rules(rules: Graph, strategy: str, is_merged: bool) -> None:
     """The source passed a value from one row to another; keeping the first of them only takes it twice."""
     rules.create_branch("feature")
     run(rules, 'update Book set { isbn: "z" } where name = "b1"', "feature")
@@ -483,17 +475,9 @@ def without_value_rules(graph: Graph) -> Iterator[None]:
         schema.__dict__["rules"] = kept
 
 
-@pytest.mark.parametrize(
-    ("statement", "words"),
-    [
-        ("year: 1500", "Book.year"),
-        ('code: "low"', "Book.code"),
-    ],
-)
+@pytest.mark.parametrize(("statement", "words"), [("year: 1500", "Book.year"), ('code: "low"', "Book.code")])
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_value_that_breaks_a_rule_is_a_conflict(
-    rules: Graph, statement: str, words: str, is_new: bool
-) -> None:
+def test_a_value_that_breaks_a_rule_is_a_conflict(rules: Graph, statement: str, words: str, is_new: bool) -> None:
     rules.create_branch("feature")
     with without_value_rules(rules):
         if is_new:

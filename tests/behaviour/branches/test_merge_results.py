@@ -88,9 +88,7 @@ def test_different_values_conflict_and_equal_ones_do_not(graph: Graph, property_
     put(graph, "main", *(thing(f"{a} {b}", property_, values[b]) for a, b in pairs))
     theirs, ours = held(graph, property_, "feature"), held(graph, property_)
     found = conflicts_of(graph, "feature")
-    assert named(found) == sorted(
-        (ConflictKind.DIVERGENT_UPDATE, THING, f"{a} {b}") for a, b in pairs if a != b
-    )
+    assert named(found) == sorted((ConflictKind.DIVERGENT_UPDATE, THING, f"{a} {b}") for a, b in pairs if a != b)
     graph.merge("feature", strategy="theirs")
     assert held(graph, property_) == theirs
     assert theirs != ours
@@ -110,9 +108,7 @@ def test_a_change_of_a_value_arrives(graph: Graph, property_: str) -> None:
     assert held(graph, property_) == expected
 
 
-def test_rows_with_values_of_every_type_are_equal_after_they_were_written_again(
-    graph: Graph,
-) -> None:
+def test_rows_with_values_of_every_type_are_equal_after_they_were_written_again(graph: Graph) -> None:
     """Blobs get other files; their bytes count."""
     rows = [
         thing(f"{property_} {n}", property_, value)
@@ -380,9 +376,7 @@ def test_the_strategy_is_recorded_on_the_commit(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_exactly_the_conflicts_of_the_table_are_reported(
-    ran: Callable[[str, str | None], Ran], kind: str
-) -> None:
+def test_exactly_the_conflicts_of_the_table_are_reported(ran: Callable[[str, str | None], Ran], kind: str) -> None:
     done = ran(kind, "ours")
     assert {name: conflict.kind for name, conflict in done.conflicts.items()} == {
         case.id: case.result for case in CASES if case.is_conflict
@@ -392,9 +386,7 @@ def test_exactly_the_conflicts_of_the_table_are_reported(
 
 @each_case("kind", KINDS)
 @each_case("case", [c for c in CASES if c.is_conflict], ids=lambda case: case.name)
-def test_a_conflict_shows_the_row_on_all_sides(
-    ran: Callable[[str, str | None], Ran], kind: str, case: Case
-) -> None:
+def test_a_conflict_shows_the_row_on_all_sides(ran: Callable[[str, str | None], Ran], kind: str, case: Case) -> None:
     conflict = ran(kind, "ours").conflicts[case.id]
 
     def image(state: str | None) -> dict[str, Any] | None:
@@ -414,9 +406,7 @@ def test_a_conflict_shows_the_row_on_all_sides(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_an_edge_moved_to_different_ends_is_changed_differently(
-    people: Graph, strategy: str | None
-) -> None:
+def test_an_edge_moved_to_different_ends_is_changed_differently(people: Graph, strategy: str | None) -> None:
     put(people, "main", knows("e", "Alice", "Bob"))
     people.create_branch("feature")
     put(people, "feature", knows("e", "Alice", "Carol"))

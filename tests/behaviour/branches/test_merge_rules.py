@@ -10,13 +10,7 @@ import pytest
 
 from omnigraph.branches.merge import MergeJob
 from omnigraph.commit.transaction import Transaction
-from omnigraph.errors import (
-    MAX_CONFLICTS,
-    BadRequestError,
-    BranchNotFoundError,
-    ConflictKind,
-    MergeConflictsError,
-)
+from omnigraph.errors import MAX_CONFLICTS, BadRequestError, BranchNotFoundError, ConflictKind, MergeConflictsError
 from omnigraph.graph.graph import Graph
 from support.branched_people import (
     KNOWS,
@@ -69,9 +63,7 @@ CELLS = [
 class Model:
     """What a branch holds, as plain values."""
 
-    people: dict[str, int] = field(
-        default_factory=lambda: {"Alice": 30, "Bob": 25, "Carol": 40, "Dan": 50}
-    )
+    people: dict[str, int] = field(default_factory=lambda: {"Alice": 30, "Bob": 25, "Carol": 40, "Dan": 50})
     knows: list[tuple[str, str]] = field(default_factory=lambda: [("Bob", "Carol")])
 
     def apply(self, operation: str, *, is_source: bool) -> Model:
@@ -195,9 +187,7 @@ def into_the_parent(graph: Graph) -> Layout:
 
 
 @pytest.mark.parametrize(("source", "target", "outcome"), CELLS)
-def test_a_branch_is_merged_into_main(
-    people: Graph, source: str, target: str, outcome: object
-) -> None:
+def test_a_branch_is_merged_into_main(people: Graph, source: str, target: str, outcome: object) -> None:
     check_cell(people, *into_main(people), (source, target, outcome))
 
 
@@ -214,17 +204,10 @@ REDUCED = {
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda it: it.__name__)
 @pytest.mark.parametrize(
     ("source", "target", "outcome"),
-    [
-        pytest.param(*cell.values, id=cell.id, marks=() if cell.id in REDUCED else pytest.mark.slow)
-        for cell in CELLS
-    ],
+    [pytest.param(*cell.values, id=cell.id, marks=() if cell.id in REDUCED else pytest.mark.slow) for cell in CELLS],
 )
 def test_branches_are_merged_whatever_their_relation(
-    people: Graph,
-    layout: Callable[[Graph], Layout],
-    source: str,
-    target: str,
-    outcome: object,
+    people: Graph, layout: Callable[[Graph], Layout], source: str, target: str, outcome: object
 ) -> None:
     check_cell(people, *layout(people), (source, target, outcome))
 
@@ -291,10 +274,7 @@ def test_a_merge_is_one_commit_with_two_parents(graph: Graph, is_fast_forward: b
     result = graph.merge("feature", actor="me")
     commit = result.commit
     assert commit is not None
-    assert (commit.parent_id, commit.merged_parent_id) == (
-        target[0].commit_id,
-        source[0].commit_id,
-    )
+    assert (commit.parent_id, commit.merged_parent_id) == (target[0].commit_id, source[0].commit_id)
     assert (commit.branch, commit.kind, commit.actor) == ("main", "branch_merge", "me")
     assert set(commit.tables) == {PERSON, PLACE}
     assert graph.commits() == [commit, *target]
@@ -325,20 +305,8 @@ def test_the_receipt_as_json(graph: Graph) -> None:
         "target": "main",
         "outcome": "fast_forward",
         "changes": [
-            {
-                "entity_kind": "edge",
-                "type_name": "Knows",
-                "inserted": 0,
-                "updated": 0,
-                "deleted": 1,
-            },
-            {
-                "entity_kind": "node",
-                "type_name": "Person",
-                "inserted": 1,
-                "updated": 1,
-                "deleted": 1,
-            },
+            {"entity_kind": "edge", "type_name": "Knows", "inserted": 0, "updated": 0, "deleted": 1},
+            {"entity_kind": "node", "type_name": "Person", "inserted": 1, "updated": 1, "deleted": 1},
         ],
         "strategy": None,
         "dry_run": False,
@@ -373,10 +341,7 @@ def test_a_table_that_was_overwritten_with_the_same_rows_has_no_changes(graph: G
     put(
         graph,
         "feature",
-        *(
-            {"type": "Person", "data": {"name": name, "age": age}}
-            for name, age in ages(graph).items()
-        ),
+        *({"type": "Person", "data": {"name": name, "age": age}} for name, age in ages(graph).items()),
         mode="overwrite",
     )
     assert graph.snapshot("feature").pins[PERSON] != pins[PERSON]
@@ -452,9 +417,7 @@ def test_every_row_of_a_type_can_go_and_come(graph: Graph) -> None:
     assert len(ages(graph)) == 301
 
 
-@pytest.mark.parametrize(
-    "name", ["it's", 'a"b', "x' OR '1'='1", "ü\u0301\U0001f600", "x" * 900, " "]
-)
+@pytest.mark.parametrize("name", ["it's", 'a"b', "x' OR '1'='1", "ü\u0301\U0001f600", "x" * 900, " "])
 def test_ids_of_any_spelling_are_merged(graph: Graph, name: str) -> None:
     put(graph, "main", {"type": "Person", "data": {"name": name, "age": 1}})
     graph.create_branch("other")
@@ -464,9 +427,7 @@ def test_ids_of_any_spelling_are_merged(graph: Graph, name: str) -> None:
     graph.merge("other", strategy="theirs")
     assert ages(graph)[name] == 2
     graph.create_branch("last")
-    graph.mutate(
-        "query q($n: String) { delete Person where name = $n }", {"n": name}, branch="last"
-    )
+    graph.mutate("query q($n: String) { delete Person where name = $n }", {"n": name}, branch="last")
     graph.merge("last")
     assert name not in ages(graph)
 
@@ -475,9 +436,7 @@ def test_ids_of_any_spelling_are_merged(graph: Graph, name: str) -> None:
 
 
 @pytest.mark.parametrize("has_written", [False, True])
-def test_children_of_a_target_keep_reading_what_they_began_with(
-    graph: Graph, has_written: bool
-) -> None:
+def test_children_of_a_target_keep_reading_what_they_began_with(graph: Graph, has_written: bool) -> None:
     graph.create_branch("target")
     if has_written:
         add_person(graph, "target", "own")
@@ -495,9 +454,7 @@ def test_children_of_a_target_keep_reading_what_they_began_with(
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_target_that_reads_an_old_version_of_main_is_merged_into(
-    graph: Graph, dry_run: bool
-) -> None:
+def test_a_target_that_reads_an_old_version_of_main_is_merged_into(graph: Graph, dry_run: bool) -> None:
     """Its own fork begins at the version it is pinned to, whatever main did since."""
     graph.create_branch("target")
     for age in (31, 32, 33):
@@ -562,9 +519,7 @@ def test_a_failed_merge_leaves_no_file_and_stops_no_writer(rules: Graph) -> None
     assert rules.recoveries() == []
 
 
-def test_a_merge_that_fails_after_staging_leaves_no_file(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_that_fails_after_staging_leaves_no_file(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     add_person(graph, "feature", "Eve")
     before, listing = all_branches(graph), files(graph)
 
@@ -626,9 +581,7 @@ def test_a_target_that_moved_meanwhile_is_planned_again(
     assert result.commit.parent_id == graph.commits(into)[1].commit_id
 
 
-def test_a_conflict_that_arises_meanwhile_is_found(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conflict_that_arises_meanwhile_is_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     add_person(graph, "feature", "Eve", 1)
     with Graph.open(graph.uri) as other:
         interrupted(monkeypatch, lambda: add_person(other, "main", "Eve", 2))
@@ -637,9 +590,7 @@ def test_a_conflict_that_arises_meanwhile_is_found(
     assert ages(graph)["Eve"] == 2
 
 
-def test_commits_of_other_types_on_the_target_do_not_matter(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commits_of_other_types_on_the_target_do_not_matter(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is planned again; but what was a fast-forward is a merge now."""
     add_person(graph, "feature", "Eve")
     planned: list[int] = []
@@ -653,9 +604,7 @@ def test_commits_of_other_types_on_the_target_do_not_matter(
     assert [commit.kind for commit in graph.commits()][:2] == ["branch_merge", "mutation"]
 
 
-def test_a_merge_into_the_target_meanwhile_is_planned_again(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_into_the_target_meanwhile_is_planned_again(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have brought what this merge brings, so the base is another one."""
     add_person(graph, "feature", "Eve")
     with Graph.open(graph.uri) as other:
@@ -664,9 +613,7 @@ def test_a_merge_into_the_target_meanwhile_is_planned_again(
     assert [commit.kind for commit in graph.commits()].count("branch_merge") == 1
 
 
-def test_a_source_that_moved_meanwhile_is_merged_as_it_was(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_moved_meanwhile_is_merged_as_it_was(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     add_person(graph, "feature", "Eve")
     head = graph.snapshot("feature").commit_id
     with Graph.open(graph.uri) as other:
@@ -690,9 +637,7 @@ def test_a_source_that_was_deleted_meanwhile_is_merged_all_the_same(
     assert graph.branches() == ["main"]
 
 
-def test_a_target_that_was_deleted_meanwhile_is_not_found(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_that_was_deleted_meanwhile_is_not_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.create_branch("target")
     add_person(graph, "feature", "Eve")
     with Graph.open(graph.uri) as other:
@@ -729,9 +674,7 @@ def test_the_source_is_deleted_after_the_merge(graph: Graph, is_new: bool) -> No
     assert "Eve" in ages(graph)
 
 
-def test_a_source_that_moved_during_the_merge_is_not_deleted(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_moved_during_the_merge_is_not_deleted(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the late commit would be lost: it was not merged."""
     add_person(graph, "feature", "Eve")
     with Graph.open(graph.uri) as other:
@@ -787,9 +730,7 @@ def test_old_commits_read_as_before_after_merges(graph: Graph) -> None:
             seen[snapshot.commit_id] = (snapshot, everything(graph, name))
     for snapshot, rows in seen.values():
         found = {
-            key: sorted(
-                table_of(graph.uri, snapshot, key).to_pylist(), key=lambda row: str(row["id"])
-            )
+            key: sorted(table_of(graph.uri, snapshot, key).to_pylist(), key=lambda row: str(row["id"]))
             for key in snapshot.pins
         }
         assert found == rows

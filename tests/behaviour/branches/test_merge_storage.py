@@ -49,19 +49,12 @@ def spread(graph: Graph, branch: str) -> None:
     remove_person(graph, branch, f"{branch} 1")
 
 
-COMPACTED = {
-    "the target": ("main",),
-    "the source": ("feature",),
-    "both": ("feature", "main"),
-    "neither": (),
-}
+COMPACTED = {"the target": ("main",), "the source": ("feature",), "both": ("feature", "main"), "neither": ()}
 
 
 @pytest.mark.parametrize("compacted", COMPACTED.values(), ids=COMPACTED)
 @pytest.mark.parametrize("is_before", [True, False], ids=["before changes", "after changes"])
-def test_a_merge_does_not_see_compactions(
-    people: Graph, compacted: tuple[str, ...], is_before: bool
-) -> None:
+def test_a_merge_does_not_see_compactions(people: Graph, compacted: tuple[str, ...], is_before: bool) -> None:
     spread(people, "main")
     people.create_branch("feature")
     for branch in ("feature", "main"):
@@ -85,11 +78,7 @@ def test_a_merge_does_not_see_compactions(
     del expected["main 0"]
     assert ages(people) == expected
     (changes,) = [item for item in result.changes if item.type_key == PERSON]
-    assert (changes.inserted, changes.updated, changes.deleted) == (
-        len(expected.keys() - before.keys()),
-        1,
-        1,
-    )
+    assert (changes.inserted, changes.updated, changes.deleted) == (len(expected.keys() - before.keys()), 1, 1)
     assert people.merge("feature").outcome == "already_up_to_date"
 
 
@@ -121,13 +110,7 @@ def test_round_trips_with_compactions_in_between(people: Graph) -> None:
         compact(people, "feature", PERSON)
         assert ages(people, "feature")["Alice"] == 100 + number
     people.merge("feature")
-    assert ages(people) == {
-        "Alice": 103,
-        "Bob": 25,
-        "Carol": 40,
-        "Dan": 50,
-        **{f"g{number}": 1 for number in range(4)},
-    }
+    assert ages(people) == {"Alice": 103, "Bob": 25, "Carol": 40, "Dan": 50, **{f"g{number}": 1 for number in range(4)}}
 
 
 def test_a_child_of_a_compacted_target_keeps_its_rows(people: Graph) -> None:
@@ -155,21 +138,13 @@ QUERIES = {
     "search": 'match { $d: Doc  search($d.body, "red") } return { $d.slug as d } order { $d.slug }',
     "gone": 'match { $d: Doc  search($d.body, "fox") } return { $d.slug as d } order { $d.slug }',
     "new": 'match { $d: Doc  search($d.body, "owl") } return { $d.slug as d } order { $d.slug }',
-    "nearest": (
-        f"match {{ $d: Doc }} return {{ $d.slug as d }} order {{ nearest($d.vec, {ZERO}) }} limit 3"
-    ),
-    "traversal": (
-        "match { $d: Doc  $d cites $e } return { $d.slug as d, $e.slug as e }"
-        " order { $d.slug, $e.slug }"
-    ),
+    "nearest": (f"match {{ $d: Doc }} return {{ $d.slug as d }} order {{ nearest($d.vec, {ZERO}) }} limit 3"),
+    "traversal": ("match { $d: Doc  $d cites $e } return { $d.slug as d, $e.slug as e } order { $d.slug, $e.slug }"),
 }
 
 
 def answers(graph: Graph, branch: str = "main") -> dict[str, Any]:
-    return {
-        name: graph.query(f"query q() {{ {text} }}", branch=branch).to_pylist()
-        for name, text in QUERIES.items()
-    }
+    return {name: graph.query(f"query q() {{ {text} }}", branch=branch).to_pylist() for name, text in QUERIES.items()}
 
 
 def at(distance: float) -> list[float]:
@@ -215,9 +190,7 @@ def documents(tmp_path: Path) -> Iterator[Graph]:
     [(), ("base",), ("source",), ("target",), ("base", "source", "target")],
     ids=lambda states: " and ".join(states) or "nothing",
 )
-def test_reads_after_a_merge_do_not_depend_on_indexes(
-    documents: Graph, indexed: tuple[str, ...], into: str
-) -> None:
+def test_reads_after_a_merge_do_not_depend_on_indexes(documents: Graph, indexed: tuple[str, ...], into: str) -> None:
     graph = documents
     if "base" in indexed:
         assert graph.ensure_indices().commit is not None
@@ -450,14 +423,7 @@ def test_a_branch_that_both_sides_merged_is_their_base(people: Graph, is_deleted
     set_age(people, "g", "from f 3", 30)
     result = people.merge("g")
     assert result.outcome == "merged"
-    assert ages(people) == {
-        "Alice": 31,
-        "Bob": 26,
-        "Carol": 40,
-        "from f 1": 10,
-        "from f 3": 30,
-        "own of g": 1,
-    }
+    assert ages(people) == {"Alice": 31, "Bob": 26, "Carol": 40, "from f 1": 10, "from f 3": 30, "own of g": 1}
     back = people.merge("main", "g")
     assert back.outcome == "fast_forward"
     assert everything(people, "g") == everything(people)
@@ -469,9 +435,7 @@ def test_a_branch_that_both_sides_merged_is_their_base(people: Graph, is_deleted
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_what_only_one_side_took_from_a_third_branch_is_no_common_ground(
-    people: Graph, is_deleted: bool
-) -> None:
+def test_what_only_one_side_took_from_a_third_branch_is_no_common_ground(people: Graph, is_deleted: bool) -> None:
     people.create_branch("f")
     add_person(people, "f", "Eve", 1)
     people.create_branch("g")
@@ -497,10 +461,7 @@ def test_real_conflicts_over_rows_of_a_third_branch_are_found(people: Graph) -> 
     remove_person(people, "main", "y")
     set_age(people, "g", "y", 3)
     found = conflicts_of(people, "g")
-    assert named(found) == [
-        (ConflictKind.DELETE_VS_UPDATE, PERSON, "y"),
-        (ConflictKind.DIVERGENT_UPDATE, PERSON, "x"),
-    ]
+    assert named(found) == [(ConflictKind.DELETE_VS_UPDATE, PERSON, "y"), (ConflictKind.DIVERGENT_UPDATE, PERSON, "x")]
     bases = {conflict.entity_id: conflict.base for conflict in found}
     for image in bases.values():
         assert image is not None
@@ -541,10 +502,7 @@ def test_two_deleted_branches_that_both_sides_merged_are_two_bases(people: Graph
         set_age(people, "main", f"{name} b", 2)
     assert people.merge("g").outcome == "merged"
     found = ages(people)
-    assert {name: age for name, age in found.items() if name.startswith("f")} == {
-        "f1 b": 2,
-        "f2 b": 2,
-    }
+    assert {name: age for name, age in found.items() if name.startswith("f")} == {"f1 b": 2, "f2 b": 2}
     assert {"own of main", "own of g"} <= found.keys()
 
 

@@ -10,35 +10,15 @@ import pytest
 
 from omnigraph.commit.rows import GraphCommit, TablePin
 from omnigraph.core.ids import new_ulid
-from omnigraph.errors import (
-    BadRequestError,
-    BranchNotFoundError,
-    HistoricalVersionReclaimedError,
-    NotFoundError,
-)
+from omnigraph.errors import BadRequestError, BranchNotFoundError, HistoricalVersionReclaimedError, NotFoundError
 from omnigraph.graph.graph import Graph
-from support.branched_people import (
-    KNOWS,
-    PERSON,
-    add_person,
-    ages,
-    ends,
-    knows,
-    put,
-    remove_person,
-    set_age,
-)
+from support.branched_people import KNOWS, PERSON, add_person, ages, ends, knows, put, remove_person, set_age
 from support.graphs import run
 
 SCAN = "query q() { match { $p: Person } return { $p.name as n, $p.age as a } order { n } }"
 FILTER = "query q() { match { $p: Person  $p.age > 35 } return { $p.name as n } order { n } }"
-TRAVERSAL = (
-    "query q() { match { $p: Person  $p knows $q } return { $p.name as p, $q.name as q }"
-    " order { p, q } }"
-)
-ANTI_JOIN = (
-    "query q() { match { $p: Person  not { $p knows $_ } } return { $p.name as n } order { n } }"
-)
+TRAVERSAL = "query q() { match { $p: Person  $p knows $q } return { $p.name as p, $q.name as q } order { p, q } }"
+ANTI_JOIN = "query q() { match { $p: Person  not { $p knows $_ } } return { $p.name as n } order { n } }"
 
 
 def answers(graph: Graph, **target: Any) -> list[Any]:
@@ -298,9 +278,7 @@ def reads(graph: Graph, commit_id: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("branch", ["main", "feature"])
-def test_a_version_that_was_cleaned_up_is_told_from_one_that_never_was(
-    graph: Graph, branch: str
-) -> None:
+def test_a_version_that_was_cleaned_up_is_told_from_one_that_never_was(graph: Graph, branch: str) -> None:
     graph.create_branch("feature")
     commits = []
     for age in (31, 32, 33):
@@ -316,9 +294,7 @@ def test_a_version_that_was_cleaned_up_is_told_from_one_that_never_was(
             error = caught.value
             assert not isinstance(error, NotFoundError)
             assert (error.table_key, error.version) == (PERSON, gone.pins[PERSON].version)
-            assert error.details() == {
-                "version_reclaimed": {"table_key": PERSON, "version": error.version}
-            }
+            assert error.details() == {"version_reclaimed": {"table_key": PERSON, "version": error.version}}
         for read in reads(other, new_ulid()):
             with pytest.raises(NotFoundError):
                 read()

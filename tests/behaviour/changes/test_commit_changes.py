@@ -227,10 +227,7 @@ def test_an_update_has_both_images_with_all_properties(graph: Graph):
 def test_the_image_of_an_edge_has_its_endpoints(graph: Graph):
     run(graph, person("ann") + person("bob"))
     (come,) = graph.changes(run(graph, knows("ann", "bob", 3))).changes
-    assert come.after == {
-        "properties": {"since": 3},
-        "endpoints": {"from": "ann", "to": "bob"},
-    }
+    assert come.after == {"properties": {"since": 3}, "endpoints": {"from": "ann", "to": "bob"}}
     went = graph.changes(run(graph, drop("bob"))).changes
     assert told(went) == [("node:Person", "bob", "delete"), ("edge:Knows", come.id, "delete")]
     assert went[1].before == come.after
@@ -280,11 +277,7 @@ VALUES = {
     "data": ["base64:", "base64:AAEC/w=="],
 }
 #: Integers that readers with floats would round are text.
-SPELLED = {
-    -(2**63): str(-(2**63)),
-    2**64 - 1: str(2**64 - 1),
-    2**53 + 1: str(2**53 + 1),
-}
+SPELLED = {-(2**63): str(-(2**63)), 2**64 - 1: str(2**64 - 1), 2**53 + 1: str(2**53 + 1)}
 
 
 def spelled(value: object) -> object:
@@ -305,9 +298,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_values_of_every_type_are_told_exactly_before_and_after(
-    things: Graph, tmp_path: Path, name: str
-):
+def test_values_of_every_type_are_told_exactly_before_and_after(things: Graph, tmp_path: Path, name: str):
     first, second = VALUES[name]
 
     def write(value: object) -> str:
@@ -404,9 +395,7 @@ def test_a_baseline_to_a_path_and_to_a_stream_are_the_same(seeded: Graph, tmp_pa
     assert result.target == str(tmp_path / "all.jsonl")
 
 
-def test_a_baseline_to_standard_output_prints_lines(
-    seeded: Graph, capfdbinary: pytest.CaptureFixture[bytes]
-):
+def test_a_baseline_to_standard_output_prints_lines(seeded: Graph, capfdbinary: pytest.CaptureFixture[bytes]):
     result = seeded.baseline(out="-")
     assert capfdbinary.readouterr().out.decode() == exported(seeded)
     assert result.target == "-"
@@ -509,9 +498,7 @@ def test_a_reader_can_take_a_baseline(seeded: Graph):
 @pytest.mark.parametrize(
     "filters", [{"kinds": ["table"]}, {"types": ["Robot"]}, {"ops": ["upsert"]}, {"types": "City"}]
 )
-def test_a_filter_that_names_nothing_is_refused_before_anything_is_written(
-    seeded: Graph, tmp_path: Path, filters: Any
-):
+def test_a_filter_that_names_nothing_is_refused_before_anything_is_written(seeded: Graph, tmp_path: Path, filters: Any):
     with pytest.raises(BadRequestError):
         seeded.baseline(out=tmp_path / "all.jsonl", **filters)
     assert not (tmp_path / "all.jsonl").exists()

@@ -153,10 +153,7 @@ def test_a_merge_is_one_block_against_its_first_parent(graph: Graph):
     blocks, _ = poll(graph, start=f"after:{on_main}")
     (block,) = blocks
     assert block.cause.graph_commit_id == merged
-    assert told(block.changes) == [
-        ("node:Person", "bob", "insert"),
-        ("node:Person", "cid", "insert"),
-    ]
+    assert told(block.changes) == [("node:Person", "bob", "insert"), ("node:Person", "cid", "insert")]
     assert block.cause.merged_parent_commit_id == graph.snapshot("work").commit_id
 
 
@@ -285,9 +282,7 @@ def test_a_limit_of_nothing_is_refused(graph: Graph, limits: dict[str, int]):
         graph.feed(**limits)
 
 
-@pytest.mark.parametrize(
-    ("name", "most"), [("limit", MAX_PAGE_CHANGES), ("max_commits", MAX_POLL_COMMITS)]
-)
+@pytest.mark.parametrize(("name", "most"), [("limit", MAX_PAGE_CHANGES), ("max_commits", MAX_POLL_COMMITS)])
 def test_a_limit_above_the_maximum_is_refused(graph: Graph, name: str, most: int):
     assert graph.feed(**{name: most}).caught_up
     with pytest.raises(ResourceLimitError) as caught:
@@ -460,8 +455,7 @@ def test_a_branch_made_again_at_the_same_place_is_another_branch_all_the_same(gr
 
 
 @pytest.mark.parametrize(
-    "filters",
-    [{"kinds": ["node"]}, {"types": ["Person"]}, {"ops": ["insert"]}, {"kinds": ["node", "edge"]}],
+    "filters", [{"kinds": ["node"]}, {"types": ["Person"]}, {"ops": ["insert"]}, {"kinds": ["node", "edge"]}]
 )
 def test_a_cursor_belongs_to_its_filter(graph: Graph, cursor: str, filters: dict[str, list[str]]):
     with pytest.raises(ChangeCursorRejectedError, match="another filter"):
@@ -558,9 +552,7 @@ def test_a_token_with_a_wrong_position_is_rejected(graph: Graph, cursor: str):
             graph.feed(page_token=encode_token({**body, "p": position}))
 
 
-def test_a_position_behind_a_hashed_id_that_is_not_in_the_commit_is_rejected(
-    graph: Graph, cursor: str
-):
+def test_a_position_behind_a_hashed_id_that_is_not_in_the_commit_is_rejected(graph: Graph, cursor: str):
     token = graph.feed(cursor=cursor, limit=1).next_page_token
     assert token is not None
     body = decode_token(token)
@@ -683,11 +675,7 @@ def big(name: str, size: int) -> dict[str, Any]:
 def test_a_page_ends_before_it_holds_too_many_bytes(graph: Graph, tmp_path: Path):
     made = load(graph, tmp_path, [big(name, 3 * MIB // 2) for name in "abcde"])
     found = list(pages(graph, made))
-    assert [[change.id for change in page.changes] for page in found] == [
-        ["a", "b"],
-        ["c", "d"],
-        ["e"],
-    ]
+    assert [[change.id for change in page.changes] for page in found] == [["a", "b"], ["c", "d"], ["e"]]
     for page in found:
         size = sum(len(json.dumps(change.to_json())) for change in page.changes)
         assert size <= DEFAULT_PAGE_BYTES
@@ -732,8 +720,7 @@ def test_a_page_token_belongs_to_its_commit(graph: Graph):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{}, {"ops": ["insert"]}, {"kinds": ["node"], "ops": ["update"]}, {"types": ["Person"]}],
+    "other", [{}, {"ops": ["insert"]}, {"kinds": ["node"], "ops": ["update"]}, {"types": ["Person"]}]
 )
 def test_a_page_token_belongs_to_its_filter(graph: Graph, other: dict[str, list[str]]):
     made = mixed_commit(graph)
@@ -812,8 +799,7 @@ def reclaim(graph: Graph, commit_id: str) -> None:
     (pin,) = [
         item.pin
         for item in history.versions
-        if item.pin.table_key == KEY
-        and item.graph_version == history.commits[commit_id].graph_version
+        if item.pin.table_key == KEY and item.graph_version == history.commits[commit_id].graph_version
     ]
     folder = Path(graph.uri) / pin.location / "_versions"
     (folder / f"{_LARGEST - pin.version:020}.manifest").unlink()
@@ -833,9 +819,7 @@ def reader(graph: Graph, line: list[str]) -> Iterator[Graph]:
         yield opened
 
 
-def test_a_feed_across_reclaimed_history_names_the_first_commit_that_cannot_be_read(
-    reader: Graph, line: list[str]
-):
+def test_a_feed_across_reclaimed_history_names_the_first_commit_that_cannot_be_read(reader: Graph, line: list[str]):
     with pytest.raises(ChangeFeedGapError) as caught:
         reader.feed(start="beginning")
     assert caught.value.commit_id == line[1]
@@ -850,9 +834,7 @@ def test_a_gap_gives_the_cursor_back(graph: Graph):
     reclaim(graph, first)
     with Graph.open(graph.uri) as reader, pytest.raises(ChangeFeedGapError) as caught:
         reader.feed(cursor=cursor)
-    assert caught.value.details() == {
-        "change_feed_gap": {"first_unreadable_commit_id": first, "cursor": cursor}
-    }
+    assert caught.value.details() == {"change_feed_gap": {"first_unreadable_commit_id": first, "cursor": cursor}}
 
 
 def test_the_commit_after_a_reclaimed_version_cannot_be_told_either(reader: Graph, line: list[str]):
@@ -863,10 +845,7 @@ def test_the_commit_after_a_reclaimed_version_cannot_be_told_either(reader: Grap
 
 def test_a_feed_behind_the_gap_goes_on(reader: Graph, line: list[str]):
     page = reader.feed(start=f"after:{line[2]}")
-    assert [told(block.changes) for block in page.blocks] == [
-        [(KEY, "d", "insert")],
-        [(KEY, "e", "insert")],
-    ]
+    assert [told(block.changes) for block in page.blocks] == [[(KEY, "d", "insert")], [(KEY, "e", "insert")]]
 
 
 def test_a_poll_that_ends_before_the_gap_does_not_notice_it(reader: Graph, line: list[str]):
@@ -876,9 +855,7 @@ def test_a_poll_that_ends_before_the_gap_does_not_notice_it(reader: Graph, line:
         reader.feed(cursor=page.cursor)
 
 
-def test_a_filter_that_does_not_need_the_reclaimed_table_sees_no_gap(
-    reader: Graph, line: list[str]
-):
+def test_a_filter_that_does_not_need_the_reclaimed_table_sees_no_gap(reader: Graph, line: list[str]):
     page = reader.feed(start="beginning", types=["City"])
     assert [block.cause.graph_commit_id for block in page.blocks] == line
 

@@ -114,14 +114,10 @@ def test_an_edge_that_moved_tells_its_new_endpoints(seeded: Graph, tmp_path: Pat
 
 def test_a_node_has_no_endpoints(moved: tuple[Graph, str, str]):
     graph, before, after = moved
-    assert {change.endpoints is None for change in graph.diff(before, after, kinds=["node"])} == {
-        True
-    }
+    assert {change.endpoints is None for change in graph.diff(before, after, kinds=["node"])} == {True}
 
 
-def test_every_change_names_the_published_version_of_the_newer_state(
-    moved: tuple[Graph, str, str],
-):
+def test_every_change_names_the_published_version_of_the_newer_state(moved: tuple[Graph, str, str]):
     graph, before, after = moved
     pins = graph.snapshot().pins
     for change in graph.diff(before, after):
@@ -288,10 +284,7 @@ def test_two_branches_are_compared_row_by_row(seeded: Graph):
     run(seeded, set_age("ann", 1) + " " + set_age("bob", 1), branch="one")
     run(seeded, set_age("ann", 1) + " " + set_age("bob", 2), branch="two")
     run(seeded, person("eve"), branch="two")
-    assert told(seeded.diff("one", "two")) == [
-        ("node:Person", "bob", "update"),
-        ("node:Person", "eve", "insert"),
-    ]
+    assert told(seeded.diff("one", "two")) == [("node:Person", "bob", "update"), ("node:Person", "eve", "insert")]
 
 
 def test_equal_rows_that_two_branches_wrote_by_themselves_do_not_differ(seeded: Graph):
@@ -358,9 +351,7 @@ def test_a_commit_of_a_deleted_branch_is_not_found(seeded: Graph):
 # ---- the result
 
 
-def test_a_diff_names_versions_commits_and_the_branch_of_both_states(
-    moved: tuple[Graph, str, str],
-):
+def test_a_diff_names_versions_commits_and_the_branch_of_both_states(moved: tuple[Graph, str, str]):
     graph, before, after = moved
     diff = graph.diff(before, "main")
     assert (diff.from_commit_id, diff.to_commit_id) == (before, after)
@@ -450,17 +441,11 @@ def small(monkeypatch: pytest.MonkeyPatch, scratch: Path) -> pytest.MonkeyPatch:
 @pytest.fixture
 def states(graph: Graph, tmp_path: Path) -> tuple[Graph, str, str]:
     """Many people before and after: some came, some changed, some went with their edges, and all were compacted."""
-    people = [
-        {"type": "Person", "data": {"name": f"p{n:02d}", "age": n, "city": "x"}}
-        for n in range(MANY)
-    ]
+    people = [{"type": "Person", "data": {"name": f"p{n:02d}", "age": n, "city": "x"}} for n in range(MANY)]
     ends = [(f"p{n:02d}", f"p{n * 7 % MANY:02d}") for n in range(MANY)]
     edges = [{"edge": "Knows", "from": one, "to": other, "data": {}} for one, other in ends]
     before = load(graph, tmp_path, people + edges)
-    changed = [
-        {"type": "Person", "data": {"name": f"p{n:02d}", "age": -n, "city": "y"}}
-        for n in range(0, MANY, 2)
-    ]
+    changed = [{"type": "Person", "data": {"name": f"p{n:02d}", "age": -n, "city": "y"}} for n in range(0, MANY, 2)]
     load(graph, tmp_path, changed, mode="merge")
     run(graph, drop("p03"))
     run(graph, drop("p31"))
@@ -473,9 +458,7 @@ def files(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-def test_they_are_those_of_memory(
-    states: tuple[Graph, str, str], small: pytest.MonkeyPatch, scratch: Path
-) -> None:
+def test_they_are_those_of_memory(states: tuple[Graph, str, str], small: pytest.MonkeyPatch, scratch: Path) -> None:
     graph, before, after = states
     with small.context() as patch:
         patch.setattr(worker_choice, "ELASTIC_ROWS", 1_000)
@@ -502,9 +485,7 @@ def test_they_are_those_of_memory(
         assert len(backwards) == len(held)
 
 
-def test_files_go_with_the_diff(
-    states: tuple[Graph, str, str], small: pytest.MonkeyPatch, scratch: Path
-) -> None:
+def test_files_go_with_the_diff(states: tuple[Graph, str, str], small: pytest.MonkeyPatch, scratch: Path) -> None:
     graph, before, after = states
     with graph.diff(before, after, engine="local") as found:
         assert len(files(scratch)) == len(found.deltas) == 2
@@ -524,11 +505,7 @@ def test_files_go_with_the_diff(
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ArithmeticError, MemoryError])
 @pytest.mark.parametrize("place", ["_ReadSide", "_Match"])
 def test_nothing_is_left_when_it_fails(
-    states: tuple[Graph, str, str],
-    small: pytest.MonkeyPatch,
-    scratch: Path,
-    place: str,
-    error: type[BaseException],
+    states: tuple[Graph, str, str], small: pytest.MonkeyPatch, scratch: Path, place: str, error: type[BaseException]
 ) -> None:
     graph, before, after = states
 
@@ -624,9 +601,7 @@ def test_pages_of_changes_compare_once(
     assert files(scratch) == []
 
 
-def test_blocks_of_a_feed_are_those_of_memory(
-    states: tuple[Graph, str, str], small: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_a_feed_are_those_of_memory(states: tuple[Graph, str, str], small: pytest.MonkeyPatch) -> None:
     graph, _, _ = states
     small.setattr(worker_choice, "ELASTIC_ROWS", 1_000)
     with Graph.open(graph.uri, read_only=True) as other:
@@ -666,9 +641,7 @@ def workers_of(master: str) -> SparkWorkers:
 
 
 @pytest.mark.parametrize("master", ["local", "local[4]", "local-cluster[2,1,1024]"])
-def test_executors_of_this_machine_use_its_folder(
-    tmp_path: Path, scratch: Path, master: str
-) -> None:
+def test_executors_of_this_machine_use_its_folder(tmp_path: Path, scratch: Path, master: str) -> None:
     place = ScratchPlace(root=parse_location(tmp_path / "g.omni"), is_read_only=True)
     location, is_own = place.location(workers_of(master))
     assert is_own
@@ -692,9 +665,7 @@ def test_executors_of_a_cluster_use_the_graph_or_what_is_named(
     assert files(scratch) == []
 
 
-def test_a_fork_of_the_process_removes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fork_of_the_process_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = parse_location(tmp_path)
     mine = Scratch(ScratchPlace(root=root, is_writer=True))
     place = tmp_path / mine.folder(None).name
@@ -746,10 +717,7 @@ class Story:
 
     def _update(self, branch: str) -> None:
         age, bound = self._random.randrange(3), self._random.randrange(3)
-        self.graph.mutate(
-            f"query q() {{ update Person set {{ age: {age} }} where age >= {bound} }}",
-            branch=branch,
-        )
+        self.graph.mutate(f"query q() {{ update Person set {{ age: {age} }} where age >= {bound} }}", branch=branch)
 
     def _delete(self, branch: str) -> None:
         text = drop(self._random.choice(NAMES))
@@ -781,9 +749,7 @@ class Story:
             self.graph.merge(self._random.choice(others), branch, strategy=strategy)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 30))]
-)
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 30))])
 def test_diffs_and_replays_of_a_random_past_are_exact(tmp_path: Path, seed: int):
     story = Story(tmp_path, seed)
     for _ in range(STEPS):

@@ -28,10 +28,7 @@ from omnigraph.errors import BadRequestError, EmbeddingError, InputFileError, St
 
 SPEC = EmbedSpec(
     dimension=3,
-    types={
-        "Note": TypeSpec(target="vec", fields=("title", "body")),
-        "Tag": TypeSpec(target="vec", fields=("name",)),
-    },
+    types={"Note": TypeSpec(target="vec", fields=("title", "body")), "Tag": TypeSpec(target="vec", fields=("name",))},
 )
 NOTE_A = '{"type":"Note","data":{"title":"A","body":"x"}}'
 NOTE_B = '{"type":"Note","data":{"title":"B","vec":[1.0,0.0,0.0]}}'
@@ -50,9 +47,7 @@ class Recorder:
         self.calls: list[list[str]] = []
         self._fails_at = fails_at
 
-    def embed(
-        self, texts: Sequence[str], *, dimension: int, purpose: object
-    ) -> list[tuple[float, ...]]:
+    def embed(self, texts: Sequence[str], *, dimension: int, purpose: object) -> list[tuple[float, ...]]:
         if len(self.calls) == self._fails_at:
             raise EmbeddingError("the provider is gone", StorageFailure.TRANSIENT)
         self.calls.append(list(texts))
@@ -121,9 +116,7 @@ def test_modes_and_filters_choose_records(
         tmp_path,
         [NOTE_A, NOTE_B, TAG],
         recorder,
-        mode=choose_mode(
-            clean=False, reembed_all=flags.get("reembed_all", False), selectors=selectors
-        ),
+        mode=choose_mode(clean=False, reembed_all=flags.get("reembed_all", False), selectors=selectors),
         types=frozenset(flags.get("types", [])),
         selectors=selectors,
     )
@@ -144,10 +137,7 @@ def test_cleaning_removes_the_target_and_asks_nobody(tmp_path: Path) -> None:
     [
         ({"title": "  A  ", "body": None}, "type: Note\ntitle: A"),
         ({"title": "", "body": " "}, "type: Note"),
-        (
-            {"title": ["a", None, " b "], "body": [1, True]},
-            "type: Note\ntitle: a, b\nbody: 1, true",
-        ),
+        ({"title": ["a", None, " b "], "body": [1, True]}, "type: Note\ntitle: a, b\nbody: 1, true"),
         ({"body": 2.5}, "type: Note\nbody: 2.5"),
     ],
 )
@@ -168,9 +158,7 @@ def test_the_text_has_one_line_per_field_with_a_value(data: dict[str, Any], text
         ('{"type":"Note","data":{"x":1,"x":2}}', "given twice"),
     ],
 )
-def test_a_wrong_line_is_named_and_nothing_is_written(
-    tmp_path: Path, line: str, complaint: str
-) -> None:
+def test_a_wrong_line_is_named_and_nothing_is_written(tmp_path: Path, line: str, complaint: str) -> None:
     with pytest.raises(BadRequestError, match=rf"line 2: .*{complaint}"):
         run(tmp_path, [NOTE_A, line])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl"]
@@ -197,9 +185,7 @@ def test_texts_go_to_the_provider_in_batches_and_lines_keep_their_order(
     assert names == ["0", "1", "2", *"-" * 7, "3", "4"]
 
 
-def test_a_failing_provider_leaves_the_old_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_provider_leaves_the_old_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_job, "_BATCH_TEXTS", 1)
     (tmp_path / "out.jsonl").write_text("old\n")
     with pytest.raises(EmbeddingError, match="gone"):

@@ -66,9 +66,7 @@ def graph(tmp_path: Path) -> Graph:
     return notes_graph(tmp_path)
 
 
-def test_rows_with_a_text_and_no_vector_get_one_in_a_single_commit(
-    graph: Graph, tmp_path: Path
-) -> None:
+def test_rows_with_a_text_and_no_vector_get_one_in_a_single_commit(graph: Graph, tmp_path: Path) -> None:
     put(graph, tmp_path, note("a", "x"), note("b", " "), note("c", None), note("d", "y", GIVEN))
     result = embed(graph, actor="ann")
     assert counts(result) == (1, 0, 0)
@@ -104,9 +102,7 @@ def test_a_load_decides_by_what_it_brings(
     assert counts(embed(graph, dry_run=True)) == (missing, outdated, 0)
 
 
-def test_a_text_that_changed_gets_a_new_vector_and_all_others_keep_theirs(
-    graph: Graph, tmp_path: Path
-) -> None:
+def test_a_text_that_changed_gets_a_new_vector_and_all_others_keep_theirs(graph: Graph, tmp_path: Path) -> None:
     put(graph, tmp_path, note("a", "x"), note("b", "y"), note("c", "z", GIVEN))
     set_body(graph, "c", "z2")
     put(graph, tmp_path, note("d", "w"))
@@ -149,9 +145,7 @@ def test_commits_that_only_tidy_up_change_nothing(tmp_path: Path) -> None:
     assert counts(embed(graph)) == (0, 1, 0)
 
 
-def test_a_vector_goes_with_its_text_but_one_that_never_had_a_text_stays(
-    graph: Graph, tmp_path: Path
-) -> None:
+def test_a_vector_goes_with_its_text_but_one_that_never_had_a_text_stays(graph: Graph, tmp_path: Path) -> None:
     put(graph, tmp_path, note("a", "x"), note("b", None, GIVEN), note("c", "z"))
     embed(graph)
     set_body(graph, "a", None)
@@ -180,9 +174,7 @@ def test_reembedding_replaces_every_vector_of_a_text(graph: Graph, tmp_path: Pat
 
 
 @pytest.mark.parametrize("commits", [False, True], ids=["versions", "versions and commits"])
-def test_history_that_was_cleaned_up_is_reported(
-    graph: Graph, tmp_path: Path, commits: bool
-) -> None:
+def test_history_that_was_cleaned_up_is_reported(graph: Graph, tmp_path: Path, commits: bool) -> None:
     put(graph, tmp_path, note("a", "x", GIVEN), note("b", "y", GIVEN))
     set_body(graph, "a", "x2")
     for number in range(3):
@@ -215,9 +207,7 @@ def test_a_changed_schema_hides_no_text_that_changed(graph: Graph, tmp_path: Pat
 # ---- branches
 
 
-def test_a_branch_is_embedded_by_itself_and_a_merge_brings_its_vectors(
-    graph: Graph, tmp_path: Path
-) -> None:
+def test_a_branch_is_embedded_by_itself_and_a_merge_brings_its_vectors(graph: Graph, tmp_path: Path) -> None:
     put(graph, tmp_path, note("a", "x"), note("b", "y"))
     embed(graph)
     graph.create_branch("work")
@@ -231,9 +221,7 @@ def test_a_branch_is_embedded_by_itself_and_a_merge_brings_its_vectors(
     assert vectors(graph)["a"] == pytest.approx(of("x2"))
 
 
-def test_a_merge_that_brings_only_a_text_leaves_an_outdated_vector(
-    graph: Graph, tmp_path: Path
-) -> None:
+def test_a_merge_that_brings_only_a_text_leaves_an_outdated_vector(graph: Graph, tmp_path: Path) -> None:
     put(graph, tmp_path, note("a", "x"), note("b", "y"))
     embed(graph)
     graph.create_branch("work")
@@ -243,9 +231,7 @@ def test_a_merge_that_brings_only_a_text_leaves_an_outdated_vector(
     assert counts(embed(graph)) == (0, 2, 0)
 
 
-def test_a_row_that_a_merge_took_is_judged_by_the_branch_it_came_from(
-    graph: Graph, tmp_path: Path
-) -> None:
+def test_a_row_that_a_merge_took_is_judged_by_the_branch_it_came_from(graph: Graph, tmp_path: Path) -> None:
     put(graph, tmp_path, note("a", "x"), note("b", "y"))
     embed(graph)
     graph.create_branch("work")
@@ -262,9 +248,7 @@ def test_a_row_that_a_merge_took_is_judged_by_the_branch_it_came_from(
 
 @pytest.mark.parametrize("few", [0, 1000], ids=["in a file per fragment", "in rows written again"])
 @pytest.mark.parametrize("branch", ["main", "work"])
-def test_nothing_but_vectors_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, branch: str
-) -> None:
+def test_nothing_but_vectors_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, branch: str) -> None:
     monkeypatch.setattr(vector_writes, "FEW_ROWS", few)
     monkeypatch.setattr(vector_writes, "SMALL_PART", 1000)
     # Rows with blobs are never written again.
@@ -317,17 +301,13 @@ def test_every_vector_of_a_type_is_written_in_one_commit(tmp_path: Path) -> None
     graph.mutate('query q() { update Note set { title: "t2" } where slug = "a" }')
     assert [item.outdated for item in embed(graph).properties] == [0, 1]
     found = graph.query('query q() { match { $n: Note { slug: "a" } } return { $n.vec, $n.top } }')
-    assert found.to_pylist() == [
-        {"n.vec": pytest.approx(of("x")), "n.top": pytest.approx(mock_vector("t2", 3))}
-    ]
+    assert found.to_pylist() == [{"n.vec": pytest.approx(of("x")), "n.top": pytest.approx(mock_vector("t2", 3))}]
 
 
 # ---- requests
 
 
-def test_a_dry_run_counts_and_asks_nobody(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_counts_and_asks_nobody(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(graph, tmp_path, note("a", "x"))
     monkeypatch.delenv("OMNIGRAPH_EMBEDDINGS_MOCK")
     result = embed(graph, dry_run=True)
@@ -398,9 +378,7 @@ def _not_finite(path: Path) -> None:
 # ---- a provider that fails
 
 
-def test_vectors_that_were_paid_for_are_not_asked_for_again(
-    graph_of_runs: Graph, remote: StandIn
-) -> None:
+def test_vectors_that_were_paid_for_are_not_asked_for_again(graph_of_runs: Graph, remote: StandIn) -> None:
     ok = openai_reply([1.0, 0.0, 0.0, 0.0])
     remote.replies = [ok, error_reply(500), error_reply(503)]
     head = graph_of_runs.snapshot().commit_id
@@ -438,9 +416,7 @@ def test_a_writer_that_came_first_costs_only_its_own_texts(
     result = embed(graph_of_runs)
     assert (result.embedded, result.reused) == (4, 0)
     wanted = {"a": of("x2"), "b": of("y"), "c": of("z")}
-    assert vectors(graph_of_runs) == {
-        slug: pytest.approx(vector) for slug, vector in wanted.items()
-    }
+    assert vectors(graph_of_runs) == {slug: pytest.approx(vector) for slug, vector in wanted.items()}
     assert kept_files(graph_of_runs) == []
 
 
@@ -475,9 +451,7 @@ def test_kept_vectors_that_cannot_be_used_are_computed_again(
     assert kept_files(graph_of_runs) == []
 
 
-def test_kept_vectors_that_nobody_came_back_for_are_removed(
-    graph_of_runs: Graph, tmp_path: Path
-) -> None:
+def test_kept_vectors_that_nobody_came_back_for_are_removed(graph_of_runs: Graph, tmp_path: Path) -> None:
     embed(graph_of_runs)
     address = kept_address(graph_of_runs.uri, EmbeddingSettings(provider=ProviderName.LOCAL), 384)
     old = KeptVectors(address).keep([text_digest("old")], [[1.0] * 384])
@@ -579,9 +553,7 @@ def test_spark_embeds_writes_and_goes_on_after_a_failure_with_a_key_that_travell
 
 
 def test_a_run_that_is_stopped_writes_nothing_and_keeps_its_vectors(graph_of_runs: Graph) -> None:
-    looks = stopped_everywhere(
-        graph_of_runs.uri, lambda signal: embed(graph_of_runs, batch_size=1, cancel=signal)
-    )
+    looks = stopped_everywhere(graph_of_runs.uri, lambda signal: embed(graph_of_runs, batch_size=1, cancel=signal))
     assert looks > 3
     assert vectors(graph_of_runs) == {name: pytest.approx(of(text)) for name, text in TEXTS.items()}
 

@@ -27,16 +27,7 @@ from omnigraph.pipeline.export.files import line_bytes, merged_blocks, sorted_bl
 from omnigraph.pipeline.export.formats import LINES
 from omnigraph.storage.datasets import partitions
 from omnigraph.storage.datasets.partitions import list_fragment_groups, table_address
-from support.exports import (
-    EMPTY,
-    FULL,
-    LARGE,
-    NULLS,
-    exported_thing,
-    key_of,
-    lines_of,
-    world,
-)
+from support.exports import EMPTY, FULL, LARGE, NULLS, exported_thing, key_of, lines_of, world
 from support.subtests import each_case
 
 if TYPE_CHECKING:
@@ -71,12 +62,7 @@ def test_every_value_is_there(graph: Graph) -> None:
     assert things == [exported_thing(row) for row in (EMPTY, FULL, NULLS)]
     near = streamed(graph, types=["Near"])
     assert [line | {"data": line["data"] | {"id": "?"}} for line in near] == [
-        {
-            "edge": "Near",
-            "from": FULL["name"],
-            "to": '["1","a"]',
-            "data": {"id": "?", "weight": 0.25, "since": 1},
-        }
+        {"edge": "Near", "from": FULL["name"], "to": '["1","a"]', "data": {"id": "?", "weight": 0.25, "since": 1}}
     ]
 
 
@@ -124,9 +110,7 @@ def test_sorting_through_files_changes_nothing(
     assert (tmp_path / "all.jsonl").read_bytes().decode() == whole.getvalue()
 
 
-def test_parts_hold_the_same_lines_each_sorted(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_hold_the_same_lines_each_sorted(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_module, "_MIN_TASK_ROWS", 1)
     monkeypatch.setattr(export_module, "_MAX_TASK_ROWS", 1)
     target = tmp_path / "parts"
@@ -191,11 +175,7 @@ def test_parquet_has_natural_types(graph: Graph, tmp_path: Path) -> None:
     assert full["ats"][0].isoformat() == "1969-12-31T23:59:59.999000+00:00"
     assert full["vec"] == [0.5, pytest.approx(0.1), -3.25]
     assert rows[""]["data"] == b""
-    assert rows["nulls"] == {
-        "id": "nulls",
-        **dict.fromkeys(things.column_names[1:]),
-        "name": "nulls",
-    }
+    assert rows["nulls"] == {"id": "nulls", **dict.fromkeys(things.column_names[1:]), "name": "nulls"}
     near = pq.read_table(tmp_path / "out/edges/Near/part-00000.parquet")
     assert near.column_names == ["id", "from", "to", "weight", "since"]
     assert near["from"].to_pylist() == [FULL["name"]]
@@ -206,17 +186,10 @@ def test_the_mapping_names_every_type_also_one_without_rows(graph: Graph, tmp_pa
     result = graph.export(tmp_path / "out", format="parquet", engine="local")
     assert yaml.safe_load((tmp_path / "out/mapping.yaml").read_text(encoding="utf-8")) == {
         "nodes": {
-            name: {"source": f"nodes/{name}", "format": "parquet", "id": "id"}
-            for name in ("Empty", "Slot", "Thing")
+            name: {"source": f"nodes/{name}", "format": "parquet", "id": "id"} for name in ("Empty", "Slot", "Thing")
         },
         "edges": {
-            name: {
-                "source": f"edges/{name}",
-                "format": "parquet",
-                "id": "id",
-                "from": "from",
-                "to": "to",
-            }
+            name: {"source": f"edges/{name}", "format": "parquet", "id": "id", "from": "from", "to": "to"}
             for name in ("Near", "Same")
         },
     }
@@ -227,9 +200,7 @@ def test_the_mapping_names_every_type_also_one_without_rows(graph: Graph, tmp_pa
 
 
 def test_a_type_may_be_called_like_a_word_of_yaml(tmp_path: Path) -> None:
-    graph = Graph.init(
-        tmp_path / "g.omni", "node No { k: String @key }\nnode Null { k: String @key }"
-    )
+    graph = Graph.init(tmp_path / "g.omni", "node No { k: String @key }\nnode Null { k: String @key }")
     graph.export(tmp_path / "out", format="parquet", engine="local")
     mapping = yaml.safe_load((tmp_path / "out/mapping.yaml").read_text(encoding="utf-8"))
     assert list(mapping["nodes"]) == ["No", "Null"]
@@ -266,9 +237,7 @@ def test_only_the_types_that_were_named(graph: Graph, types: Any, keys: list[str
 
 
 @pytest.mark.parametrize("types", [["Nope"], ["edge:Thing"], ["thing"], "Thing", [""]])
-def test_an_unknown_type_is_refused_before_anything(
-    graph: Graph, tmp_path: Path, types: Any
-) -> None:
+def test_an_unknown_type_is_refused_before_anything(graph: Graph, tmp_path: Path, types: Any) -> None:
     sink = io.StringIO()
     with pytest.raises(BadRequestError):
         graph.export(sink, types=types)
@@ -334,10 +303,7 @@ def test_what_is_written_meanwhile_is_not_in_it(tmp_path: Path) -> None:
     sink = WritesOnce()
     head = graph.snapshot().commit_id
     assert graph.export(sink).commit_id == head
-    assert [key_of(line) for line in lines_of(sink.getvalue())] == [
-        ("node:A", "1"),
-        ("node:Z", "1"),
-    ]
+    assert [key_of(line) for line in lines_of(sink.getvalue())] == [("node:A", "1"), ("node:Z", "1")]
 
 
 def test_a_graph_open_for_reading_can_be_exported(graph: Graph) -> None:
@@ -420,9 +386,7 @@ def test_a_number_that_is_not_finite_ends_the_export(
         graph.export(io.StringIO())
 
 
-def test_a_failure_leaves_nothing_behind(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_leaves_nothing_behind(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -439,9 +403,7 @@ def test_a_failure_leaves_nothing_behind(
         assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_leaves_nothing_behind(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_leaves_nothing_behind(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -494,9 +456,7 @@ def test_a_flushed_export_is_the_same(graph: Graph, tmp_path: Path) -> None:
 def test_files_that_the_driver_cannot_see_are_reported(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        export_module, "write_parquet_part", lambda _: {"rows": 1, "file": "/nowhere/part"}
-    )
+    monkeypatch.setattr(export_module, "write_parquet_part", lambda _: {"rows": 1, "file": "/nowhere/part"})
     with pytest.raises(BadRequestError, match="have to share the file system"):
         graph.export(tmp_path / "out", format="parquet", engine="local")
     assert list(tmp_path.iterdir()) == []
@@ -540,10 +500,7 @@ def test_progress_counts_types_and_rows(graph: Graph, tmp_path: Path) -> None:
 def test_large_blobs_come_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph.init(tmp_path / "g.omni", "node Doc { k: String @key a: Blob? b: Blob? }")
     statements = " ".join(f'insert Doc {{ k: "{n}", a: $x, b: $x }}' for n in range(9))
-    graph.mutate(
-        f'query q($x: Blob) {{ {statements} insert Doc {{ k: "z" }} }}',
-        {"x": "base64:" + "QUJD" * 100},
-    )
+    graph.mutate(f'query q($x: Blob) {{ {statements} insert Doc {{ k: "z" }} }}', {"x": "base64:" + "QUJD" * 100})
     monkeypatch.setattr(partitions, "BATCH_BYTES", 2 * 600)
     table = graph._open(graph.snapshot().pins["node:Doc"])
     (group,) = list_fragment_groups(table)
@@ -628,16 +585,8 @@ def test_an_export_on_spark_is_the_one_of_this_process(
     for result in (one, parts, files):
         assert (result.nodes, result.edges) == (expected.nodes, expected.edges)
     for name in ("nodes/Thing", "nodes/Slot", "nodes/Empty", "edges/Near"):
-        local, there = (
-            pq.read_table(folder / "local" / name),
-            pq.read_table(folder / "parquet" / name),
-        )
+        local, there = (pq.read_table(folder / "local" / name), pq.read_table(folder / "parquet" / name))
         assert there.sort_by("id").equals(local.sort_by("id"))
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "all.jsonl",
-        "local",
-        "parquet",
-        "parts",
-    ]
+    assert sorted(path.name for path in folder.iterdir()) == ["all.jsonl", "local", "parquet", "parts"]
     with pytest.raises(BadRequestError, match="replaces nothing"):
         graph.export(folder / "parts", spark=spark)

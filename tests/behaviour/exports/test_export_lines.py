@@ -15,15 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.core.arrow import arrow_type
-from omnigraph.core.types import (
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-)
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError, LoadKeyConflictError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.export import job as export_module
@@ -65,10 +57,7 @@ def column(base: BaseType, values: list[Any]) -> pa.Array:
 def rendered(base: BaseType, array: pa.Array) -> list[str]:
     """The text of each value, cut out of its line."""
     shape = TypeShape(
-        table_key="node:T",
-        name="T",
-        is_edge=False,
-        properties=(("p", PropertyType(base, nullable=True)),),
+        table_key="node:T", name="T", is_edge=False, properties=(("p", PropertyType(base, nullable=True)),)
     )
     ids = pa.array([str(number) for number in range(len(array))], pa.utf8())
     batch = pa.RecordBatch.from_arrays([ids, array], ["id", "p"])
@@ -126,11 +115,7 @@ def test_a_narrow_float_has_as_few_digits_as_it_needs() -> None:
 
 
 def test_negative_zero_keeps_its_sign() -> None:
-    for base, values in (
-        (ScalarType(Scalar.F32), [-0.0]),
-        (ScalarType(Scalar.F64), [-0.0]),
-        (VectorType(1), [[-0.0]]),
-    ):
+    for base, values in ((ScalarType(Scalar.F32), [-0.0]), (ScalarType(Scalar.F64), [-0.0]), (VectorType(1), [[-0.0]])):
         assert "-0.0" in rendered(base, column(base, values))[0]
 
 
@@ -165,12 +150,8 @@ def test_values_of_a_slice_are_those_of_its_rows() -> None:
         (VectorType(1), lambda x: [x]),
     ],
 )
-def test_a_number_that_is_not_finite_is_refused_by_name(
-    base: BaseType, wrap: Any, number: float
-) -> None:
-    with pytest.raises(
-        BadRequestError, match=r"node:T\.p of '1' holds a number that is not finite"
-    ):
+def test_a_number_that_is_not_finite_is_refused_by_name(base: BaseType, wrap: Any, number: float) -> None:
+    with pytest.raises(BadRequestError, match=r"node:T\.p of '1' holds a number that is not finite"):
         rendered(base, column(base, [None, wrap(number)]))
 
 
@@ -178,12 +159,7 @@ def test_an_edge_has_its_ends_in_the_envelope() -> None:
     shape = TypeShape(table_key="edge:E", name="E", is_edge=True, properties=())
     batch = pa.RecordBatch.from_pydict({"id": ['["1","x"]'], "src": ['a"'], "dst": ["b"]})
     line = json_lines(shape, batch).column("line")[0].as_py()
-    assert json.loads(line) == {
-        "edge": "E",
-        "from": 'a"',
-        "to": "b",
-        "data": {"id": '["1","x"]'},
-    }
+    assert json.loads(line) == {"edge": "E", "from": 'a"', "to": "b", "data": {"id": '["1","x"]'}}
 
 
 # ---- What is exported and loaded again is the same graph: every row, every value, every id
@@ -233,12 +209,8 @@ def test_the_world_has_what_is_hard_to_move(graph: Graph) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("mode", "grammar"), [("merge", "strict"), ("overwrite", "strict"), ("append", "compatible")]
-)
-def test_one_file_of_lines(
-    graph: Graph, fresh: Graph, tmp_path: Path, mode: str, grammar: str
-) -> None:
+@pytest.mark.parametrize(("mode", "grammar"), [("merge", "strict"), ("overwrite", "strict"), ("append", "compatible")])
+def test_one_file_of_lines(graph: Graph, fresh: Graph, tmp_path: Path, mode: str, grammar: str) -> None:
     exported = graph.export(tmp_path / "all.jsonl", engine="local")
     result = fresh.load(tmp_path / "all.jsonl", mode=mode, engine="local", grammar=grammar)
     assert rows(fresh) == rows(graph)
@@ -287,9 +259,7 @@ def test_parquet_with_its_mapping(
     assert rows(fresh) == rows(graph)
 
 
-def test_loading_an_export_again_changes_nothing_or_is_refused(
-    graph: Graph, fresh: Graph, tmp_path: Path
-) -> None:
+def test_loading_an_export_again_changes_nothing_or_is_refused(graph: Graph, fresh: Graph, tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     graph.export(path, engine="local")
     fresh.load(path, mode="append", engine="local")
@@ -311,9 +281,7 @@ def test_an_export_of_some_types_replaces_those(graph: Graph, fresh: Graph, tmp_
     assert rows(fresh) == rows(graph)
 
 
-def test_there_and_back_on_spark(
-    graph: Graph, fresh: Graph, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_there_and_back_on_spark(graph: Graph, fresh: Graph, tmp_path: Path, spark: SparkSession) -> None:
     graph.export(tmp_path / "out", format="parquet", spark=spark)
     fresh.load(mapping=tmp_path / "out" / "mapping.yaml", mode="merge", spark=spark)
     assert rows(fresh) == rows(graph)

@@ -19,15 +19,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.findings import Health
 from omnigraph.storage.datasets.checksums import recorded_sums, sum_bytes
 from omnigraph.storage.location import RECORDED_ROOT
-from support.portable_folders import (
-    BRANCHES,
-    PAPERS,
-    add,
-    as_recorded_elsewhere,
-    build,
-    everything,
-    tree,
-)
+from support.portable_folders import BRANCHES, PAPERS, add, as_recorded_elsewhere, build, everything, tree
 
 #: Files that hold no data and appear when somebody reads or writes.
 _LOCKS = ("__lock", "__reading.lock", "__staging.lock")
@@ -70,9 +62,7 @@ def holds(root: Path, address: Path | str) -> bool:
     """Whether the message of any version of a fork holds an address; what stands before it tells its origin only."""
     found = [path.read_bytes() for path in root.glob("*/*/tree/**/_versions/*.manifest")]
     assert found
-    return any(
-        str(address).encode() in data[int.from_bytes(data[-16:-8], "little") :] for data in found
-    )
+    return any(str(address).encode() in data[int.from_bytes(data[-16:-8], "little") :] for data in found)
 
 
 def assert_sums_hold(root: Path) -> None:
@@ -140,12 +130,9 @@ def test_a_graph_of_an_earlier_release_is_repaired_by_its_first_writable_open(so
 
 
 @pytest.mark.parametrize(
-    ("place", "count"),
-    [(Failpoint.BEFORE_REBASE, 1), (Failpoint.BEFORE_REBASE, 3), (Failpoint.BEFORE_ROOT_RECORD, 1)],
+    ("place", "count"), [(Failpoint.BEFORE_REBASE, 1), (Failpoint.BEFORE_REBASE, 3), (Failpoint.BEFORE_ROOT_RECORD, 1)]
 )
-def test_a_repair_that_dies_is_finished_by_the_next_open(
-    source, expected, tmp_path, monkeypatch, place, count
-):
+def test_a_repair_that_dies_is_finished_by_the_next_open(source, expected, tmp_path, monkeypatch, place, count):
     moved = source.rename(tmp_path / "moved.omni")
     monkeypatch.setenv(failpoints.VARIABLE, f"{place}@{count}=raise")
     failpoints.reset()
@@ -169,11 +156,7 @@ def test_a_repair_that_dies_is_finished_by_the_next_open(
 def test_a_process_that_is_killed_in_a_repair_leaves_work_for_the_next(source, expected, tmp_path):
     moved = source.rename(tmp_path / "moved.omni")
     killed = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"from omnigraph.graph.graph import Graph; Graph.open({str(moved)!r})",
-        ],
+        [sys.executable, "-c", f"from omnigraph.graph.graph import Graph; Graph.open({str(moved)!r})"],
         env=os.environ | {failpoints.VARIABLE: f"{Failpoint.BEFORE_REBASE}@2=kill"},
         check=False,
     )
@@ -186,9 +169,7 @@ def test_a_process_that_is_killed_in_a_repair_leaves_work_for_the_next(source, e
     assert_sums_hold(moved)
 
 
-def test_a_graph_that_cannot_be_written_is_opened_all_the_same(
-    source, expected, tmp_path, monkeypatch
-):
+def test_a_graph_that_cannot_be_written_is_opened_all_the_same(source, expected, tmp_path, monkeypatch):
     from omnigraph.errors import StorageFailure
     from omnigraph.storage.objects import ObstoreObjects
 
@@ -228,9 +209,7 @@ def test_a_copy_does_everything_that_the_original_did(source, tmp_path):
             assert papers(graph, branch)
         for branch in ("later", "draft-2/deep", "draft"):
             graph.delete_branch(branch)
-        graph.apply_schema(
-            graph.schema.replace("year: I32? @index", "year: I32? @index  pages: I32?")
-        )
+        graph.apply_schema(graph.schema.replace("year: I32? @index", "year: I32? @index  pages: I32?"))
         graph.cleanup(keep=3, confirm=True)
         assert "m0" in papers(graph, "main")
         assert not [item for item in graph.doctor().findings if item.severity is Health.ERROR]
@@ -295,9 +274,7 @@ def test_a_place_where_lance_would_put_forks_elsewhere_has_no_branches(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["what?.omni"]
 
 
-def test_a_copy_in_such_a_place_is_read_and_says_why_a_branch_is_not_written(
-    source, expected, tmp_path
-):
+def test_a_copy_in_such_a_place_is_read_and_says_why_a_branch_is_not_written(source, expected, tmp_path):
     moved = source.rename(tmp_path / "what?.omni")
     with Graph.open(moved) as graph:
         assert everything(graph) == expected

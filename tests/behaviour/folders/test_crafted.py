@@ -24,9 +24,7 @@ from support import hostile_folders as hostile
 from support.histories import NAMES, PERSON, SCHEMA, add, remove
 from support.portable_folders import as_recorded_elsewhere, build, tree
 
-SWEPT = (
-    "query all() { match { $p: Person  $p knows $q } return { $p.name as one, $q.name as two } }"
-)
+SWEPT = "query all() { match { $p: Person  $p knows $q } return { $p.name as one, $q.name as two } }"
 
 
 @pytest.fixture(scope="session")
@@ -184,9 +182,7 @@ def test_the_root_itself_may_be_reached_through_a_link(plain: Path, tmp_path: Pa
     with Graph.open(tmp_path / "link.omni") as graph:
         add(graph, "z", "draft")
     with Graph.open(tmp_path / "real.omni", read_only=True) as graph:
-        assert {row["name"] for row in graph.query(NAMES, branch="draft").to_pylist()} == set(
-            "bcdz"
-        )
+        assert {row["name"] for row in graph.query(NAMES, branch="draft").to_pylist()} == set("bcdz")
 
 
 def test_a_query_leaves_derived_state_behind_a_link_alone(evil: Path, victim: Path) -> None:
@@ -208,31 +204,21 @@ def test_a_query_leaves_derived_state_behind_a_link_alone(evil: Path, victim: Pa
 def hostile_bodies(head: Head, path: str) -> dict[str, dict[str, Any]]:
     change = hostile.change_of
     new = {"table_key": "node:X", "incarnation": 9, "table_path": path, "transaction_uuid": "x"}
-    unpublished = {
-        "commit": {"commit_id": "01M7GZR22DMJRCCDNMW6R919VM", "parent_id": None, "created_at": 1}
-    }
+    unpublished = {"commit": {"commit_id": "01M7GZR22DMJRCCDNMW6R919VM", "parent_id": None, "created_at": 1}}
     return {
         "removed": hostile.sidecar_of(head, schema_change=change(head, removed_paths=[path])),
         "purged": hostile.sidecar_of(
             head, tables=[hostile.table_of(path)], schema_change=change(head, purged_paths=[path])
         ),
-        "new": hostile.sidecar_of(
-            head, schema_change=change(head, new_tables=[new]), **unpublished
-        ),
+        "new": hostile.sidecar_of(head, schema_change=change(head, new_tables=[new]), **unpublished),
         "table": hostile.sidecar_of(head, tables=[hostile.table_of(path)], **unpublished),
-        "fork": hostile.sidecar_of(
-            head, tables=[hostile.table_of(head.pins[PERSON].location, path)], **unpublished
-        ),
-        "file": hostile.sidecar_of(
-            head, schema_change=change(head, files={path or "x": "{}"}), **unpublished
-        ),
+        "fork": hostile.sidecar_of(head, tables=[hostile.table_of(head.pins[PERSON].location, path)], **unpublished),
+        "file": hostile.sidecar_of(head, schema_change=change(head, files={path or "x": "{}"}), **unpublished),
     }
 
 
 @pytest.mark.parametrize("part", ["removed", "purged", "new", "table", "fork", "file"])
-def test_a_sidecar_with_a_path_of_elsewhere_is_kept_and_touches_nothing(
-    evil: Path, victim: Path, part: str
-) -> None:
+def test_a_sidecar_with_a_path_of_elsewhere_is_kept_and_touches_nothing(evil: Path, victim: Path, part: str) -> None:
     Graph.open(evil).close()
     _replace_by_link(evil / "nodes" / "evil", victim / dataset_of(victim))
     before, own = tree(victim), tree(evil)
@@ -325,9 +311,7 @@ def _spoil(root: Path, victim: Path, chance: random.Random) -> None:
         case 1:
             folder = chance.choice([path for path in root.rglob("*") if path.is_dir()])
             name = chance.choice(["0101", "nodes-bad", "x.lance", "0000000000000bad", "7.manifest"])
-            _replace_by_link(
-                folder / name, chance.choice([victim / "letters", victim / "notes.txt"])
-            )
+            _replace_by_link(folder / name, chance.choice([victim / "letters", victim / "notes.txt"]))
         case 2:
             path = chance.choice([*hostile.ELSEWHERE, hostile.absolute(victim)])
             bodies = hostile_bodies(head, path)
@@ -348,9 +332,7 @@ def _spoil(root: Path, victim: Path, chance: random.Random) -> None:
                 place.hardlink_to(other)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(8), *(pytest.param(n, marks=pytest.mark.slow) for n in range(8, 150))]
-)
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.slow) for n in range(8, 150))])
 def test_no_crafted_folder_touches_what_lies_beside_it(evil: Path, victim: Path, seed: int) -> None:
     chance = random.Random(seed)
     before = tree(victim)
@@ -449,24 +431,18 @@ def test_versions_of_another_root_are_told_and_are_no_reason_to_act(root: Path) 
     assert Graph.examine(root).is_healthy
 
 
-def test_a_root_that_is_a_link_to_the_recorded_place_is_not_called_moved(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_root_that_is_a_link_to_the_recorded_place_is_not_called_moved(root: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.omni"
     link.symlink_to(root, target_is_directory=True)
     with Graph.open(link) as graph:
         graph.mutate('query add() { insert Paper { doi: "through-a-link" } }', branch="draft")
         graph.create_branch("made-through-a-link", base="draft")
-        graph.mutate(
-            'query add() { insert Paper { doi: "another" } }', branch="made-through-a-link"
-        )
+        graph.mutate('query add() { insert Paper { doi: "another" } }', branch="made-through-a-link")
     for way in (root, link):
         assert [item.severity for item in findings(way, "place")] == [Health.OK]
 
 
-def test_addresses_that_lead_through_a_link_to_the_same_place_are_not_called_moved(
-    root: Path, tmp_path: Path
-) -> None:
+def test_addresses_that_lead_through_a_link_to_the_same_place_are_not_called_moved(root: Path, tmp_path: Path) -> None:
     # As releases before recorded them.
     link = tmp_path / "link.omni"
     link.symlink_to(root, target_is_directory=True)

@@ -52,9 +52,7 @@ def restamp(root: Path, value: str | None) -> None:
     dataset = lance.dataset(str(root / "__manifest"))
     table = dataset.to_table()
     metadata = {} if value is None else {"omnigraph:internal_schema_version": value}
-    lance.write_dataset(
-        table.replace_schema_metadata(metadata), str(root / "__manifest"), mode="overwrite"
-    )
+    lance.write_dataset(table.replace_schema_metadata(metadata), str(root / "__manifest"), mode="overwrite")
 
 
 # ---- opening
@@ -75,12 +73,8 @@ def test_opening_a_file_says_that_there_is_no_graph(tmp_path: Path) -> None:
         Graph.open(tmp_path / "file")
 
 
-@pytest.mark.parametrize(
-    ("stamp", "advice"), [("5", "upgrade"), ("99", "upgrade"), ("3", "export"), (None, "export")]
-)
-def test_another_storage_format_is_refused_with_advice(
-    root: Path, stamp: str | None, advice: str
-) -> None:
+@pytest.mark.parametrize(("stamp", "advice"), [("5", "upgrade"), ("99", "upgrade"), ("3", "export"), (None, "export")])
+def test_another_storage_format_is_refused_with_advice(root: Path, stamp: str | None, advice: str) -> None:
     restamp(root, stamp)
     for read_only in (True, False):
         with pytest.raises(StorageFormatError, match=advice) as caught:
@@ -274,9 +268,7 @@ def test_a_claimed_root_is_left_to_its_owner(tmp_path: Path) -> None:
     assert run(Graph.init(tmp_path, SCHEMA), INSERT).affected_nodes == 1
 
 
-def test_a_failed_init_gives_its_claim_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_init_gives_its_claim_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("init_after_claim", "init_after_tables", "init_after_schema"):
         monkeypatch.setenv("OMNIGRAPH_FAILPOINT", f"{place}=raise")
         with pytest.raises(RuntimeError):
@@ -297,10 +289,7 @@ def test_init_below_a_file_is_a_storage_failure(tmp_path: Path) -> None:
 
 def test_a_new_graph_holds_every_type_empty_and_one_commit(tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g", SCHEMA + " edge E: N -> N", actor="me")
-    assert {key: pin.row_count for key, pin in graph.snapshot().pins.items()} == {
-        "node:N": 0,
-        "edge:E": 0,
-    }
+    assert {key: pin.row_count for key, pin in graph.snapshot().pins.items()} == {"node:N": 0, "edge:E": 0}
     (genesis,) = graph.commits()
     assert (genesis.actor, genesis.parent_id, genesis.graph_version) == ("me", None, 1)
     assert graph.branches() == ["main"]
@@ -341,9 +330,7 @@ def graph(tmp_path: Path) -> Graph:
 
 
 def ages(graph: Graph, branch: str = "main") -> dict[str, int]:
-    found = graph.query(
-        "query q() { match { $p: Person } return { $p.name as n, $p.age as a } }", branch=branch
-    )
+    found = graph.query("query q() { match { $p: Person } return { $p.name as n, $p.age as a } }", branch=branch)
     return {row["n"]: row["a"] for row in found.to_pylist()}
 
 
@@ -352,12 +339,7 @@ def diverge(graph: Graph, tmp_path: Path, target: str) -> None:
     graph.create_branch("review")
     if target != "main":
         graph.create_branch(target)
-    graph.load(
-        lines(tmp_path, person("p1", 101), person("new", 1)),
-        mode="merge",
-        branch="review",
-        engine="local",
-    )
+    graph.load(lines(tmp_path, person("p1", 101), person("new", 1)), mode="merge", branch="review", engine="local")
     graph.mutate('query q() { delete Person where name = "p15" }', branch="review")
     graph.mutate('query q() { insert Place { name: "here" } }', branch=target)
 
@@ -369,9 +351,7 @@ def diverge(graph: Graph, tmp_path: Path, target: str) -> None:
 def test_a_load_leaves_nothing(graph: Graph, tmp_path: Path, mode: str) -> None:
     rows = [person("new", 1)] if mode == "append" else [person(f"p{n}", n + 100) for n in range(20)]
     path = lines(tmp_path, *rows)
-    looks = stopped_everywhere(
-        graph.uri, lambda signal: graph.load(path, mode=mode, engine="local", cancel=signal)
-    )
+    looks = stopped_everywhere(graph.uri, lambda signal: graph.load(path, mode=mode, engine="local", cancel=signal))
     assert looks > 2
     assert ages(graph)["new" if mode == "append" else "p1"] == (1 if mode == "append" else 101)
 
@@ -390,18 +370,12 @@ def test_a_load_that_makes_its_branch_leaves_none(graph: Graph, tmp_path: Path) 
 @pytest.mark.parametrize("target", ["main", "other"])
 @pytest.mark.parametrize("small_rows", [None, 0], ids=["in memory", "in files"])
 def test_a_merge_leaves_nothing(
-    graph: Graph,
-    tmp_path: Path,
-    target: str,
-    small_rows: int | None,
-    monkeypatch: pytest.MonkeyPatch,
+    graph: Graph, tmp_path: Path, target: str, small_rows: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if small_rows is not None:
         monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", small_rows)
     diverge(graph, tmp_path, target)
-    looks = stopped_everywhere(
-        graph.uri, lambda signal: graph.merge("review", target, engine="local", cancel=signal)
-    )
+    looks = stopped_everywhere(graph.uri, lambda signal: graph.merge("review", target, engine="local", cancel=signal))
     assert looks > 5
     merged = ages(graph, target)
     assert (merged["p1"], merged["new"], "p15" in merged) == (101, 1, False)
@@ -411,9 +385,7 @@ def test_an_optimization_leaves_nothing(graph: Graph) -> None:
     for number in range(3):
         graph.mutate(f'query q() {{ insert Person {{ name: "x{number}", bio: "y" }} }}')
     before = ages(graph)
-    looks = stopped_everywhere(
-        graph.uri, lambda signal: graph.optimize(engine="local", cancel=signal)
-    )
+    looks = stopped_everywhere(graph.uri, lambda signal: graph.optimize(engine="local", cancel=signal))
     assert looks > 3
     assert ages(graph) == before
     assert graph.pending_indexes() == []
@@ -423,9 +395,7 @@ def test_an_optimization_leaves_nothing(graph: Graph) -> None:
 def test_an_index_build_leaves_nothing(graph: Graph, branch: str) -> None:
     if branch != "main":
         graph.create_branch(branch)
-    looks = stopped_everywhere(
-        graph.uri, lambda signal: graph.ensure_indices(branch, cancel=signal)
-    )
+    looks = stopped_everywhere(graph.uri, lambda signal: graph.ensure_indices(branch, cancel=signal))
     assert looks > 3
     assert graph.pending_indexes(branch) == []
 
@@ -441,9 +411,7 @@ def test_a_diff_leaves_nothing(
     looks = stopped_everywhere(
         graph.uri,
         lambda signal: (
-            Graph.open(graph.uri, read_only=True)
-            .diff("main", "review", engine="local", cancel=signal)
-            .close()
+            Graph.open(graph.uri, read_only=True).diff("main", "review", engine="local", cancel=signal).close()
         ),
     )
     assert looks > 3
@@ -474,9 +442,7 @@ def test_an_export_leaves_nothing(graph: Graph, tmp_path: Path) -> None:
         ("diff", "the diff took longer"),
     ],
 )
-def test_the_time_of_bulk_work_is_bounded(
-    graph: Graph, tmp_path: Path, name: str, sentence: str
-) -> None:
+def test_the_time_of_bulk_work_is_bounded(graph: Graph, tmp_path: Path, name: str, sentence: str) -> None:
     diverge(graph, tmp_path, "main")
     arguments: dict[str, tuple[Any, ...]] = {
         "load": (lines(tmp_path, person("new", 1)),),
@@ -494,9 +460,7 @@ def test_the_time_of_bulk_work_is_bounded(
         getattr(graph, name)(*arguments.get(name, ()), timeout_s=0, **options)
 
 
-def test_a_commit_that_has_begun_is_finished(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_has_begun_is_finished(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from omnigraph.commit import attempt
 
     stop = Event()

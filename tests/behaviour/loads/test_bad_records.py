@@ -11,27 +11,11 @@ from typing import Any
 
 import pytest
 
-from omnigraph.errors import (
-    BadRecord,
-    BadRequestError,
-    LoadKeyConflictError,
-    LoadRejectedError,
-    LoadReport,
-    OmniError,
-)
+from omnigraph.errors import BadRecord, BadRequestError, LoadKeyConflictError, LoadRejectedError, LoadReport, OmniError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load import inputs as line_reading
 from omnigraph.pipeline.load import parts, records
-from support.loads import (
-    edge,
-    files_of,
-    good_lines,
-    ids_of,
-    new_graph,
-    rows_of,
-    thing,
-    write_lines,
-)
+from support.loads import edge, files_of, good_lines, ids_of, new_graph, rows_of, thing, write_lines
 from support.subtests import each_case
 
 FEW = 300
@@ -105,14 +89,7 @@ class Bad:
         return self.line if isinstance(self.line, bytes) else self.line.encode()
 
     def expected(self, path: Path, line: int) -> dict[str, Any]:
-        return at(
-            path,
-            line,
-            type_key=self.type_key,
-            field=self.field,
-            value=self.value,
-            rule=self.rule,
-        )
+        return at(path, line, type_key=self.type_key, field=self.field, value=self.value, rule=self.rule)
 
 
 def no_record(name: str, line: str | bytes, words: str, rule: str = "invalid record") -> Bad:
@@ -159,9 +136,7 @@ STRUCTURE = [
     no_record("two objects", f"{thing('x')} {thing('y')}", "Extra data", "invalid JSON"),
     no_record("not UTF-8", thing("x").encode().replace(b'"x"', b'"\xff"'), "UTF-8", "invalid JSON"),
     no_record("NaN", thing("x", f64=float("nan")), "NaN is not a JSON value", "invalid JSON"),
-    no_record(
-        "infinity", thing("x", f64=float("inf")), "Infinity is not a JSON value", "invalid JSON"
-    ),
+    no_record("infinity", thing("x", f64=float("inf")), "Infinity is not a JSON value", "invalid JSON"),
     no_record(
         "duplicate member",
         '{"type": "Thing", "type": "Thing", "data": {}}',
@@ -235,18 +210,10 @@ STRUCTURE = [
         value=None,
         words="`data` is not an object",
     ),
-    unknown(
-        "unknown envelope field", thing("x").replace('"data"', '"extra": 7, "data"'), "extra", "7"
-    ),
+    unknown("unknown envelope field", thing("x").replace('"data"', '"extra": 7, "data"'), "extra", "7"),
     unknown("ends of a node", thing("x").replace('"data"', '"from": "ann", "data"'), "from", "ann"),
     unknown("unknown data field", thing("x", txt="hello"), "txt", "hello", words="`text`"),
-    unknown(
-        "unknown field of an edge",
-        edge("Near", "bob", PLACE, wait=1),
-        "wait",
-        "1",
-        type_key="edge:Near",
-    ),
+    unknown("unknown field of an edge", edge("Near", "bob", PLACE, wait=1), "wait", "1", type_key="edge:Near"),
     *(
         unknown(f"reserved {name}", thing("x", **{name: 1}), name, "1", rule="reserved field")
         for name in ("_rowid", "_rowaddr", "_tombstone", "src", "dst")
@@ -485,9 +452,7 @@ def test_a_bad_record_among_good_ones_is_named_with_its_line_field_value_and_rul
     assert record.location == f"{path}:{line}"
 
 
-def test_nothing_but_the_bad_records_is_complained_about(
-    scattered: tuple[Path, dict[str, int], LoadRejectedError],
-):
+def test_nothing_but_the_bad_records_is_complained_about(scattered: tuple[Path, dict[str, int], LoadRejectedError]):
     _, places, error = scattered
     assert len(places) == len(EVERY), "every name once"
     assert type(error) is LoadRejectedError
@@ -509,10 +474,7 @@ def test_a_single_bad_record_refuses_the_whole_load_and_its_message_says_where(
 
 
 def test_every_bad_record_in_100_000_lines_of_several_parts_is_found_and_the_mended_file_loads(
-    many: list[bytes],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spark: Any,
+    many: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any
 ):
     cut_small(monkeypatch, 1024 * 1024)
     graph = new_graph(tmp_path / "g.omni")
@@ -546,20 +508,13 @@ def test_lines_are_counted_over_files_comments_and_blank_lines(
     folder = tmp_path / "in"
     folder.mkdir()
     first = write_lines(folder / "a.jsonl", [b"\xef\xbb\xbf// a comment", b"", b"  ", b"{"])
-    second = write_lines(
-        folder / "b.jsonl", [b"//", thing("x").encode() + b"\r", thing("y", i32="1").encode()]
-    )
+    second = write_lines(folder / "b.jsonl", [b"//", thing("x").encode() + b"\r", thing("y", i32="1").encode()])
     error = refused(graph, folder, engine=engine, spark=spark)
-    assert [(record.source, record.line) for record in error.report.examples] == [
-        (str(first), 4),
-        (str(second), 3),
-    ]
+    assert [(record.source, record.line) for record in error.report.examples] == [(str(first), 4), (str(second), 3)]
 
 
 def test_several_faults_of_one_record_are_all_told(graph: Graph, tmp_path: Path):
-    path = write_lines(
-        tmp_path / "in.jsonl", [thing("x", i32="a", year=1, code="-", must=None).encode()]
-    )
+    path = write_lines(tmp_path / "in.jsonl", [thing("x", i32="a", year=1, code="-", must=None).encode()])
     error = refused(graph, path)
     assert error.report.totals == {
         "invalid value for Thing.i32": 1,
@@ -581,16 +536,11 @@ def test_a_line_that_is_too_long_is_refused_and_the_lines_behind_it_keep_their_n
     path = write_lines(tmp_path / "in.jsonl", lines)
     error = refused(graph, path)
     assert error.report.totals == {"line too long": 1, "invalid JSON": 1}
-    assert [(item.rule, item.line) for item in error.report.examples] == [
-        ("line too long", 10),
-        ("invalid JSON", 20),
-    ]
+    assert [(item.rule, item.line) for item in error.report.examples] == [("line too long", 10), ("invalid JSON", 20)]
     assert "97.7 KiB" in error.report.examples[0].message
 
 
-def test_a_line_of_the_allowed_length_is_loaded(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_line_of_the_allowed_length_is_loaded(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     line = thing("x", text="a" * 400_000).encode()
     path = write_lines(tmp_path / "in.jsonl", [line])
     monkeypatch.setattr(line_reading, "_BLOCK_BYTES", 64 * 1024)
@@ -602,15 +552,11 @@ def test_a_line_of_the_allowed_length_is_loaded(
     assert refused(graph, path).report.totals == {"line too long": 1}
 
 
-def test_a_line_of_too_many_structural_tokens_is_refused(
-    graph: Graph, few: list[bytes], tmp_path: Path
-):
+def test_a_line_of_too_many_structural_tokens_is_refused(graph: Graph, few: list[bytes], tmp_path: Path):
     line = thing("x", counts=[0] * 131_072).encode()
     path = write_lines(tmp_path / "in.jsonl", [*few, line])
     error = refused(graph, path)
-    assert [(item.rule, item.line) for item in error.report.examples] == [
-        ("line too complex", FEW + 1)
-    ]
+    assert [(item.rule, item.line) for item in error.report.examples] == [("line too complex", FEW + 1)]
 
 
 def test_deep_nesting_is_a_bad_record_and_no_crash(graph: Graph, tmp_path: Path):
@@ -625,11 +571,7 @@ def test_deep_nesting_is_a_bad_record_and_no_crash(graph: Graph, tmp_path: Path)
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
 def test_totals_count_all_violations_and_the_first_100_of_each_rule_are_shown(
-    graph: Graph,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    engine: str,
-    request: pytest.FixtureRequest,
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, request: pytest.FixtureRequest
 ):
     spark = request.getfixturevalue("spark") if engine == "spark" else None
     cut_small(monkeypatch, 64 * 1024)
@@ -642,14 +584,9 @@ def test_totals_count_all_violations_and_the_first_100_of_each_rule_are_shown(
     path = write_lines(tmp_path / "in.jsonl", lines)
     error = refused(graph, path, engine=engine, spark=spark)
     report = error.report
-    assert report.totals == {
-        "@range violation on Thing.year": 250,
-        "invalid value for Thing.i32": 120,
-    }
+    assert report.totals == {"@range violation on Thing.year": 250, "invalid value for Thing.i32": 120}
     assert report.total == 370
-    shown = {
-        rule: [item.line for item in report.examples if item.rule == rule] for rule in report.totals
-    }
+    shown = {rule: [item.line for item in report.examples if item.rule == rule] for rule in report.totals}
     assert shown == {
         "@range violation on Thing.year": list(years)[:100],
         "invalid value for Thing.i32": list(numbers)[:100],
@@ -696,9 +633,7 @@ def test_a_report_of_text_that_is_no_text_can_be_written_to_a_file(graph: Graph,
     error = refused(graph, write_lines(tmp_path / "in.jsonl", lines))
     assert error.report.total == 3
     (tmp_path / "out.txt").write_text(str(error), encoding="utf-8")
-    (tmp_path / "out.json").write_text(
-        json.dumps(error.to_json(), ensure_ascii=False), encoding="utf-8"
-    )
+    (tmp_path / "out.json").write_text(json.dumps(error.to_json(), ensure_ascii=False), encoding="utf-8")
 
 
 def test_a_long_value_is_cut_in_the_report(graph: Graph, tmp_path: Path):
@@ -776,11 +711,7 @@ BETWEEN = [
     ),
     Broken(
         name="a unique pair twice in the input",
-        lines=(
-            thing("x1", room="r", slot=1),
-            thing("x2", room="r", slot=2),
-            thing("x3", room="r", slot=1),
-        ),
+        lines=(thing("x1", room="r", slot=1), thing("x2", room="r", slot=2), thing("x3", room="r", slot=1)),
         modes=("append", "merge", "overwrite"),
         examples=((3, "room, slot", "(r, 1)", COMPOSITE),),
         words="belongs to 'x1' and to 'x3'",
@@ -848,9 +779,7 @@ KEPT = tuple(
         b'{"type": "Place", "data": {"series": "s", "number": 1}}',
     ]
 )
-RELATIONS = [
-    pytest.param(item, mode, id=f"{item.name}-{mode}") for item in BETWEEN for mode in item.modes
-]
+RELATIONS = [pytest.param(item, mode, id=f"{item.name}-{mode}") for item in BETWEEN for mode in item.modes]
 
 
 @pytest.mark.parametrize(("broken", "mode"), RELATIONS)
@@ -858,20 +787,11 @@ def test_a_rule_between_records_names_the_record_that_breaks_it(
     graph: Graph, few: list[bytes], tmp_path: Path, broken: Broken, mode: str
 ):
     good = [*few, *KEPT] if mode == "overwrite" else few
-    path = write_lines(
-        tmp_path / "in.jsonl", [*good, *(line.encode() for line in broken.lines), *[b"//"] * 9]
-    )
+    path = write_lines(tmp_path / "in.jsonl", [*good, *(line.encode() for line in broken.lines), *[b"//"] * 9])
     error = refused(graph, path, mode)
     assert type(error) is LoadRejectedError
     assert by_place(error.report) == [
-        at(
-            path,
-            len(good) + position,
-            type_key=broken.type_key,
-            field=field,
-            value=value,
-            rule=rule,
-        )
+        at(path, len(good) + position, type_key=broken.type_key, field=field, value=value, rule=rule)
         for position, field, value, rule in broken.examples
     ]
     assert error.report.total == (broken.total or len(broken.examples))
@@ -888,34 +808,19 @@ def test_the_good_records_around_the_broken_ones_load_in_every_mode(
     assert sum(result.rows.values()) == len(good)
 
 
-def test_an_append_of_existing_ids_names_them_all_and_is_a_conflict(
-    graph: Graph, few: list[bytes], tmp_path: Path
-):
-    path = write_lines(
-        tmp_path / "in.jsonl", [*few[:9], thing("cid").encode(), *few[10:], thing("bob").encode()]
-    )
+def test_an_append_of_existing_ids_names_them_all_and_is_a_conflict(graph: Graph, few: list[bytes], tmp_path: Path):
+    path = write_lines(tmp_path / "in.jsonl", [*few[:9], thing("cid").encode(), *few[10:], thing("bob").encode()])
     error = refused(graph, path)
     assert type(error) is LoadKeyConflictError
     assert (error.entity_kind, error.type_name, error.entity_id) == ("node", "Thing", "cid")
     assert error.report.totals == {"key_conflict of Thing": 2}
     assert [told(record) for record in error.report.examples] == [
         at(path, 10, type_key="node:Thing", field="id", value="cid", rule="key_conflict of Thing"),
-        at(
-            path,
-            FEW + 1,
-            type_key="node:Thing",
-            field="id",
-            value="bob",
-            rule="key_conflict of Thing",
-        ),
+        at(path, FEW + 1, type_key="node:Thing", field="id", value="bob", rule="key_conflict of Thing"),
     ]
     body = json.loads(json.dumps(error.to_json()))
     assert (body["kind"], body["code"], error.http_status) == ("key_conflict", "conflict", 409)
-    assert body["key_conflict"] == {
-        "entity_kind": "node",
-        "type_name": "Thing",
-        "entity_id": "cid",
-    }
+    assert body["key_conflict"] == {"entity_kind": "node", "type_name": "Thing", "entity_id": "cid"}
     assert body["report"] == error.report.to_json()
     assert f"{path}:10: a node of type Thing with id 'cid' exists already" in body["error"]
 
@@ -938,20 +843,14 @@ def test_an_overwrite_that_strands_edges_names_the_edges_of_the_graph(graph: Gra
     assert error.report.examples[0].location == "graph"
 
 
-def test_an_overwrite_of_the_last_rows_of_a_composite_key_strands_edges_too(
-    graph: Graph, tmp_path: Path
-):
+def test_an_overwrite_of_the_last_rows_of_a_composite_key_strands_edges_too(graph: Graph, tmp_path: Path):
     lines = [b'{"type": "Place", "data": {"series": "s", "number": 2}}']
     error = refused(graph, write_lines(tmp_path / "in.jsonl", lines), "overwrite")
-    assert [(item.type_key, item.field, item.value) for item in error.report.examples] == [
-        ("edge:Near", "to", PLACE)
-    ]
+    assert [(item.type_key, item.field, item.value) for item in error.report.examples] == [("edge:Near", "to", PLACE)]
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
-def test_totals_between_records_are_exact_and_no_rule_shows_more_than_100(
-    graph: Graph, tmp_path: Path, mode: str
-):
+def test_totals_between_records_are_exact_and_no_rule_shows_more_than_100(graph: Graph, tmp_path: Path, mode: str):
     lines = [
         *(edge("Near", f"ghost{number:03}", PLACE) for number in range(250)),
         *(thing(f"x{number:03}-{n}", isbn=f"q{number:03}") for number in range(120) for n in "abc"),
@@ -959,11 +858,7 @@ def test_totals_between_records_are_exact_and_no_rule_shows_more_than_100(
     ]
     path = write_lines(tmp_path / "in.jsonl", [line.encode() for line in lines])
     report = refused(graph, path, mode).report
-    assert report.totals == {
-        UNIQUE: 240,
-        "src of Near not found in Thing": 250,
-        "@card violation on edge Leads": 1,
-    }
+    assert report.totals == {UNIQUE: 240, "src of Near not found in Thing": 250, "@card violation on edge Leads": 1}
     shown = {rule: [x for x in report.examples if x.rule == rule] for rule in report.totals}
     assert {rule: len(found) for rule, found in shown.items()} == {
         UNIQUE: 100,
@@ -974,9 +869,7 @@ def test_totals_between_records_are_exact_and_no_rule_shows_more_than_100(
     assert "has 7 edges" in shown["@card violation on edge Leads"][0].message
 
 
-def test_a_rule_that_is_broken_inside_the_input_and_against_the_graph_shows_100_in_all(
-    tmp_path: Path,
-):
+def test_a_rule_that_is_broken_inside_the_input_and_against_the_graph_shows_100_in_all(tmp_path: Path):
     graph = new_graph(tmp_path / "g.omni")
     old = [thing(f"old{number}", isbn=f"o{number}").encode() for number in range(150)]
     graph.load(write_lines(tmp_path / "old.jsonl", old), mode="append", engine="local")
@@ -989,11 +882,7 @@ def test_a_rule_that_is_broken_inside_the_input_and_against_the_graph_shows_100_
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
 def test_rules_between_records_of_many_parts_are_checked_by_spark_in_the_same_words(
-    many: list[bytes],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spark: Any,
-    mode: str,
+    many: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any, mode: str
 ):
     cut_small(monkeypatch, 128 * 1024)
     graph = new_graph(tmp_path / "g.omni")
@@ -1060,9 +949,7 @@ def test_values_at_the_edge_of_every_rule_are_loaded(tmp_path: Path):
         assert is_right(row), line
 
 
-def test_a_merge_may_reuse_a_unique_value_that_it_frees_and_keeps_the_last_of_equal_ids(
-    tmp_path: Path,
-):
+def test_a_merge_may_reuse_a_unique_value_that_it_frees_and_keeps_the_last_of_equal_ids(tmp_path: Path):
     graph = new_graph(tmp_path / "g.omni")
     lines = [thing("bob", isbn="i-ann"), thing("ann", isbn="i-ann"), thing("ann", isbn="new")]
     path = write_lines(tmp_path / "in.jsonl", [line.encode() for line in lines])
@@ -1082,15 +969,11 @@ def test_the_compatible_grammar_forgives_what_the_strict_one_refuses(tmp_path: P
     assert refused(graph, path).report.total > 2
     done = graph.load(path, mode="append", engine="local", grammar="compatible")
     assert done.nulled == {"Thing.i32": 1, "Thing.tags": 1}
-    rows = {
-        row["id"]: (row["must"], row["i32"], row["tags"]) for row in rows_of(graph, "node:Thing")
-    }
+    rows = {row["id"]: (row["must"], row["i32"], row["tags"]) for row in rows_of(graph, "node:Thing")}
     assert (rows["x"], rows["y"]) == ((2, None, None), (1, None, ["a", None]))
 
 
-def test_the_compatible_grammar_still_refuses_values_and_counts_records(
-    graph: Graph, tmp_path: Path
-):
+def test_the_compatible_grammar_still_refuses_values_and_counts_records(graph: Graph, tmp_path: Path):
     lines = [thing("x").replace("{", "{\n").encode(), thing("y", i32=2**31).encode()]
     path = write_lines(tmp_path / "in.jsonl", lines)
     error = refused(graph, path, grammar="compatible")

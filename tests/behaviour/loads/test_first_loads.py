@@ -121,14 +121,10 @@ def test_a_number_for_a_text_is_refused_with_the_way_out(graph: Graph, folder: P
     assert "17 is not a String; `code: {concat: [code]}` in a mapping makes a text of it" in text
     path = folder / "x.json"
     path.write_text('{"nr": 17, "active": true}', encoding="utf-8")
-    (text,) = messages_of(
-        graph, mapping=customers(path, columns={"nr": "code", "active": "active"})
-    )
+    (text,) = messages_of(graph, mapping=customers(path, columns={"nr": "code", "active": "active"}))
     assert "`code: {concat: [nr]}`" in text
     ends = {"from": {"code": "a"}, "to": {"code": "a"}}
-    found = messages_of(
-        graph, frames={"Friend": pa.table({"a": [17]})}, mapping={"edges": {"Friend": ends}}
-    )
+    found = messages_of(graph, frames={"Friend": pa.table({"a": [17]})}, mapping={"edges": {"Friend": ends}})
     assert all("`code: {concat: [a]}`" in text for text in found)
     # What `concat` does not take, and graph records, which have no mapping.
     (text,) = messages_of(graph, frames={"Customer": pa.table({"code": [1.5], "active": [True]})})
@@ -154,9 +150,7 @@ def test_an_id_that_exists_is_not_told_as_a_violation_of_unique_too(graph: Graph
     report = report_of(graph, frames=frame(("m", "m@x"), ("m", "m@x")))
     assert report.totals == {"duplicate id of Customer": 1}
     # Others are still told, and only they count.
-    report = report_of(
-        graph, frames=frame(("m", "m@x"), ("m", "m@x"), ("n", "m@x"), ("o", "k@x"), ("o", "k@x"))
-    )
+    report = report_of(graph, frames=frame(("m", "m@x"), ("m", "m@x"), ("n", "m@x"), ("o", "k@x"), ("o", "k@x")))
     name = "@unique violation on Customer.email"
     assert report.totals == {"duplicate id of Customer": 2, name: 3}
     assert [item.message for item in report.examples if item.rule == name] == [
@@ -173,16 +167,13 @@ def test_csv_in_another_encoding_is_told_as_such(graph: Graph, folder: Path) -> 
     path.write_bytes(b"code,active,name\na,true,caf\xe9\nb,true,ok\nc,true,\xff\xfe\n")
     first, second = report_of(graph, mapping=customers(path)).examples
     assert first.message == (
-        "invalid CSV: the line is not UTF-8: unexpected end of data at byte 11; "
-        "convert it, for example with iconv"
+        "invalid CSV: the line is not UTF-8: unexpected end of data at byte 11; convert it, for example with iconv"
     )
     assert second.line == 4
 
 
 @pytest.mark.parametrize("multiline", [True, False])
-def test_csv_with_names_in_another_encoding_is_told_as_such(
-    graph: Graph, folder: Path, multiline: bool
-) -> None:
+def test_csv_with_names_in_another_encoding_is_told_as_such(graph: Graph, folder: Path, multiline: bool) -> None:
     path = folder / "x.csv"
     path.write_bytes("code,active\na,true\n".encode("utf-16"))
     with pytest.raises(InputFileError, match=r"its first line is not UTF-8: .* at byte 1; convert"):
@@ -216,9 +207,7 @@ def test_records_over_several_lines_in_another_encoding_are_told_as_such(
         (b'[{"code": "a", "active": true},\n{"code": "caf\xe9"}]', "the text is not UTF-8"),
     ],
 )
-def test_json_in_another_encoding_is_told_alike(
-    graph: Graph, folder: Path, content: bytes, place: str
-) -> None:
+def test_json_in_another_encoding_is_told_alike(graph: Graph, folder: Path, content: bytes, place: str) -> None:
     path = folder / "x.json"
     path.write_bytes(content)
     (text,) = messages_of(graph, mapping=customers(path))
@@ -243,13 +232,10 @@ def test_a_line_of_another_length_says_how_many_values_it_has(graph: Graph, fold
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"\n", b"\xef\xbb\xbf\r\n", b" \n\n", b"code,active", b"\xef\xbb\xbfcode,active"],
+    "content", [b"", b"\n", b"\xef\xbb\xbf\r\n", b" \n\n", b"code,active", b"\xef\xbb\xbfcode,active"]
 )
 @pytest.mark.parametrize("multiline", [True, False])
-def test_an_empty_file_among_others_has_no_records(
-    graph: Graph, folder: Path, content: bytes, multiline: bool
-) -> None:
+def test_an_empty_file_among_others_has_no_records(graph: Graph, folder: Path, content: bytes, multiline: bool) -> None:
     (folder / "a.csv").write_text("code,active\na,true\n", encoding="utf-8")
     (folder / "b.csv").write_bytes(content)
     (folder / "c.csv.gz").write_bytes(gzip.compress(content))
@@ -260,12 +246,8 @@ def test_an_empty_file_among_others_has_no_records(
         load(graph, mapping=customers(folder, multiline=multiline))
 
 
-@pytest.mark.parametrize(
-    "content", [b"code,active\ra,true\rb,true\r", b"code,active\ra,true\r\nb,true\r\n"]
-)
-def test_records_behind_carriage_returns_are_never_lost(
-    graph: Graph, folder: Path, content: bytes
-) -> None:
+@pytest.mark.parametrize("content", [b"code,active\ra,true\rb,true\r", b"code,active\ra,true\r\nb,true\r\n"])
+def test_records_behind_carriage_returns_are_never_lost(graph: Graph, folder: Path, content: bytes) -> None:
     path = folder / "mac.csv"
     path.write_bytes(content)
     with pytest.raises(InputFileError, match="carriage return inside: make line ends"):
@@ -278,18 +260,12 @@ def test_records_behind_carriage_returns_are_never_lost(
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
-def test_moments_at_midnight_are_days(
-    graph: Graph, folder: Path, unit: str, zone: str | None
-) -> None:
+def test_moments_at_midnight_are_days(graph: Graph, folder: Path, unit: str, zone: str | None) -> None:
     days = [datetime(2024, 2, 29, tzinfo=UTC), None, datetime(1969, 12, 31, tzinfo=UTC)]
     joined = pa.array(days, pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit, zone))
     table = pa.table({"code": ["a", "b", "c"], "active": [True] * 3, "joined": joined})
     load(graph, frames={"Customer": table})
-    assert [row["joined"] for row in rows_of(graph, "node:Customer")] == [
-        date(2024, 2, 29),
-        None,
-        date(1969, 12, 31),
-    ]
+    assert [row["joined"] for row in rows_of(graph, "node:Customer")] == [date(2024, 2, 29), None, date(1969, 12, 31)]
     noon = pa.array([datetime(2024, 2, 29, 12, tzinfo=UTC), *days[1:]], pa.timestamp(unit, zone))
     pq.write_table(table.set_column(2, "joined", noon), folder / "x.parquet")
     (text,) = messages_of(graph, mapping=customers(folder / "x.parquet"))
@@ -298,9 +274,7 @@ def test_moments_at_midnight_are_days(
 
 
 def test_days_of_pandas_are_days(graph: Graph) -> None:
-    frame = pd.DataFrame(
-        {"code": ["a"], "active": [True], "joined": pd.to_datetime(["2024-02-29"])}
-    )
+    frame = pd.DataFrame({"code": ["a"], "active": [True], "joined": pd.to_datetime(["2024-02-29"])})
     load(graph, frames={"Customer": frame})
     assert rows_of(graph, "node:Customer")[0]["joined"] == date(2024, 2, 29)
 
@@ -428,11 +402,9 @@ def test_a_number_that_is_not_a_line_is_called_what_it_is(
         # Rows of frames cannot be read again: the place is not known.
         expected = "input"
     else:
-        expected = {
-            "lines": f"{path}:4",
-            "jsonl": f"{path}:3",
-            "frame": "frame Customer, partition 0, row 3",
-        }.get(kind, f"{path}, record 3")
+        expected = {"lines": f"{path}:4", "jsonl": f"{path}:3", "frame": "frame Customer, partition 0, row 3"}.get(
+            kind, f"{path}, record 3"
+        )
     (found,) = report_of(graph, mode=mode, **given).examples
     assert found.location == expected
     assert BadRecord.from_json(found.to_json()) == found
@@ -480,20 +452,14 @@ def test_a_new_branch_begins_where_the_load_began_whatever_its_base_does(
 ) -> None:
     graph_of_load_branches.load(notes(tmp_path, "a.jsonl", "old"), mode="append", engine="local")
     rival = notes(tmp_path, "b.jsonl", "rival")
-    once_staged(
-        monkeypatch, lambda: graph_of_load_branches.load(rival, mode="append", engine="local")
-    )
+    once_staged(monkeypatch, lambda: graph_of_load_branches.load(rival, mode="append", engine="local"))
     source = notes(tmp_path, "c.jsonl", "one", "two")
-    receipt = graph_of_load_branches.load(
-        source, mode=mode, branch="x", base="main", engine="local"
-    )
+    receipt = graph_of_load_branches.load(source, mode=mode, branch="x", base="main", engine="local")
     kept = [] if mode == "overwrite" else ["old"]
     assert receipt.branch_created
     assert texts_of(graph_of_load_branches, "x") == [*kept, "one", "two"]
     assert texts_of(graph_of_load_branches, "main") == ["old", "rival"]
-    graph_of_load_branches.load(
-        notes(tmp_path, "d.jsonl", "more"), mode="append", branch="x", engine="local"
-    )
+    graph_of_load_branches.load(notes(tmp_path, "d.jsonl", "more"), mode="append", branch="x", engine="local")
     assert "more" in texts_of(graph_of_load_branches, "x")
 
 
@@ -504,9 +470,7 @@ def test_only_one_load_at_a_time_makes_a_branch(
 
     def second() -> None:
         with pytest.raises(RetryableCommitConflictError, match="another writer is making branch"):
-            graph_of_load_branches.load(
-                source, mode="append", branch="x", base="main", engine="local"
-            )
+            graph_of_load_branches.load(source, mode="append", branch="x", base="main", engine="local")
         graph_of_load_branches.load(source, mode="append", branch="y", base="main", engine="local")
 
     once_staged(monkeypatch, second)
@@ -551,27 +515,17 @@ def test_a_branch_that_was_undone_is_read_as_it_is_made_again(
     reset()
     with pytest.raises(RuntimeError):
         graph_of_load_branches.load(
-            notes(tmp_path, "a.jsonl", "lost"),
-            mode="append",
-            branch="x",
-            base="main",
-            engine="local",
+            notes(tmp_path, "a.jsonl", "lost"), mode="append", branch="x", base="main", engine="local"
         )
     monkeypatch.delenv(VARIABLE)
     with Graph.open(graph_of_load_branches.uri) as other:
         again = notes(tmp_path, "b.jsonl", "kept")
         other.load(again, mode="append", branch="x", base="main", engine="local")
-    assert [row["text"] for row in graph_of_load_branches.query(ALL, branch="x").to_pylist()] == [
-        "kept"
-    ]
+    assert [row["text"] for row in graph_of_load_branches.query(ALL, branch="x").to_pylist()] == ["kept"]
 
 
-def test_lines_of_a_file_that_feeds_two_types(
-    graph_of_load_branches: Graph, tmp_path: Path
-) -> None:
-    people = Graph.init(
-        tmp_path / "p.omni", "node P { name: String @key  age: I32? }  edge Boss: P -> P"
-    )
+def test_lines_of_a_file_that_feeds_two_types(graph_of_load_branches: Graph, tmp_path: Path) -> None:
+    people = Graph.init(tmp_path / "p.omni", "node P { name: String @key  age: I32? }  edge Boss: P -> P")
     path = tmp_path / "p.csv"
     path.write_text("name,age,boss\na,1,a\nb,2,a\nc,old,a\n")
     mapping = {
@@ -611,12 +565,7 @@ def test_a_file_that_breaks_off_leaves_no_fragment(
     for branch in ("main", "x"):
         with pytest.raises(InputFileError, match=r"a\.jsonl\.gz"):
             graph_of_load_branches.load(
-                packed,
-                mode="append",
-                branch=branch,
-                base="main",
-                engine="local",
-                grammar=grammar,
+                packed, mode="append", branch=branch, base="main", engine="local", grammar=grammar
             )
     after = {path for path in (tmp_path / "g.omni").rglob("*") if path.is_file()}
     assert {path for path in after - before if "lock" not in path.name} == set()
@@ -679,9 +628,7 @@ def test_a_type_that_appears_late_costs_a_second_reading_of_its_part_alone(
     packed.unlink()
     seen = counted_parts(monkeypatch)
     before = set((tmp_path / "g.omni").rglob("*.lance"))
-    graph_of_load_branches.load(
-        folder, mode="append", branch="x", base="main", engine="local", grammar=grammar
-    )
+    graph_of_load_branches.load(folder, mode="append", branch="x", base="main", engine="local", grammar=grammar)
     assert sorted(seen) == [0, 1, 1, 2]
     assert len(texts_of(graph_of_load_branches, "x")) == 300
     assert tags_of(graph_of_load_branches, "x") == ["late"]
@@ -689,9 +636,7 @@ def test_a_type_that_appears_late_costs_a_second_reading_of_its_part_alone(
     graph_of_load_branches.cleanup(keep=100, confirm=True)
     kept = set((tmp_path / "g.omni").rglob("*.lance")) - before
     assert kept, "what was read twice was written once"
-    (found,) = [
-        item for item in graph_of_load_branches.doctor().findings if item.check == "leftovers"
-    ]
+    (found,) = [item for item in graph_of_load_branches.doctor().findings if item.check == "leftovers"]
     assert found.severity == "ok"
 
 
@@ -700,9 +645,7 @@ def test_the_first_load_on_a_branch_makes_forks_of_the_types_that_it_has(
 ) -> None:
     graph_of_load_branches.create_branch("dev")
     seen = counted_parts(monkeypatch)
-    graph_of_load_branches.load(
-        notes(tmp_path, "a.jsonl", "one"), mode="append", branch="dev", engine="local"
-    )
+    graph_of_load_branches.load(notes(tmp_path, "a.jsonl", "one"), mode="append", branch="dev", engine="local")
     assert seen == [0]
     assert len(list((tmp_path / "g.omni" / "nodes").glob("*/tree/dev"))) == 1
 
@@ -769,11 +712,7 @@ def test_a_frame_load_whose_task_refuses_leaves_nothing_of_the_other_partitions(
 
     monkeypatch.setattr(stages, "FrameTask", Refusing)
     error = failed(
-        graph_of_traces_of_loads,
-        BadRequestError,
-        frames={"Thing": things(spark)},
-        engine="spark",
-        spark=spark,
+        graph_of_traces_of_loads, BadRequestError, frames={"Thing": things(spark)}, engine="spark", spark=spark
     )
     assert "not this one" in str(error)
 
@@ -798,22 +737,12 @@ def test_a_frame_load_whose_task_dies_leaves_nothing_of_any_attempt(
     assert "the answer was lost" in str(error)
 
 
-def test_a_frame_with_bad_records_leaves_nothing_of_the_good_partitions(
-    graph_of_traces_of_loads: Graph, spark: Any
-):
+def test_a_frame_with_bad_records_leaves_nothing_of_the_good_partitions(graph_of_traces_of_loads: Graph, spark: Any):
     frame = things(spark, "if(id = 99, null, cast(id as int))")
-    failed(
-        graph_of_traces_of_loads,
-        LoadRejectedError,
-        frames={"Thing": frame},
-        engine="spark",
-        spark=spark,
-    )
+    failed(graph_of_traces_of_loads, LoadRejectedError, frames={"Thing": frame}, engine="spark", spark=spark)
 
 
-def test_a_second_frame_that_is_refused_leaves_nothing_of_the_first(
-    graph_of_traces_of_loads: Graph,
-):
+def test_a_second_frame_that_is_refused_leaves_nothing_of_the_first(graph_of_traces_of_loads: Graph):
     frames = {
         "Thing": pa.table({"name": ["x", "y"], "must": pa.array([1, 2], pa.int32())}),
         "Place": pa.table({"series": ["s"], "nonsense": [1]}),
@@ -866,10 +795,7 @@ def test_an_attempt_whose_answer_was_lost_leaves_nothing_after_the_commit(
         graph_of_traces_of_loads.load(path, mode="append", spark=spark)
     added = set(files_of(Path(graph_of_traces_of_loads.uri))) - before
     # Things, places and two kinds of edges.
-    assert (
-        len([name for name in added if name.startswith(("nodes", "edges")) and "/data/" in name])
-        == 4
-    )
+    assert len([name for name in added if name.startswith(("nodes", "edges")) and "/data/" in name]) == 4
     assert not [name for name in added if name.startswith("__staging")]
 
 
@@ -880,9 +806,7 @@ def test_an_attempt_whose_answer_was_lost_leaves_nothing_after_the_commit(
 def test_a_merge_that_fails_after_it_wrote_leaves_nothing(
     graph_of_traces_of_loads: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
 ):
-    path = write_lines(
-        tmp_path / "in.jsonl", [thing(name, must=9).encode() for name in ("ann", "bob", "new")]
-    )
+    path = write_lines(tmp_path / "in.jsonl", [thing(name, must=9).encode() for name in ("ann", "bob", "new")])
     original = getattr(upsert, task)
 
     def failing(item: Any) -> Any:
@@ -911,11 +835,7 @@ def test_a_preparation_that_is_repeated_leaves_nothing_of_the_first_one(
     before = set(files_of(Path(graph_of_traces_of_loads.uri)))
     with others_writing(graph_of_traces_of_loads):
         graph_of_traces_of_loads.load(path, mode="merge", engine="local")
-    added = {
-        name
-        for name in set(files_of(Path(graph_of_traces_of_loads.uri))) - before
-        if "/nodes/" in f"/{name}"
-    }
+    added = {name for name in set(files_of(Path(graph_of_traces_of_loads.uri))) - before if "/nodes/" in f"/{name}"}
     # A row and a mark on what it replaced, of the rival and of the load.
     assert len([name for name in added if "/data/" in name]) == 2
     assert len([name for name in added if "/_deletions/" in name]) == 2
@@ -929,18 +849,14 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_of_the_others(
 ):
     from omnigraph.storage.datasets.fragments import write_rows
 
-    table = graph_of_traces_of_loads._open(
-        graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")]
-    )
+    table = graph_of_traces_of_loads._open(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
     before = files_of(Path(graph_of_traces_of_loads.uri))
     fragments = Ledgers.of(graph_of_traces_of_loads._environment.location)
     for part in range(2):
         written = write_rows(table, table.read().to_batches())
         ledger = Ledger(fragments.folder, part)
         ledger.note(table, written)
-    (Path(graph_of_traces_of_loads.uri) / fragments.folder.file("wrote-9-x")).write_bytes(
-        b"not Arrow"
-    )
+    (Path(graph_of_traces_of_loads.uri) / fragments.folder.file("wrote-9-x")).write_bytes(b"not Arrow")
     fragments.close(is_committed=False)
     assert files_of(Path(graph_of_traces_of_loads.uri)) == before
     assert "wrote-9-x" in caplog.text
@@ -953,9 +869,7 @@ def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
     from omnigraph.storage.datasets import fragments as module
     from omnigraph.storage.datasets.fragments import write_rows
 
-    table = graph_of_traces_of_loads._open(
-        graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")]
-    )
+    table = graph_of_traces_of_loads._open(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
     before = files_of(Path(graph_of_traces_of_loads.uri))
     fragments = Ledgers.of(graph_of_traces_of_loads._environment.location)
     delete = module.delete_files
@@ -978,9 +892,7 @@ def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
     assert not (Path(graph_of_traces_of_loads.uri) / "__staging").exists()
 
 
-def test_a_ledger_names_no_file_outside_of_the_graph(
-    graph_of_traces_of_loads: Graph, tmp_path: Path
-):
+def test_a_ledger_names_no_file_outside_of_the_graph(graph_of_traces_of_loads: Graph, tmp_path: Path):
     from omnigraph.storage.answers import write_answer
 
     mine = tmp_path / "mine.lance"

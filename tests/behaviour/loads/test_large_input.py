@@ -149,10 +149,7 @@ print(json.dumps(outcomes))
 def test_a_load_takes_a_few_times_its_largest_record(tmp_path: Path) -> None:
     size = 16 * 1024 * 1024
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path), str(size), SCHEMA],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", CHILD, str(tmp_path), str(size), SCHEMA], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
@@ -206,9 +203,7 @@ def packed(name: str) -> Callable[[Path, bytes], Path]:
 @pytest.mark.usefixtures("_small_limits")
 @pytest.mark.parametrize("grammar", ["strict", "compatible"])
 @pytest.mark.parametrize("name", ["gz", "bz2", "zst"])
-def test_a_packed_file_is_read_up_to_a_limit(
-    graph: Graph, tmp_path: Path, name: str, grammar: str
-) -> None:
+def test_a_packed_file_is_read_up_to_a_limit(graph: Graph, tmp_path: Path, name: str, grammar: str) -> None:
     write = packed(name)
     assert load(graph, write(tmp_path, doc("a", "x" * (ALLOWED - 1000))), grammar=grammar)
     path = write(tmp_path, b"".join(doc(str(n), "x" * 1000) for n in range(400)))
@@ -247,9 +242,7 @@ def test_the_limit_travels_to_executors(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def repeated(count: int, length: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(count, np.int32)), pa.array(["x" * length])
-    )
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array(["x" * length]))
 
 
 def slugs(count: int) -> pa.Array:
@@ -286,11 +279,7 @@ def stripes(path: Path) -> None:
     ],
 )
 def test_a_columnar_file_is_read_up_to_a_limit(
-    graph: Graph,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    write: Callable[[Path], None],
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, write: Callable[[Path], None]
 ) -> None:
     monkeypatch.setattr(parts, "_BATCH_BYTES", 100_000)
     path = tmp_path / name
@@ -301,9 +290,7 @@ def test_a_columnar_file_is_read_up_to_a_limit(
     assert UNPACK_MAX_RATIO in str(caught.value)
 
 
-def test_batches_of_long_values_have_few_rows(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_long_values_have_few_rows(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     mapped = reading.PartReader.mapped_records
 
@@ -354,9 +341,7 @@ def test_a_damaged_columnar_file_is_named(graph: Graph, tmp_path: Path) -> None:
 
 def test_lists_of_what_is_not_a_text_are_bad_records(graph: Graph, tmp_path: Path) -> None:
     wrong = pa.array([[b"\x8f", b"a"]], pa.list_(pa.binary()))
-    texts = pa.Array.from_buffers(
-        pa.list_(pa.utf8()), 1, wrong.buffers()[:2], children=[wrong.values.view(pa.utf8())]
-    )
+    texts = pa.Array.from_buffers(pa.list_(pa.utf8()), 1, wrong.buffers()[:2], children=[wrong.values.view(pa.utf8())])
     path = tmp_path / "in.parquet"
     pq.write_table(pa.table({"slug": ["a"], "tags": texts}), path)
     with pytest.raises(LoadRejectedError, match=r"invalid value for Doc\.tags"):
@@ -404,24 +389,17 @@ def test_a_text_without_an_end_is_a_bad_record(
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [
-        (b"x" * 2_000_000, "its first line"),
-        (b'slug,body\na,"' + b"x\n" * 10_000_000, "it is damaged"),
-    ],
+    [(b"x" * 2_000_000, "its first line"), (b'slug,body\na,"' + b"x\n" * 10_000_000, "it is damaged")],
     ids=["names", "a quote"],
 )
-def test_a_table_without_an_end_cannot_be_read(
-    graph: Graph, tmp_path: Path, content: bytes, said: str
-) -> None:
+def test_a_table_without_an_end_cannot_be_read(graph: Graph, tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes(content)
     with pytest.raises(InputFileError, match=said):
         load(graph, path, multiline=True)
 
 
-def test_a_quote_that_is_never_closed_does_not_swallow_records(
-    graph: Graph, tmp_path: Path
-) -> None:
+def test_a_quote_that_is_never_closed_does_not_swallow_records(graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes(b'slug,body\na,"x\n\ny"\nb,"z\nc,d\n')
     with pytest.raises(LoadRejectedError, match="a quote is never closed"):
@@ -436,9 +414,7 @@ def test_a_list_of_any_length_is_read_item_by_item(
     items = [{"slug": f"é{number}", "body": "😀" * (number % 300)} for number in range(300)]
     path.write_text("\ufeff " + json.dumps(items, ensure_ascii=False, indent=1), encoding="utf-8")
     assert load(graph, path) == {"node:Doc": 300}
-    rows = graph.query(
-        "query q() { match { $d: Doc } return { $d.slug as slug, $d.body as body } }"
-    )
+    rows = graph.query("query q() { match { $d: Doc } return { $d.slug as slug, $d.body as body } }")
     assert sorted(rows.to_pylist(), key=str) == sorted(items, key=str)
     path.write_text(" [ ] ", encoding="utf-8")
     assert load(graph, path) == {"node:Doc": 0}
@@ -456,9 +432,7 @@ def test_a_list_of_any_length_is_read_item_by_item(
     ],
     ids=["a name", "names", "a line", "a member", "a type", "a blob"],
 )
-def test_a_message_does_not_repeat_a_large_input(
-    graph: Graph, tmp_path: Path, name: str, content: bytes
-) -> None:
+def test_a_message_does_not_repeat_a_large_input(graph: Graph, tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(BadRequestError) as caught:
@@ -479,9 +453,7 @@ class ManyWorkers(LocalWorkers):
         super().__init__(Silent())
         self.tasks: list[object] = []
 
-    def run(
-        self, stage: str, task: Callable[[Item], Message], items: Sequence[Item]
-    ) -> list[Message]:
+    def run(self, stage: str, task: Callable[[Item], Message], items: Sequence[Item]) -> list[Message]:
         self.tasks += items
         return super().run(stage, task, items)
 
@@ -502,8 +474,7 @@ def answers(table: Table) -> dict[str, object]:
     dataset = table._dataset
     conditions = ["id = 'k77'", "id = 'k11'", "n = 3", "n in (1, 5)", "n is null", "id >= 'k5'"]
     found: dict[str, object] = {
-        text: sorted(dataset.to_table(columns=["id"], filter=text)["id"].to_pylist())
-        for text in conditions
+        text: sorted(dataset.to_table(columns=["id"], filter=text)["id"].to_pylist()) for text in conditions
     }
     chance = random.Random(5)
     for number in range(5):
@@ -513,10 +484,7 @@ def answers(table: Table) -> dict[str, object]:
 
 
 def coverage(table: Table) -> dict[str, tuple[frozenset[int], int]]:
-    return {
-        known.name: (known.covered_fragments, known.missing_rows)
-        for known in list_indexes(table).values()
-    }
+    return {known.name: (known.covered_fragments, known.missing_rows) for known in list_indexes(table).values()}
 
 
 def check_same(location: GraphLocation, workers: Workers | None = None) -> None:
@@ -537,9 +505,7 @@ def test_all_kinds_answer_as_if_built_at_once(location: GraphLocation) -> None:
     check_same(location)
 
 
-def test_all_kinds_answer_the_same_when_built_on_spark(
-    location: GraphLocation, spark: SparkSession
-) -> None:
+def test_all_kinds_answer_the_same_when_built_on_spark(location: GraphLocation, spark: SparkSession) -> None:
     from omnigraph.spark.workers import SparkWorkers
 
     check_same(location, SparkWorkers(spark, Silent()))
@@ -643,9 +609,7 @@ def check(workers: Workers, location: GraphLocation) -> None:
     work = [(table, groups(table, 50)) for table in (first, idle, last)]
     rewritten = compact_tables(workers, work)
     assert [item.table for item in rewritten] == [first, last], "what needs nothing is left out"
-    assert [item.rows for item in rewritten] == [48, 88], (
-        "the last fragment of the first stays alone"
-    )
+    assert [item.rows for item in rewritten] == [48, 88], "the last fragment of the first stays alone"
     assert first.latest_version == first.version, "nothing has moved yet"
     for item in rewritten:
         table = commit_staged(item.staged)
@@ -658,9 +622,7 @@ def test_tables_are_rewritten_together_in_this_process(location: GraphLocation) 
     check(LocalWorkers(Silent()), location)
 
 
-def test_tables_are_rewritten_together_on_spark(
-    location: GraphLocation, spark: SparkSession
-) -> None:
+def test_tables_are_rewritten_together_on_spark(location: GraphLocation, spark: SparkSession) -> None:
     from omnigraph.spark.workers import SparkWorkers
 
     check(SparkWorkers(spark, Silent()), location)

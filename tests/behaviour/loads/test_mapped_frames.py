@@ -101,10 +101,7 @@ MEMBER: dict[str, Any] = {
         "name": {"trim": True, "null": ["", "N/A"]},
         "active": {"column": "on", "bool": {"true": ["yes", "1"], "false": ["no", "0"]}},
         "born": {"column": "birthday", "date_format": ["%d.%m.%Y", "%Y-%m-%d"]},
-        "seen": {
-            "column": "last",
-            "date_format": ["%d.%m.%Y %H:%M:%S.%f", "%d.%m.%Y %H:%M:%S"],
-        },
+        "seen": {"column": "last", "date_format": ["%d.%m.%Y %H:%M:%S.%f", "%d.%m.%Y %H:%M:%S"]},
         "balance": {"column": "saldo", "number": {"decimal": ",", "thousands": "."}, "null": "-"},
         "points": {"column": "pts", "number": {"thousands": ","}},
         "tags": {"split": "|"},
@@ -171,9 +168,7 @@ EXPECTED = [
     },
 ]
 ADDRESS = pa.struct([("city", pa.utf8()), ("geo", pa.struct([("zip", pa.utf8())]))])
-MEMBER_SCHEMA = pa.schema(
-    [*((name, pa.utf8()) for name in ROWS[0] if name != "address"), ("address", ADDRESS)]
-)
+MEMBER_SCHEMA = pa.schema([*((name, pa.utf8()) for name in ROWS[0] if name != "address"), ("address", ADDRESS)])
 
 
 @pytest.fixture
@@ -352,10 +347,7 @@ def test_a_column_beside_the_one_that_is_read_instead_is_refused(graph: Graph) -
 def test_files_and_frames_are_one_commit(graph: Graph, folder: Path) -> None:
     before = len(graph.commits())
     write_rows(folder / "m.parquet", ROWS)
-    mapping = {
-        "nodes": {"Member": {"source": str(folder / "m.parquet")} | MEMBER},
-        "edges": {"Follows": FOLLOWS},
-    }
+    mapping = {"nodes": {"Member": {"source": str(folder / "m.parquet")} | MEMBER}, "edges": {"Follows": FOLLOWS}}
     load(graph, frames={"Follows": pa.Table.from_pylist(EDGES)}, mapping=mapping)
     check(graph)
     assert len(graph.commits()) == before + 1
@@ -378,10 +370,7 @@ def test_ends_from_members_of_keys(graph: Graph) -> None:
         "nodes": {"Day": {"properties": {"day": {"column": "when"} | form}}},
         "edges": {
             "On": {"from": "who", "to": {"column": "when"} | form},
-            "At": {
-                "from": "who",
-                "to": {"series": {"column": "s", "trim": True}, "number": number},
-            },
+            "At": {"from": "who", "to": {"series": {"column": "s", "trim": True}, "number": number}},
         },
     }
     load(graph, frames=frames, mapping=mapping)
@@ -424,14 +413,9 @@ COMPLAINTS = {
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "frame"])
-def test_a_value_that_no_transform_accepts_is_a_bad_record(
-    untouched: Graph, folder: Path, kind: str
-) -> None:
+def test_a_value_that_no_transform_accepts_is_a_bad_record(untouched: Graph, folder: Path, kind: str) -> None:
     rows = [ROWS[0], {name: BROKEN.get(name) for name in ROWS[0]}]
-    given: dict[str, Any] = {
-        "mapping": {"nodes": {"Member": MEMBER}},
-        "frames": {"Member": members(rows)},
-    }
+    given: dict[str, Any] = {"mapping": {"nodes": {"Member": MEMBER}}, "frames": {"Member": members(rows)}}
     source, line = "frame Member, partition 0", 2
     if kind != "frame":
         source, line = str(folder / f"m.{kind}"), 3 if kind == "csv" else 2
@@ -453,9 +437,7 @@ FINE = pd.Timestamp("2024-05-01 12:00:00.001500500")
 
 
 @pytest.mark.parametrize("kind", ["arrow", "pandas", "parquet", "csv", "json"])
-def test_one_rule_for_times_that_are_finer_than_milliseconds(
-    graph: Graph, folder: Path, kind: str
-) -> None:
+def test_one_rule_for_times_that_are_finer_than_milliseconds(graph: Graph, folder: Path, kind: str) -> None:
     table = pa.table({"text": ["a"], "at": pa.array([FINE], pa.timestamp("ns"))})
     entry: dict[str, Any] = {}
     frames: dict[str, Any] | None = {"Note": table}
@@ -490,10 +472,7 @@ def test_one_rule_for_times_that_are_finer_than_milliseconds(
 def test_a_rule_for_times_needs_no_entry_of_the_type(graph: Graph) -> None:
     table = pa.table({"at": pa.array([1500, None], pa.timestamp("us"))})
     load(graph, frames={"Note": table}, mapping={"timestamps": "round"})
-    assert {row["at"] for row in rows_of(graph, "node:Note")} == {
-        None,
-        datetime(1970, 1, 1, 0, 0, 0, 2000),
-    }
+    assert {row["at"] for row in rows_of(graph, "node:Note")} == {None, datetime(1970, 1, 1, 0, 0, 0, 2000)}
     (found,) = rejected(graph, lambda: load(graph, frames={"Note": table}))
     assert found.value == "1970-01-01T00:00:00.001500Z"
 
@@ -513,11 +492,7 @@ def test_a_struct_is_refused_with_the_way_to_its_members(untouched: Graph, folde
         load(untouched, frames={"Member": nested})
     with refused(untouched, BadRequestError, "n.parquet: ", text):
         load(untouched, mapping={"nodes": {"Member": {"source": str(folder / "n.parquet")}}})
-    with refused(
-        untouched,
-        BadRequestError,
-        "Member has no property `address`; the column `address` is a struct",
-    ):
+    with refused(untouched, BadRequestError, "Member has no property `address`; the column `address` is a struct"):
         load(untouched, frames={"Member": nested.rename_columns(["code", "address"])})
     cases = {
         "city.cty": "there is no column `city.cty`: did you mean `city.city`?",
@@ -529,11 +504,7 @@ def test_a_struct_is_refused_with_the_way_to_its_members(untouched: Graph, folde
         with refused(untouched, BadRequestError, said):
             load(untouched, frames={"Member": nested}, mapping=mapping)
     with refused(untouched, BadRequestError, "the column `city` is a struct"):
-        load(
-            untouched,
-            frames={"Note": nested},
-            mapping={"nodes": {"Note": {"id": "city", "columns": {}}}},
-        )
+        load(untouched, frames={"Note": nested}, mapping={"nodes": {"Note": {"id": "city", "columns": {}}}})
 
 
 @pytest.mark.parametrize(
@@ -553,9 +524,7 @@ def test_a_struct_is_refused_with_the_way_to_its_members(untouched: Graph, folde
         ),
     ],
 )
-def test_maps_and_lists_of_structs_are_refused(
-    untouched: Graph, kind: str, column: Any, text: str
-) -> None:
+def test_maps_and_lists_of_structs_are_refused(untouched: Graph, kind: str, column: Any, text: str) -> None:
     with refused(untouched, BadRequestError, text):
         load(untouched, frames={"Member": pa.table({"code": ["a"], "name": column})})
 
@@ -591,9 +560,7 @@ def test_paths_through_json_objects(graph: Graph, folder: Path) -> None:
     ]
     path = folder / "r.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    mapping = {
-        "nodes": {"Member": {"source": str(path), "columns": {"code": "code", "a.b.c": "name"}}}
-    }
+    mapping = {"nodes": {"Member": {"source": str(path), "columns": {"code": "code", "a.b.c": "name"}}}}
     load(graph, mapping=mapping)
     found = {row["id"]: row["name"] for row in rows_of(graph, "node:Member")}
     assert found == {"1": "x", "2": None, "3": None, "4": None, "5": "flat"}
@@ -609,83 +576,42 @@ def test_paths_through_json_objects(graph: Graph, folder: Path) -> None:
 
 PLAIN = pa.table({"code": ["a"]})
 BAD_FRAME_MAPPINGS: list[tuple[Any, str]] = [
-    (
-        {"nodes": {"Member": {"source": "x.csv"}}},
-        "a type with a frame has an entry without `source`",
-    ),
+    ({"nodes": {"Member": {"source": "x.csv"}}}, "a type with a frame has an entry without `source`"),
     ({"nodes": {"Member": {"table": "t"}}}, "a type with a frame has an entry without `source`"),
     ({"nodes": {"Member": [{}, {}]}}, "two entries have neither `source` nor `table`"),
-    (
-        {"nodes": {"Note": {}}},
-        "Note: give `source` (files) or `table` (a Spark table), or a frame of Note",
-    ),
+    ({"nodes": {"Note": {}}}, "Note: give `source` (files) or `table` (a Spark table), or a frame of Note"),
     ({"nodes": {"Member": {"delimiter": ";"}}}, "`delimiter` is about files"),
     ({"nodes": {"Member": {"null": "NA"}}}, "`null` of a property works with any source"),
-    (
-        {"timestamps": "keep"},
-        "one of refuse, round, truncate, not `keep`; a DateTime holds milliseconds",
-    ),
+    ({"timestamps": "keep"}, "one of refuse, round, truncate, not `keep`; a DateTime holds milliseconds"),
     ({"nodes": {"Member": {"timestamps": "up"}}}, "Member: `timestamps` is one of"),
+    ({"nodes": {"Member": {"properties": {"nam": {"column": "code"}}}}}, "no property `nam`: did you mean"),
+    ({"nodes": {"Member": {"properties": {"name": {"column": "cde"}}}}}, "no column `cde`: did you mean `code`"),
     (
-        {"nodes": {"Member": {"properties": {"nam": {"column": "code"}}}}},
-        "no property `nam`: did you mean",
-    ),
-    (
-        {"nodes": {"Member": {"properties": {"name": {"column": "cde"}}}}},
-        "no column `cde`: did you mean `code`",
-    ),
-    (
-        {
-            "nodes": {
-                "Member": {"columns": {"code": "code"}, "properties": {"code": {"column": "code"}}}
-            }
-        },
+        {"nodes": {"Member": {"columns": {"code": "code"}, "properties": {"code": {"column": "code"}}}}},
         "`columns` and `properties` both say what feeds the property `code`",
     ),
-    (
-        {"nodes": {"Member": {"properties": {"code": {"split": "|"}}}}},
-        "Member.code is a String: `split` makes lists",
-    ),
+    ({"nodes": {"Member": {"properties": {"code": {"split": "|"}}}}}, "Member.code is a String: `split` makes lists"),
     (
         {"nodes": {"Member": {"properties": {"code": {"number": True}}}}},
         "Member.code is a String: `number` is for numbers",
     ),
     (
-        {
-            "nodes": {
-                "Member": {"properties": {"points": {"column": "code", "bool": {"true": "1"}}}}
-            }
-        },
+        {"nodes": {"Member": {"properties": {"points": {"column": "code", "bool": {"true": "1"}}}}}},
         "`bool` is for Bool",
     ),
     (
-        {
-            "nodes": {
-                "Member": {"properties": {"born": {"column": "code", "date_format": "%Y-%m-%d%z"}}}
-            }
-        },
+        {"nodes": {"Member": {"properties": {"born": {"column": "code", "date_format": "%Y-%m-%d%z"}}}}},
         "Member.born is a Date, which has no time zone",
     ),
-    (
-        {"nodes": {"Member": {"properties": {"photo": {"column": "code", "trim": True}}}}},
-        "is a Blob",
-    ),
-    (
-        {"nodes": {"Member": {"properties": {"points": {"constant": "x"}}}}},
-        "the constant does not fit Member.points",
-    ),
+    ({"nodes": {"Member": {"properties": {"photo": {"column": "code", "trim": True}}}}}, "is a Blob"),
+    ({"nodes": {"Member": {"properties": {"points": {"constant": "x"}}}}}, "the constant does not fit Member.points"),
     ({"nodes": {"Member": {"id": {"column": "code", "split": "|"}}}}, "`split` does not fit"),
-    (
-        {"nodes": {"Member": {"properties": {"born": {"date_format": "%d"}}}}},
-        "Member, born: `%d` is not a date format",
-    ),
+    ({"nodes": {"Member": {"properties": {"born": {"date_format": "%d"}}}}}, "Member, born: `%d` is not a date format"),
 ]
 
 
 @each_case(("mapping", "text"), BAD_FRAME_MAPPINGS, ids=[text for _, text in BAD_FRAME_MAPPINGS])
-def test_a_mapping_that_does_not_fit_a_frame_is_explained(
-    untouched: Graph, mapping: Any, text: str
-) -> None:
+def test_a_mapping_that_does_not_fit_a_frame_is_explained(untouched: Graph, mapping: Any, text: str) -> None:
     with refused(untouched, BadRequestError, text):
         load(untouched, frames={"Member": PLAIN}, mapping=mapping)
 
@@ -698,10 +624,7 @@ def test_ends_that_do_not_fit_are_explained(untouched: Graph) -> None:
         ({"series": "s"}, "`to` has to map number, series of Slot"),
         ({"series": "s", "number": form}, "Slot.number is a I32: `date_format` is for Date"),
         ({"series": "s", "number": {"constant": "x"}}, "the constant does not fit Slot.number"),
-        (
-            {"series": "s", "number": {}},
-            "`to`, number: give one of `column`, `concat` and `constant`",
-        ),
+        ({"series": "s", "number": {}}, "`to`, number: give one of `column`, `concat` and `constant`"),
     ):
         mapping = {"edges": {"At": {"from": "who", "to": end}}}
         with refused(untouched, BadRequestError, text):
@@ -715,9 +638,7 @@ def test_ends_that_do_not_fit_are_explained(untouched: Graph) -> None:
 # ---- Spark
 
 
-def test_spark_frames_and_tables_are_read_as_files_are(
-    graph: Graph, folder: Path, spark: SparkSession
-) -> None:
+def test_spark_frames_and_tables_are_read_as_files_are(graph: Graph, folder: Path, spark: SparkSession) -> None:
     """One mapping for Spark frames, a table by its full name, and Parquet files on Spark: equal graphs."""
     frame = spark.createDataFrame(
         [tuple(row[name] if name != "address" else _pair(row) for name in ROWS[0]) for row in ROWS],
@@ -727,39 +648,24 @@ def test_spark_frames_and_tables_are_read_as_files_are(
     edges = spark.createDataFrame(pd.DataFrame(EDGES))
     edges.createOrReplaceTempView("follows_view")
     mapping = {"nodes": {"Member": MEMBER}, "edges": {"Follows": FOLLOWS}}
-    graph.load(
-        frames={"Member": frame, "Follows": edges}, mapping=mapping, mode="append", spark=spark
-    )
+    graph.load(frames={"Member": frame, "Follows": edges}, mapping=mapping, mode="append", spark=spark)
     check(graph)
     write_rows(folder / "m.parquet", ROWS)
     spark.sql("DROP TABLE IF EXISTS spark_catalog.default.members")
     frame.write.saveAsTable("members", path=str(folder / "table"))
     try:
-        for node in (
-            {"table": "spark_catalog.default.members"},
-            {"source": str(folder / "m.parquet")},
-        ):
-            tables = {
-                "nodes": {"Member": node | MEMBER},
-                "edges": {"Follows": {"table": "follows_view"} | FOLLOWS},
-            }
+        for node in ({"table": "spark_catalog.default.members"}, {"source": str(folder / "m.parquet")}):
+            tables = {"nodes": {"Member": node | MEMBER}, "edges": {"Follows": {"table": "follows_view"} | FOLLOWS}}
             graph.load(mapping=tables, mode="overwrite", spark=spark)
             check(graph)
     finally:
         spark.sql("DROP TABLE spark_catalog.default.members")
     rows = [{name: BROKEN.get(name) for name in ROWS[0]}]
-    bad = spark.createDataFrame(
-        [tuple(row[name] for name in row) for row in rows], frame.schema
-    ).coalesce(1)
+    bad = spark.createDataFrame([tuple(row[name] for name in row) for row in rows], frame.schema).coalesce(1)
     found = rejected(
-        graph,
-        lambda: graph.load(
-            frames={"Member": bad}, mapping=mapping | {"edges": {}}, mode="merge", spark=spark
-        ),
+        graph, lambda: graph.load(frames={"Member": bad}, mapping=mapping | {"edges": {}}, mode="merge", spark=spark)
     )
-    assert {item.field: item.value for item in found} == {
-        name: value for name, (value, _) in COMPLAINTS.items()
-    }
+    assert {item.field: item.value for item in found} == {name: value for name, (value, _) in COMPLAINTS.items()}
     assert {(item.source, item.line) for item in found} == {("frame Member, partition 0", 1)}
 
 
@@ -773,18 +679,12 @@ def _pair(row: dict[str, Any]) -> Any:
 def test_times_and_structs_of_spark_frames(graph: Graph, spark: SparkSession) -> None:
     frame = spark.sql("SELECT 'a' AS text, TIMESTAMP '2024-05-01 12:00:00.0015 UTC' AS at")
     for rule, milliseconds in (("round", 2), ("truncate", 1)):
-        graph.load(
-            frames={"Note": frame}, mapping={"timestamps": rule}, mode="overwrite", spark=spark
-        )
+        graph.load(frames={"Note": frame}, mapping={"timestamps": rule}, mode="overwrite", spark=spark)
         (row,) = rows_of(graph, "node:Note")
         assert row["at"] == datetime(2024, 5, 1, 12, 0, 0, milliseconds * 1000)
-    (found,) = rejected(
-        graph, lambda: graph.load(frames={"Note": frame}, mode="merge", spark=spark)
-    )
+    (found,) = rejected(graph, lambda: graph.load(frames={"Note": frame}, mode="merge", spark=spark))
     assert found.value == "2024-05-01T12:00:00.001500Z"
-    nested = spark.sql(
-        "SELECT 'a' AS code, named_struct('city', 'x') AS name, map('k', 'v') AS city"
-    )
+    nested = spark.sql("SELECT 'a' AS code, named_struct('city', 'x') AS name, map('k', 'v') AS city")
     text = 'df.select("code", F.col("name.city").alias("city"))'
     with refused(graph, BadRequestError, "the column `name` is a struct", text):
         graph.load(frames={"Member": nested}, mode="merge", spark=spark)
@@ -797,15 +697,11 @@ def test_times_and_structs_of_spark_frames(graph: Graph, spark: SparkSession) ->
     assert [(row["code"], row["name"]) for row in rows_of(graph, "node:Member")] == [("a", "c")]
 
 
-def test_a_table_that_cannot_be_found_or_read_is_explained(
-    untouched: Graph, spark: SparkSession
-) -> None:
+def test_a_table_that_cannot_be_found_or_read_is_explained(untouched: Graph, spark: SparkSession) -> None:
     def mapping(name: str) -> dict[str, Any]:
         return {"nodes": {"Member": {"table": name, "columns": {"code": "code"}}}}
 
-    with refused(
-        untouched, BadRequestError, "`table: a.b.c`: a Spark table needs Spark", "--engine spark"
-    ):
+    with refused(untouched, BadRequestError, "`table: a.b.c`: a Spark table needs Spark", "--engine spark"):
         load(untouched, mapping=mapping("a.b.c"))
     spark.conf.set("spark.sql.catalog.lake", "no.such.Catalog")
     try:

@@ -33,9 +33,7 @@ def table_files(folder: Path, count: int, kind: str = "parquet") -> MappedType:
             orc.write_table(rows, str(path))
         else:
             pq.write_table(rows, path, row_group_size=ROWS // 10)
-    return MappedType(
-        type_key="node:Thing", source=str(folder), format=SourceFormat(kind), ends=None
-    )
+    return MappedType(type_key="node:Thing", source=str(folder), format=SourceFormat(kind), ends=None)
 
 
 def check_whole(parts: list[Part], files: int) -> None:

@@ -131,15 +131,7 @@ def rejected(graph: Graph, act: Callable[[], object]) -> list[BadRecord]:
 def test_a_file_with_everything_that_editors_leave_behind(graph: Graph, folder: Path) -> None:
     path = folder / "all.jsonl"
     content = "\r\n".join(
-        [
-            "// written by hand",
-            person("ä", age=1),
-            "",
-            "   ",
-            "  // more",
-            knows("ä", "b"),
-            person("b"),
-        ]
+        ["// written by hand", person("ä", age=1), "", "   ", "  // more", knows("ä", "b"), person("b")]
     )
     path.write_bytes(b"\xef\xbb\xbf" + content.encode())
     result = load(graph, path, "append")
@@ -209,9 +201,7 @@ def test_a_pattern_in_a_uri_may_have_brackets(graph: Graph, folder: Path) -> Non
     assert set(texts(graph)) == {"n"}
 
 
-def test_a_folder_whose_name_looks_like_a_pattern(
-    graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_whose_name_looks_like_a_pattern(graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     strange = folder / "data [old]"
     strange.mkdir()
     write(strange / "x.jsonl", person("a"))
@@ -256,9 +246,7 @@ def test_parts_of_a_file_keep_their_order_and_their_lines(
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"// nothing\n", b"\xef\xbb\xbf"])
-def test_an_empty_input_still_commits(
-    graph: Graph, folder: Path, mode: str, content: bytes
-) -> None:
+def test_an_empty_input_still_commits(graph: Graph, folder: Path, mode: str, content: bytes) -> None:
     run(graph, 'insert Person { name: "a" }')
     before = everything(graph)
     (folder / "x.jsonl").write_bytes(content)
@@ -279,9 +267,7 @@ def test_an_empty_input_still_commits(
         ("nowhere://bucket/x", InputFileError, "nowhere"),
     ],
 )
-def test_a_source_that_is_none(
-    untouched: Graph, folder: Path, given: str, error: type[Any], text: str
-) -> None:
+def test_a_source_that_is_none(untouched: Graph, folder: Path, given: str, error: type[Any], text: str) -> None:
     (folder / "empty").mkdir()
     write(folder / "table.csv", "name", "a")
     source = given if "://" in given else str(folder / given)
@@ -317,9 +303,7 @@ def test_exactly_one_input(untouched: Graph, folder: Path) -> None:
         ({"branch": "__x"}, "__x"),
     ],
 )
-def test_choices_are_checked(
-    untouched: Graph, folder: Path, options: dict[str, str], text: str
-) -> None:
+def test_choices_are_checked(untouched: Graph, folder: Path, options: dict[str, str], text: str) -> None:
     path = write(folder / "x.jsonl", person("a"))
     with refused(untouched, BadRequestError, text):
         load(untouched, path, **({"mode": "merge"} | options))
@@ -344,10 +328,7 @@ def test_everything_that_is_wrong_is_named_with_its_place(untouched: Graph, fold
         ("[1]", ("invalid record", None, None)),
         ('{"type":"Note"', ("invalid JSON", None, None)),
         ('{"type":"Note","data":{"text":"a","text":"b"}}', ("duplicate member", None, None)),
-        (
-            '{"type":"Person","data":{"id":"x","name":"y"}}',
-            ("id of Person is not its key", "id", "x"),
-        ),
+        ('{"type":"Person","data":{"id":"x","name":"y"}}', ("id of Person is not its key", "id", "x")),
     ]
     path = write(folder / "x.jsonl", *(line for line, _ in lines))
     found = {item.line: item for item in rejected(untouched, lambda: load(untouched, path))}
@@ -369,9 +350,7 @@ def test_totals_are_exact_when_examples_are_cut(untouched: Graph, folder: Path) 
 
 # ---- mapped files
 
-PEOPLE = pa.table(
-    {"full_name": ["a", "b"], "years": pa.array([1, None], pa.int64()), "noise": [0, 0]}
-)
+PEOPLE = pa.table({"full_name": ["a", "b"], "years": pa.array([1, None], pa.int64()), "noise": [0, 0]})
 COLUMNS = {"full_name": "name", "years": "age"}
 
 
@@ -395,13 +374,9 @@ def _write_people(path: Path) -> None:
                 file.write("full_name,years,noise\na,1,0\nb,,0\n")
 
 
-@pytest.mark.parametrize(
-    "name", ["p.parquet", "p.pq", "p.orc", "p.csv", "p.tsv", "p.jsonl", "p.json", "p.csv.gz"]
-)
+@pytest.mark.parametrize("name", ["p.parquet", "p.pq", "p.orc", "p.csv", "p.tsv", "p.jsonl", "p.json", "p.csv.gz"])
 @pytest.mark.parametrize("form", ["dict", "yaml"])
-def test_every_format_with_renamed_columns(
-    graph: Graph, folder: Path, name: str, form: str
-) -> None:
+def test_every_format_with_renamed_columns(graph: Graph, folder: Path, name: str, form: str) -> None:
     _write_people(folder / name)
     mapping: Any = {"nodes": {"Person": {"source": str(folder / name), "columns": COLUMNS}}}
     if form == "yaml":
@@ -428,9 +403,7 @@ def test_the_format_may_be_given(graph: Graph, folder: Path) -> None:
 
 def test_the_ways_of_csv(graph: Graph, folder: Path) -> None:
     path = folder / "x.csv"
-    path.write_bytes(
-        b"\xef\xbb\xbf" + b'"name",city,age\r\n"a ""q""","",1\r\nb,NA,\r\n\r\nc," x, y ",3'
-    )
+    path.write_bytes(b"\xef\xbb\xbf" + b'"name",city,age\r\n"a ""q""","",1\r\nb,NA,\r\n\r\nc," x, y ",3')
     body = {"source": str(path)}
     with refused(graph, LoadRejectedError) as caught:
         load(graph, mapping={"nodes": {"Person": body | {"null": "NA"}}})
@@ -440,9 +413,7 @@ def test_the_ways_of_csv(graph: Graph, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet", "orc"])
-def test_a_source_of_which_no_column_is_read_has_its_records(
-    graph: Graph, folder: Path, ending: str
-) -> None:
+def test_a_source_of_which_no_column_is_read_has_its_records(graph: Graph, folder: Path, ending: str) -> None:
     path = folder / f"n.{ending}"
     match ending:
         case "csv":
@@ -470,9 +441,7 @@ def test_tabs_by_the_ending_of_each_file(graph: Graph, folder: Path, name: str) 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet", "orc"])
 def test_folders_of_partitions_are_columns(graph: Graph, folder: Path, ending: str) -> None:
-    for number, name in enumerate(
-        ("city=K%C3%B6ln/age=7", "city=__HIVE_DEFAULT_PARTITION__/age=8")
-    ):
+    for number, name in enumerate(("city=K%C3%B6ln/age=7", "city=__HIVE_DEFAULT_PARTITION__/age=8")):
         path = folder / name / f"x.{ending}"
         path.parent.mkdir(parents=True)
         match ending:
@@ -533,9 +502,7 @@ def test_a_table_with_a_header_only_is_a_type_without_rows(graph: Graph, folder:
     assert ids_of(graph, "node:Person") == set()
 
 
-def test_parts_of_a_table_keep_order_and_places(
-    graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_a_table_keep_order_and_places(graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "_SMALLEST_PART_BYTES", 20)
     monkeypatch.setattr(parts_module, "_LARGEST_PART_BYTES", 20)
     monkeypatch.setattr(parts_module, "_PART_ROWS", 3)
@@ -544,9 +511,7 @@ def test_parts_of_a_table_keep_order_and_places(
     write(folder / "2.csv", "id,text", *(f"n{n % 3},{n}" for n in range(20, 40)))
     write(folder / "3.jsonl", *(json.dumps(r | {"text": f"j{r['text']}"}) for r in rows))
     files = ["1.parquet", "2.csv", "3.jsonl"]
-    for count, last in enumerate(
-        ({"n0": "18", "n1": "19", "n2": "17"}, {"n0": "39", "n1": "37", "n2": "38"}), 1
-    ):
+    for count, last in enumerate(({"n0": "18", "n1": "19", "n2": "17"}, {"n0": "39", "n1": "37", "n2": "38"}), 1):
         sources = [{"source": str(folder / name)} for name in files[:count]]
         result = load(graph, mapping={"nodes": {"Note": sources}})
         assert texts(graph) == last
@@ -556,9 +521,7 @@ def test_parts_of_a_table_keep_order_and_places(
     (found,) = rejected(graph, lambda: load(graph, mapping=mapping))
     assert (found.source, found.line, found.field) == (str(folder / "2.csv"), 17, "age")
     assert (found.value, found.type_key) == ("1.5", "node:Person")
-    table = pa.table(
-        {"name": [f"p{n}" for n in range(10)], "age": [2**31 if n == 7 else n for n in range(10)]}
-    )
+    table = pa.table({"name": [f"p{n}" for n in range(10)], "age": [2**31 if n == 7 else n for n in range(10)]})
     pq.write_table(table, folder / "p.parquet", row_group_size=2)
     mapping = {"nodes": {"Person": {"source": str(folder / "p.parquet")}}}
     (found,) = rejected(graph, lambda: load(graph, mapping=mapping))
@@ -597,9 +560,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 @pytest.mark.parametrize(("column", "text"), CASTS)
-def test_a_bad_text_is_reported_and_never_null(
-    values: Graph, folder: Path, column: str, text: str
-) -> None:
+def test_a_bad_text_is_reported_and_never_null(values: Graph, folder: Path, column: str, text: str) -> None:
     path = folder / "x.csv"
     quoted = text.replace('"', '""')
     path.write_text(f'name,{column}\na,\nb,"{quoted}"\n', encoding="utf-8")
@@ -658,9 +619,7 @@ TEXT = {
 
 
 @pytest.mark.parametrize("kind", ["frame", "parquet", "orc", "csv", "json", "pandas", "graph"])
-def test_every_type_of_value_from_every_kind_of_source(
-    values: Graph, folder: Path, kind: str
-) -> None:
+def test_every_type_of_value_from_every_kind_of_source(values: Graph, folder: Path, kind: str) -> None:
     table = pa.table(TYPED)
     plain = TEXT | {"flag": True, "big": -(2**63), "unsigned": 2**64 - 1, "half": 0.1, "real": 0.1}
     plain |= {"tags": ["x", "y"], "counts": [1, -2], "vec": [0.5, 2]}
@@ -745,10 +704,7 @@ def test_an_end_without_a_value_or_with_an_unknown_one(graph: Graph, folder: Pat
     assert {(item.line, item.field) for item in found} == {(3, "to"), (4, "from"), (5, "to")}
     write(path, "who,s,n", "a,s,3", "a,s,4", "z,s,3")
     found = rejected(graph, lambda: load(graph, mapping=mapping))
-    assert {(item.line, item.field, item.value) for item in found} == {
-        (3, "to", '["4","s"]'),
-        (4, "from", "z"),
-    }
+    assert {(item.line, item.field, item.value) for item in found} == {(3, "to", '["4","s"]'), (4, "from", "z")}
 
 
 def test_several_sources_of_one_type(graph: Graph, folder: Path) -> None:
@@ -773,26 +729,17 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
     ({"edges": {"Person": EDGE}}, "there is no edge type `Person`"),
     ({"nodes": {"Person": {}}}, "give `source` (files) or `table`"),
     ({"nodes": {"Person": PERSON | {"table": "t"}}}, "give `source` (files) or `table`"),
-    (
-        {"nodes": {"Person": PERSON | {"sources": "x"}}},
-        "`nodes.Person.sources` is not a known field",
-    ),
+    ({"nodes": {"Person": PERSON | {"sources": "x"}}}, "`nodes.Person.sources` is not a known field"),
     ({"nodes": {"Person": PERSON | {"format": "xml"}}}, "known are parquet, csv, json, orc"),
     ({"nodes": {"Person": PERSON | {"from": "a", "to": "b"}}}, "a node has no `from` and `to`"),
     ({"nodes": {"Person": PERSON | {"delimiter": "::"}}}, "`delimiter` is one ASCII character"),
     ({"nodes": {"Person": PERSON | {"columns": ["name"]}}}, "columns` is a mapping, not a list"),
-    (
-        {"nodes": {"Person": PERSON | {"columns": {"name": "nam"}}}},
-        "no property `nam`: did you mean",
-    ),
+    ({"nodes": {"Person": PERSON | {"columns": {"name": "nam"}}}}, "no property `nam`: did you mean"),
     ({"nodes": {"Person": PERSON | {"columns": {"nme": "name"}}}}, "no column `nme`: did you mean"),
     ({"nodes": {"Person": PERSON | {"id": "key"}}}, "there is no column `key`"),
     ({"nodes": {"Note": PERSON}}, "Note has no property `name`, `age`; name the columns to read"),
     ({"edges": {"Knows": PERSON | {"from": "name"}}}, "an edge needs the columns `from` and `to`"),
-    (
-        {"edges": {"Knows": EDGE | {"to": "nme", "columns": {}}}},
-        "there is no column `nme`: did you mean `name`",
-    ),
+    ({"edges": {"Knows": EDGE | {"to": "nme", "columns": {}}}}, "there is no column `nme`: did you mean `name`"),
     ({"edges": {"At": EDGE | {"to": {"series": "age"}}}}, "`to` has to map number, series of Slot"),
     ({"nodes": {"Person": "x.csv"}}, "the mapping, Person: keys and values are expected here"),
     ({"nodes": ["Person"]}, "`nodes` is a mapping, not a list"),
@@ -807,9 +754,7 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("mapping", "text"),
-    [pytest.param(*case) for case in BAD_MAPPINGS],
-    ids=[text[:40] for _, text in BAD_MAPPINGS],
+    ("mapping", "text"), [pytest.param(*case) for case in BAD_MAPPINGS], ids=[text[:40] for _, text in BAD_MAPPINGS]
 )
 def test_a_mapping_that_does_not_fit_is_explained(
     untouched: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch, mapping: Any, text: str
@@ -835,20 +780,12 @@ def test_a_mapping_that_does_not_fit_is_explained(
         ("- 1", "m.yaml:1:1: error mapping: the file is a mapping, not a list"),
         ("nodes:\n  1: {source: x}", "there is no node type `1`"),
         ("nodes:\n  No: {source: x}", "there is no node type `No`"),
-        (
-            "nodes:\n  Person: {sauce: x}",
-            "m.yaml:2:12: error mapping: `nodes.Person.sauce` is not a",
-        ),
-        (
-            "nodes:\n  Person:\n  - source: [1]",
-            "m.yaml:3:13: error mapping: `nodes.Person[0].source` is",
-        ),
+        ("nodes:\n  Person: {sauce: x}", "m.yaml:2:12: error mapping: `nodes.Person.sauce` is not a"),
+        ("nodes:\n  Person:\n  - source: [1]", "m.yaml:3:13: error mapping: `nodes.Person[0].source` is"),
         ("nodes: !!python/object:os.system {}", "is not valid YAML"),
     ],
 )
-def test_a_mapping_file_that_is_none(
-    untouched: Graph, folder: Path, content: str, text: str
-) -> None:
+def test_a_mapping_file_that_is_none(untouched: Graph, folder: Path, content: str, text: str) -> None:
     path = write(folder / "m.yaml", content)
     with refused(untouched, BadRequestError, str(path), text):
         load(untouched, mapping=path)
@@ -869,16 +806,10 @@ def test_a_mapping_file_that_cannot_be_read(untouched: Graph, folder: Path) -> N
         ('{"name": "a"}\n{"name": "a", "name": "b"}\n', 2, "invalid JSON"),
         ('{"name": "a"}\n\n{"name": \n', 3, "invalid JSON"),
         ('[{"name": "a"},\n', 2, "invalid JSON"),
-        pytest.param(
-            '[{"name": "a"}, 7]',
-            2,
-            "invalid JSON",
-        ),
+        pytest.param('[{"name": "a"}, 7]', 2, "invalid JSON"),
     ],
 )
-def test_bad_json_of_a_table(
-    untouched: Graph, folder: Path, content: str, line: int, rule: str
-) -> None:
+def test_bad_json_of_a_table(untouched: Graph, folder: Path, content: str, line: int, rule: str) -> None:
     path = folder / "x.json"
     path.write_text(content, encoding="utf-8")
     mapping = {"nodes": {"Person": {"source": str(path)}}}
@@ -938,10 +869,7 @@ def test_records_over_several_lines_are_counted_alike(graph: Graph, folder: Path
     path = write(folder / "x.csv", "name,age", "a,1", "b", "c,x")
     body = {"source": str(path), "multiline": True}
     found = rejected(graph, lambda: load(graph, mapping={"nodes": {"Person": body}}))
-    assert [(item.line, item.rule) for item in found] == [
-        (2, "invalid CSV"),
-        (3, "invalid value for Person.age"),
-    ]
+    assert [(item.line, item.rule) for item in found] == [(2, "invalid CSV"), (3, "invalid value for Person.age")]
 
 
 def test_a_delimiter_that_csv_cannot_have(graph: Graph, folder: Path) -> None:
@@ -955,9 +883,7 @@ def test_words_of_yaml_are_texts_in_a_mapping(graph: Graph, folder: Path) -> Non
     run(graph, 'insert Person { name: "a" } insert Team { code: 7 }')
     write(folder / "on.csv", "who,yes,role", "a,7,no", "a,7,007", "a,7,-")
     mapping = write(
-        folder / "m.yaml",
-        "edges:",
-        "  On: {source: on.csv, from: who, to: yes, null: [no, 007], multiline: yes}",
+        folder / "m.yaml", "edges:", "  On: {source: on.csv, from: who, to: yes, null: [no, 007], multiline: yes}"
     )
     load(graph, mapping=mapping)
     assert sorted(str(row["role"]) for row in rows_of(graph, "edge:On")) == ["-", "None", "None"]
@@ -1019,16 +945,12 @@ def test_a_bad_value_of_a_frame_is_reported_with_its_row(graph: Graph) -> None:
 def test_frames_have_no_order_so_equal_ids_are_refused(graph: Graph) -> None:
     frame = pa.table({"name": ["a", "b", "a"]})
     for mode in ("append", "merge", "overwrite"):
-        (found,) = rejected(
-            graph, lambda mode=mode: load(graph, frames={"Person": frame}, mode=mode)
-        )
+        (found,) = rejected(graph, lambda mode=mode: load(graph, frames={"Person": frame}, mode=mode))
         assert (found.rule, found.value) == ("duplicate id of Person", "a")
 
 
 def test_a_type_that_is_a_node_and_an_edge(tmp_path: Path) -> None:
-    graph = Graph.init(
-        tmp_path / "h.omni", "node Link { name: String @key } edge Link: Link -> Link"
-    )
+    graph = Graph.init(tmp_path / "h.omni", "node Link { name: String @key } edge Link: Link -> Link")
     table = pa.table({"name": ["a"]})
     with refused(graph, BadRequestError, "write node:Link or edge:Link"):
         load(graph, frames={"Link": table})
@@ -1056,19 +978,13 @@ def test_spark_frames_and_tables(graph: Graph, folder: Path, spark: SparkSession
         graph.load(mapping={"nodes": {"Person": {"table": "nowhere"}}}, mode="merge", spark=spark)
     with refused(graph, InputFileError, "x.parquet: it is damaged"):
         write(folder / "x.parquet")
-        graph.load(
-            mapping={"nodes": {"Person": {"source": str(folder / "x.parquet")}}},
-            mode="merge",
-            spark=spark,
-        )
+        graph.load(mapping={"nodes": {"Person": {"source": str(folder / "x.parquet")}}}, mode="merge", spark=spark)
 
 
 # ---- limits of this process
 
 
-def test_large_inputs_need_the_other_engine(
-    graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_inputs_need_the_other_engine(graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(folder / "x.jsonl", person("a"), person("b"))
     size = path.stat().st_size
     monkeypatch.setenv("OMNIGRAPH_LOCAL_LOAD_MAX_BYTES", str(size - 1))
@@ -1196,9 +1112,7 @@ def test_old_spellings_of_ids_become_canonical(graph: Graph, folder: Path) -> No
     assert found.rule == "id of Team is not its key"
 
 
-def test_an_old_id_may_be_one_member_of_the_key_but_not_of_two_nodes(
-    graph: Graph, folder: Path
-) -> None:
+def test_an_old_id_may_be_one_member_of_the_key_but_not_of_two_nodes(graph: Graph, folder: Path) -> None:
     slot = '{{"type":"Slot","data":{{"id":"s","series":"s","number":{}}}}}'
     edge = '{"edge":"At","from":"a","to":"s"}'
     load(graph, write(folder / "x.jsonl", person("a"), slot.format(3), edge), grammar="compatible")
@@ -1210,9 +1124,7 @@ def test_an_old_id_may_be_one_member_of_the_key_but_not_of_two_nodes(
 
 def test_an_old_spelling_stands_for_one_node() -> None:
     key = TableKey("node:Team")
-    assert alias_conflicts([(key, {"07": "7"}), (key, {"07": "7", "08": "8"})]) == {
-        "Team": {"07": "7", "08": "8"}
-    }
+    assert alias_conflicts([(key, {"07": "7"}), (key, {"07": "7", "08": "8"})]) == {"Team": {"07": "7", "08": "8"}}
     with pytest.raises(ValueError, match=r"'07' stands for '7' and for '8'"):
         alias_conflicts([(key, {"07": "7"}), (key, {"07": "8"})])
 
@@ -1222,24 +1134,13 @@ def test_an_old_spelling_stands_for_one_node() -> None:
 
 @pytest.fixture
 def peopled(graph: Graph, folder: Path) -> Graph:
-    lines = [
-        person("a", age=1, city="x"),
-        person("b", age=2),
-        note("n", "old"),
-        knows("a", "b", id="e"),
-    ]
+    lines = [person("a", age=1, city="x"), person("b", age=2), note("n", "old"), knows("a", "b", id="e")]
     load(graph, write(folder / "base.jsonl", *lines), "append")
     return graph
 
 
 def test_a_merge_replaces_whole_rows_and_only_those(peopled: Graph, folder: Path) -> None:
-    lines = [
-        person("a", age=5),
-        person("c"),
-        person("a", age=6),
-        note("n", "new"),
-        knows("b", "a", id="e"),
-    ]
+    lines = [person("a", age=5), person("c"), person("a", age=6), note("n", "new"), knows("b", "a", id="e")]
     result = load(peopled, write(folder / "x.jsonl", *lines))
     assert people(peopled) == {"a": (6, None), "b": (2, None), "c": (None, None)}
     assert texts(peopled) == {"n": "new"}
@@ -1251,10 +1152,7 @@ def test_a_merge_replaces_whole_rows_and_only_those(peopled: Graph, folder: Path
 def test_rows_that_a_merge_replaces_keep_their_row_ids(peopled: Graph, folder: Path) -> None:
     columns = ["id", "_rowid"]
     before = {row["id"]: row["_rowid"] for row in rows_of(peopled, "node:Person", columns=columns)}
-    load(
-        peopled,
-        write(folder / "x.jsonl", person("c"), person("b", age=9), person("d"), person("a")),
-    )
+    load(peopled, write(folder / "x.jsonl", person("c"), person("b", age=9), person("d"), person("a")))
     after = {row["id"]: row["_rowid"] for row in rows_of(peopled, "node:Person", columns=columns)}
     assert {name: after[name] for name in before} == before
     assert len(set(after.values())) == 4
@@ -1269,9 +1167,7 @@ def test_a_merge_of_edges_of_mixed_case_keeps_the_order(peopled: Graph, folder: 
 
 def test_an_append_refuses_what_exists(peopled: Graph, folder: Path) -> None:
     path = write(folder / "x.jsonl", person("z"), person("b"), person("a"))
-    with refused(
-        peopled, LoadKeyConflictError, "exists already", "x.jsonl:2", "x.jsonl:3"
-    ) as caught:
+    with refused(peopled, LoadKeyConflictError, "exists already", "x.jsonl:2", "x.jsonl:3") as caught:
         load(peopled, path, "append")
     error: Any = caught.value
     assert error.report.totals == {"key_conflict of Person": 2}
@@ -1300,9 +1196,7 @@ def test_an_overwrite_replaces_only_types_that_are_present(peopled: Graph, folde
 def test_an_overwrite_with_an_empty_frame_empties_the_type(peopled: Graph) -> None:
     nobody = pa.table({"name": pa.array([], pa.utf8())})
     nothing = pa.table({"from": pa.array([], pa.utf8()), "to": pa.array([], pa.utf8())})
-    (found,) = rejected(
-        peopled, lambda: load(peopled, frames={"Person": nobody}, mode="overwrite")
-    )[:1]
+    (found,) = rejected(peopled, lambda: load(peopled, frames={"Person": nobody}, mode="overwrite"))[:1]
     assert found.type_key == "edge:Knows"
     result = load(peopled, frames={"Person": nobody, "Knows": nothing}, mode="overwrite")
     assert (result.nodes_loaded, result.edges_loaded) == ({"Person": 0}, {"Knows": 0})
@@ -1363,10 +1257,7 @@ def test_a_load_on_a_branch_forks_only_what_it_writes(peopled: Graph, folder: Pa
 
 
 def test_a_type_without_rows_can_be_written_on_the_branch_later(peopled: Graph) -> None:
-    frames = {
-        "Person": pa.table({"name": ["c"]}),
-        "Note": pa.table({"text": pa.array([], pa.utf8())}),
-    }
+    frames = {"Person": pa.table({"name": ["c"]}), "Note": pa.table({"text": pa.array([], pa.utf8())})}
     load(peopled, frames=frames, branch="side", base="main")
     run(peopled, 'insert Note { text: "later" }', "side")
     assert sorted(texts(peopled, "side").values()) == ["later", "old"]
@@ -1383,10 +1274,7 @@ def test_the_receipt_as_json(peopled: Graph, folder: Path) -> None:
         "mode": "merge",
         "base_branch": "main",
         "branch_created": True,
-        "nodes": [
-            {"name": "Note", "entities_loaded": 1},
-            {"name": "Person", "entities_loaded": 2, "superseded": 1},
-        ],
+        "nodes": [{"name": "Note", "entities_loaded": 1}, {"name": "Person", "entities_loaded": 2, "superseded": 1}],
         "edges": [{"name": "Knows", "entities_loaded": 1}],
         "total_entities": 4,
         "superseded": 1,

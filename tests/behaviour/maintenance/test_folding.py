@@ -50,11 +50,7 @@ def test_a_writer_folds_what_has_collected(tmp_path: Path) -> None:
     receipt = run(graph, add(MANY), actor="act-user")
     (fold,) = folds(graph)
     assert receipt.commit.actor == "act-user"
-    assert (fold.kind, fold.parent_id, fold.tables) == (
-        "optimize",
-        receipt.commit.commit_id,
-        (DOC,),
-    )
+    assert (fold.kind, fold.parent_id, fold.tables) == ("optimize", receipt.commit.commit_id, (DOC,))
     assert fragments(graph, DOC) == 1
     assert [row for row in stored(graph, DOC) if row["id"] != f"d{MANY}"] == before
     assert len(answers(graph)["all"]) == MANY + 1
@@ -118,9 +114,7 @@ def test_loads_and_merges_fold_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["fold_staged", "before_table_commit@2", "before_publish@2"])
-def test_a_fold_that_fails_never_fails_the_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_a_fold_that_fails_never_fails_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     graph = new_graph(tmp_path)
     one_by_one(graph, [add(number) for number in range(MANY)])
     monkeypatch.setenv(VARIABLE, f"{place}=raise")
@@ -133,9 +127,7 @@ def test_a_fold_that_fails_never_fails_the_write(
     assert graph.repair().to_json()["datasets"][1]["classification"] == "no_drift"
 
 
-def test_a_fold_that_lost_a_race_leaves_no_trace(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fold_that_lost_a_race_leaves_no_trace(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     graph = new_graph(tmp_path)
     one_by_one(graph, [add(number) for number in range(MANY)])
     late = overtaken(graph, lambda other: without_folds(other).mutate(CHANGE), write=2)

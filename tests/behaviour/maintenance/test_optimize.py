@@ -119,9 +119,7 @@ def test_what_waits_for_vectors_is_pending(tmp_path: Path) -> None:
     graph = new_graph(tmp_path)
     run(graph, 'insert Doc { slug: "a" }')
     (docs,) = [table for table in graph.optimize().tables if table.type_key == DOC]
-    assert [(item.property, item.reason) for item in docs.pending_indexes] == [
-        ("vec", "no row has a vector yet")
-    ]
+    assert [(item.property, item.reason) for item in docs.pending_indexes] == [("vec", "no row has a vector yet")]
 
 
 def test_blobs_stay_and_deleted_rows_go(tmp_path: Path) -> None:
@@ -179,9 +177,7 @@ def dataset_of_catalog(graph: Graph):  # Lance has no public name for it here
     return lance.dataset(f"{graph.uri}/__manifest")
 
 
-def test_a_reader_whose_view_was_removed_looks_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_whose_view_was_removed_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = worn_graph(tmp_path)
     known = graph._environment.manifest.commits()
     failures = iter([True, False])
@@ -259,9 +255,7 @@ def test_a_table_that_a_writer_moved_is_prepared_again(tmp_path: Path) -> None:
     assert graph.optimize().commit is None
 
 
-def test_a_table_that_keeps_moving_costs_only_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_keeps_moving_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimizing, "POLICY", replace(optimizing.POLICY, tries=2, outside=1))
     monkeypatch.setattr("omnigraph.maintenance.optimize.WINDOW_ROWS", 0)
     graph = worn_graph(tmp_path)
@@ -275,9 +269,7 @@ def test_a_table_that_keeps_moving_costs_only_itself(
 
 
 @pytest.mark.parametrize("statement", [change(1, 2030), drop(1), add(1, 2030), cite(1, 2)])
-def test_a_writer_that_lost_to_an_optimize_is_prepared_again(
-    tmp_path: Path, statement: str
-) -> None:
+def test_a_writer_that_lost_to_an_optimize_is_prepared_again(tmp_path: Path, statement: str) -> None:
     graph = worn_graph(tmp_path)
     late = overtaken(graph, lambda other: other.optimize())
     seen = graph.snapshot().commit_id
@@ -301,17 +293,13 @@ def test_an_update_that_lost_to_a_write_and_an_optimize_is_a_conflict(tmp_path: 
 def test_an_overwrite_that_lost_to_an_optimize_is_prepared_again(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path)
     lines = tmp_path / "new.jsonl"
-    lines.write_text(
-        '{"type": "Doc", "data": {"slug": "only"}}\n{"edge": "Cites", "from": "only", "to": "only"}'
-    )
+    lines.write_text('{"type": "Doc", "data": {"slug": "only"}}\n{"edge": "Cites", "from": "only", "to": "only"}')
     late = overtaken(graph, lambda other: other.optimize())
     late.load(lines, mode="overwrite", engine="local")
     assert len(answers(graph)["all"]) == 1
 
 
-def test_writers_a_reader_and_an_optimizer_get_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writers_a_reader_and_an_optimizer_get_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_FOLD_FRAGMENTS", "3")
     monkeypatch.setattr(optimizing, "POLICY", replace(optimizing.POLICY, tries=3, outside=2))
     uri = worn_graph(tmp_path).uri
@@ -393,10 +381,7 @@ def test_a_write_between_two_looks_is_no_drift(tmp_path, monkeypatch) -> None:
         _between_two_looks(monkeypatch, lambda: other.mutate(BOTH, {"k": "meanwhile"}))
         report = graph.optimize()
         assert report.commit is not None
-        assert {table.type_key: table.committed for table in report.tables} == {
-            "node:A": True,
-            "node:B": True,
-        }
+        assert {table.type_key: table.committed for table in report.tables} == {"node:A": True, "node:B": True}
         assert graph.snapshot().pins["node:A"].row_count == 4
 
 
@@ -414,9 +399,7 @@ def test_a_schema_change_between_two_looks_is_a_conflict(tmp_path, monkeypatch) 
             graph.optimize()
 
 
-def test_a_table_that_writers_keep_moving_is_optimized_while_they_wait(
-    tmp_path, monkeypatch
-) -> None:
+def test_a_table_that_writers_keep_moving_is_optimized_while_they_wait(tmp_path, monkeypatch) -> None:
     with Graph.init(tmp_path / "g", TWO) as graph, Graph.open(tmp_path / "g") as other:
         for number in range(3):
             graph.mutate(BOTH, {"k": str(number)})
@@ -440,11 +423,7 @@ def test_a_table_that_writers_keep_moving_is_optimized_while_they_wait(
 
 NUMBERS = st.integers(0, 9)
 STEPS = st.one_of(
-    st.builds(
-        lambda first, count: [add(n) for n in range(first, first + count)],
-        NUMBERS,
-        st.integers(1, 9),
-    ),
+    st.builds(lambda first, count: [add(n) for n in range(first, first + count)], NUMBERS, st.integers(1, 9)),
     st.builds(lambda number, year: [change(number, 1990 + year)], NUMBERS, NUMBERS),
     st.builds(lambda number: [drop(number)], NUMBERS),
     st.builds(lambda a, b: [add(a), add(b), cite(a, b)], NUMBERS, NUMBERS),
@@ -454,9 +433,7 @@ STEPS = st.one_of(
 
 @given(steps=st.lists(STEPS, min_size=3, max_size=12), fold=st.integers(1, 6))
 @settings(max_examples=6)
-def test_no_history_of_writes_and_maintenance_changes_an_answer(
-    steps: list[list[str] | str], fold: int
-) -> None:
+def test_no_history_of_writes_and_maintenance_changes_an_answer(steps: list[list[str] | str], fold: int) -> None:
     """Folds happen on the way, and indexes are built and extended at any moment."""
     with TemporaryDirectory() as folder:
         graph = new_graph(Path(folder))
@@ -579,10 +556,7 @@ def segments(graph: Graph, name: str | None = None) -> set[str]:
     """The segments of the indexes that the head has, or of one of them."""
     dataset = graph._open(graph.snapshot().pins[DOC])._dataset
     return {
-        str(part.uuid)
-        for index in dataset.describe_indices()
-        for part in index.segments
-        if name in (None, index.name)
+        str(part.uuid) for index in dataset.describe_indices() for part in index.segments if name in (None, index.name)
     }
 
 

@@ -20,17 +20,7 @@ from omnigraph.maintenance.repair import Drift, RepairAction, RepairedTable, cla
 from omnigraph.storage.datasets.row_changes import Movement
 from omnigraph.storage.datasets.staged import OWN_MARK, commit_staged, stage_delete
 from support.subtests import each_case
-from support.worn_graphs import (
-    CITES,
-    DOC,
-    add,
-    answers,
-    change,
-    dataset,
-    run,
-    stored,
-    worn_graph,
-)
+from support.worn_graphs import CITES, DOC, add, answers, change, dataset, run, stored, worn_graph
 
 
 def found(graph: Graph, key: str = DOC, **options: bool) -> RepairedTable:
@@ -60,10 +50,7 @@ def test_a_foreign_compaction_is_shown_then_published(tmp_path: Path) -> None:
     rows, before = stored(graph, DOC), answers(graph)
     compact_behind(graph)
     shown = found(graph)
-    assert (shown.classification, shown.action) == (
-        Drift.VERIFIED_MAINTENANCE,
-        RepairAction.PREVIEW,
-    )
+    assert (shown.classification, shown.action) == (Drift.VERIFIED_MAINTENANCE, RepairAction.PREVIEW)
     assert shown.lance_head_version > shown.published_dataset_version
     assert "--confirm" in shown.advice
     seen = graph.snapshot().commit_id
@@ -75,9 +62,7 @@ def test_a_foreign_compaction_is_shown_then_published(tmp_path: Path) -> None:
     run(graph, change(1, 2080), if_commit=seen)
 
 
-def test_indexes_that_a_foreign_compaction_kept_do_not_answer_for_moved_rows(
-    tmp_path: Path,
-) -> None:
+def test_indexes_that_a_foreign_compaction_kept_do_not_answer_for_moved_rows(tmp_path: Path) -> None:
     """Without the deletion marks, only the history of the rows tells what an index knows wrongly."""
     graph = worn_graph(tmp_path)
     before = answers(graph)
@@ -273,15 +258,10 @@ def tear(graph: Graph, branch: str = "main") -> None:
     def make_commit(current: Head, graph_version: int) -> GraphCommit:
         last = environment.manifest.commits()[current.commit_id]
         return replace(
-            last,
-            commit_id=last.commit_id[:-4] + "TORN",
-            parent_id=current.commit_id,
-            graph_version=graph_version,
+            last, commit_id=last.commit_id[:-4] + "TORN", parent_id=current.commit_id, graph_version=graph_version
         )
 
-    expectations = Expectations(
-        branch=branch, incarnation=head.incarnation, schema_hash=head.schema_hash
-    )
+    expectations = Expectations(branch=branch, incarnation=head.incarnation, schema_hash=head.schema_hash)
     torn = replace(pin, version=moved.version, row_count=pin.row_count - 1)
     environment.manifest.publish(expectations, Changes(pins=(torn,)), make_commit)
 
@@ -298,10 +278,7 @@ def test_dangling_edges_are_found_on_every_branch_and_removed(
     assert on_main.startswith("edge:Knows of branch main has 1 edge without an end")
     assert on_work.startswith("edge:Knows of branch work has 1 edge without an end")
     preview = graph.repair()
-    assert [(item.branch, item.count) for item in preview.dangling_edges] == [
-        ("main", 1),
-        ("work", 1),
-    ]
+    assert [(item.branch, item.count) for item in preview.dangling_edges] == [("main", 1), ("work", 1)]
     assert preview.commits == ()
     report = graph.repair(confirm=True, actor="me")
     assert [(commit.branch, commit.kind, commit.actor) for commit in report.commits] == [
@@ -320,9 +297,7 @@ def run_of_damaged_history(*words: str) -> None:
     assert not caught.value.code
 
 
-def test_repair_tells_of_all_of_it_on_the_terminal(
-    graph: Graph, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_repair_tells_of_all_of_it_on_the_terminal(graph: Graph, capsys: pytest.CaptureFixture[str]) -> None:
     tear(graph)
     commit_id = double_head_commit(graph)
     run_of_damaged_history("repair", graph.uri)
@@ -362,9 +337,7 @@ def test_a_late_writer_is_not_called_something_else(graph: Graph) -> None:
     assert commit.kind == "rollback"
     assert errors(graph) == {}
     after = graph.snapshot().pins
-    assert {key: pin.row_count for key, pin in after.items()} == {
-        key: pin.row_count for key, pin in before.items()
-    }
+    assert {key: pin.row_count for key, pin in after.items()} == {key: pin.row_count for key, pin in before.items()}
 
 
 @pytest.mark.parametrize("write", ["mutate", "optimize"])

@@ -18,18 +18,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.graph.graph import Graph
-from support.graphs import (
-    PEOPLE,
-    ends_of,
-    ids_of,
-    interrupted,
-    new_graph,
-    refused,
-    rows_of,
-    run,
-    run_typed,
-    table_of,
-)
+from support.graphs import PEOPLE, ends_of, ids_of, interrupted, new_graph, refused, rows_of, run, run_typed, table_of
 
 ADA = 'insert Person { name: "ada", age: 1 }'
 BOB = 'insert Person { name: "bob", age: 2 }'
@@ -77,10 +66,7 @@ def test_commits_are_listed_newest_first_and_by_actor(graph: Graph) -> None:
         graph.mutate(f'query q() {{ insert Note {{ text: "{number}" }} }}', actor=actor)
     history = graph.commits()
     assert [commit.actor for commit in history] == [None, "x", "y", "x", None, None]
-    assert [commit.parent_id for commit in history] == [
-        *[commit.commit_id for commit in history[1:]],
-        None,
-    ]
+    assert [commit.parent_id for commit in history] == [*[commit.commit_id for commit in history[1:]], None]
     versions = [commit.graph_version for commit in history]
     assert versions == sorted(versions, reverse=True)
     assert graph.commits(actor="x") == [history[1], history[3]]
@@ -132,9 +118,7 @@ def test_a_mutation_with_another_expected_head_is_refused(graph: Graph, statemen
     assert (error.branch, error.expected, error.actual) == ("main", old, graph.snapshot().commit_id)
 
 
-def test_a_lost_precondition_is_not_prepared_again(
-    graph: Graph, other: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_precondition_is_not_prepared_again(graph: Graph, other: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     head = graph.snapshot().commit_id
     with (
         interrupted(monkeypatch, lambda: run(other, 'insert Note { text: "n" }')) as prepared,
@@ -155,16 +139,9 @@ def test_one_of_several_queries_is_run_by_name(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        (TWO, None),
-        (TWO, "nope"),
-        ("query r() { match { $p: Person } return { $p } }", None),
-    ],
+    ("text", "name"), [(TWO, None), (TWO, "nope"), ("query r() { match { $p: Person } return { $p } }", None)]
 )
-def test_a_text_without_exactly_that_mutation_is_refused(
-    graph: Graph, text: str, name: str | None
-) -> None:
+def test_a_text_without_exactly_that_mutation_is_refused(graph: Graph, text: str, name: str | None) -> None:
     with refused(graph, QuerySelectionError):
         graph.mutate(text, name=name)
 
@@ -172,9 +149,7 @@ def test_a_text_without_exactly_that_mutation_is_refused(
 # ---- limits
 
 
-def test_a_mutation_beyond_the_memory_limit_is_refused(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mutation_beyond_the_memory_limit_is_refused(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_MUTATION_MAX_BYTES", "2000")
     small = Graph.open(graph.uri)
     with refused(small, ResourceLimitError, "OMNIGRAPH_MUTATION_MAX_BYTES") as caught:
@@ -209,8 +184,7 @@ def test_branches_do_not_see_each_other(graph: Graph) -> None:
     run(graph, 'insert Person { name: "s" } update Person set { age: 9 } where age = 1', "side")
     run(graph, 'delete Person where name = "ada"', "feature/x")
     ages = {
-        branch: {row["id"]: row["age"] for row in rows_of(graph, "node:Person", branch)}
-        for branch in graph.branches()
+        branch: {row["id"]: row["age"] for row in rows_of(graph, "node:Person", branch)} for branch in graph.branches()
     }
     assert ages == {
         "main": {"ada": 1, "bob": 2, "m": None},
@@ -237,9 +211,7 @@ def test_a_branch_keeps_its_base_while_main_moves(graph: Graph) -> None:
         run(graph, f'update Person set {{ age: {age} }} where name = "bob"')
     run(graph, 'insert Knows { from: "ada", to: "bob" }', "side")
     run(graph, 'update Person set { city: "x" } where age = 2', "side")
-    assert {
-        row["id"]: (row["age"], row["city"]) for row in rows_of(graph, "node:Person", "side")
-    } == {
+    assert {row["id"]: (row["age"], row["city"]) for row in rows_of(graph, "node:Person", "side")} == {
         "ada": (1, None),
         "bob": (2, "x"),
     }
@@ -341,17 +313,7 @@ def test_a_name_below_or_above_a_branch_is_refused(graph: Graph) -> None:
 def test_two_handles_see_each_others_commits(graph: Graph, other: Graph) -> None:
     for handle, name in ((graph, "x"), (other, "y"), (graph, "z")):
         run(handle, "insert Person { name: $n }", n=name)
-    assert (
-        ids_of(graph, "node:Person")
-        == ids_of(other, "node:Person")
-        == {
-            "ada",
-            "bob",
-            "x",
-            "y",
-            "z",
-        }
-    )
+    assert ids_of(graph, "node:Person") == ids_of(other, "node:Person") == {"ada", "bob", "x", "y", "z"}
     other.create_branch("side")
     assert run(graph, ADA, "side").branch == "side"
     assert graph.commits("side") == other.commits("side")
@@ -359,8 +321,7 @@ def test_two_handles_see_each_others_commits(graph: Graph, other: Graph) -> None
 
 @pytest.mark.parametrize("branch", ["main", "side"])
 @pytest.mark.parametrize(
-    "statement",
-    ["update Person set { age: 7 } where age = 1", 'delete Person where name = "ada"'],
+    "statement", ["update Person set { age: 7 } where age = 1", 'delete Person where name = "ada"']
 )
 def test_an_update_or_delete_that_lost_a_race_reports_the_table(
     graph: Graph, other: Graph, monkeypatch: pytest.MonkeyPatch, statement: str, branch: str
@@ -371,18 +332,12 @@ def test_an_update_or_delete_that_lost_a_race_reports_the_table(
     def winner() -> None:
         run(other, 'update Person set { age: 8 } where name = "ada"', branch)
 
-    with (
-        interrupted(monkeypatch, winner) as prepared,
-        pytest.raises(ExpectedVersionMismatchError) as caught,
-    ):
+    with interrupted(monkeypatch, winner) as prepared, pytest.raises(ExpectedVersionMismatchError) as caught:
         run(graph, statement, branch)
     error = caught.value
     assert (error.table_key, error.expected, error.actual) == ("node:Person", read, read + 1)
     assert len(prepared) == 1
-    assert [(row["id"], row["age"]) for row in rows_of(graph, "node:Person", branch)] == [
-        ("ada", 8),
-        ("bob", 2),
-    ]
+    assert [(row["id"], row["age"]) for row in rows_of(graph, "node:Person", branch)] == [("ada", 8), ("bob", 2)]
     assert graph.pending_recoveries() == []
     assert run(graph, 'update Person set { age: 0 } where name = "bob"', branch).affected_nodes == 1
 
@@ -393,22 +348,12 @@ def test_an_update_or_delete_that_lost_a_race_reports_the_table(
     [
         ('insert Person { name: "x" }', 'insert Person { name: "y" }', {"ada", "bob", "x", "y"}),
         ('insert Person { name: "x", age: 1 }', 'insert Person { name: "x" }', {"ada", "bob", "x"}),
-        (
-            'insert Knows { from: "ada", to: "bob" }',
-            'insert Person { name: "y" }',
-            {"ada", "bob", "y"},
-        ),
+        ('insert Knows { from: "ada", to: "bob" }', 'insert Person { name: "y" }', {"ada", "bob", "y"}),
         ('insert Person { name: "x" }', 'delete Person where name = "bob"', {"ada", "x"}),
     ],
 )
 def test_an_insert_that_lost_a_race_is_prepared_again(
-    graph: Graph,
-    other: Graph,
-    monkeypatch: pytest.MonkeyPatch,
-    mine: str,
-    theirs: str,
-    people: set[str],
-    branch: str,
+    graph: Graph, other: Graph, monkeypatch: pytest.MonkeyPatch, mine: str, theirs: str, people: set[str], branch: str
 ) -> None:
     graph.create_branch("side")
     with interrupted(monkeypatch, lambda: run(other, theirs, branch)) as prepared:
@@ -418,9 +363,7 @@ def test_an_insert_that_lost_a_race_is_prepared_again(
     assert ids_of(graph, "node:Person", branch) == people
 
 
-def test_a_unique_value_cannot_be_taken_twice_in_a_race(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unique_value_cannot_be_taken_twice_in_a_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = new_graph(tmp_path, "node N { k: I32 @key u: I32 @unique }")
     other = Graph.open(graph.uri)
     with (
@@ -462,17 +405,13 @@ def test_a_delete_loses_against_a_new_edge_of_its_node(
     assert (result.affected_nodes, result.affected_edges) == (1, before + 1)
 
 
-def test_a_conflict_leaves_other_types_alone(
-    graph: Graph, other: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conflict_leaves_other_types_alone(graph: Graph, other: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     with interrupted(monkeypatch, lambda: run(other, 'insert Note { text: "n" }')) as prepared:
         run(graph, "update Person set { age: 5 } where age = 1")
     assert len(prepared) == 1, "another type moved: no reason to fail or to prepare again"
 
 
-def test_now_is_fixed_over_repeated_preparations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_now_is_fixed_over_repeated_preparations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = new_graph(tmp_path, "node N { k: I32 @key at: DateTime }")
     other = Graph.open(graph.uri)
     ticks = iter(range(1_000_000, 10_000_000_000, 1_000_000))

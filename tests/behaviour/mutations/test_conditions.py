@@ -156,9 +156,7 @@ MARKS = count(1)
 def matched(graph: Graph, declared: str, condition: str, **params: Any) -> set[str]:
     """Which rows an update with this condition touches."""
     mark = next(MARKS)
-    result = run_typed(
-        graph, declared, f"update Thing set {{ order: {mark} }} where {condition}", **params
-    )
+    result = run_typed(graph, declared, f"update Thing set {{ order: {mark} }} where {condition}", **params)
     rows = rows_of(graph, "node:Thing", columns=["id", "order"])
     found = {row["id"] for row in rows if row["order"] == mark}
     assert result.affected_nodes == len(found)
@@ -174,12 +172,7 @@ def cases() -> Iterator[Any]:
 
 @each_case(("column", "op", "type_", "value"), list(cases()))
 def test_a_condition_matches_by_value_and_never_matches_null(
-    things: Graph,
-    rows: dict[str, dict[str, Any]],
-    column: str,
-    op: str,
-    type_: str,
-    value: Any,
+    things: Graph, rows: dict[str, dict[str, Any]], column: str, op: str, type_: str, value: Any
 ) -> None:
     own = COLUMNS[column][0]
     stored = {name: exact(own, row[column]) for name, row in rows.items() if column in row}
@@ -194,10 +187,7 @@ def test_a_condition_matches_by_value_and_never_matches_null(
 def test_a_null_value_matches_nothing(things: Graph, column: str, op: str) -> None:
     before = things.snapshot()
     result = run_typed(
-        things,
-        f"$v: {COLUMNS[column][0]}?",
-        f"update Thing set {{ order: 1 }} where {column} {op} $v",
-        v=None,
+        things, f"$v: {COLUMNS[column][0]}?", f"update Thing set {{ order: 1 }} where {column} {op} $v", v=None
     )
     assert (result.affected_nodes, result.commit) == (0, None)
     assert things.snapshot() == before
@@ -228,16 +218,11 @@ def test_a_null_value_matches_nothing(things: Graph, column: str, op: str) -> No
         ('text = "it\'s"', {"text-4"}),
     ],
 )
-def test_a_condition_with_a_literal_means_the_same(
-    things: Graph, condition: str, wanted: set[str]
-) -> None:
+def test_a_condition_with_a_literal_means_the_same(things: Graph, condition: str, wanted: set[str]) -> None:
     assert matched(things, "", condition) == wanted
 
 
-@each_case(
-    "condition",
-    ['data = "x"', 'tags = "x"', "vec = 1", 'day = "2020-02-29"', "text = 1", "i32 = true"],
-)
+@each_case("condition", ['data = "x"', 'tags = "x"', "vec = 1", 'day = "2020-02-29"', "text = 1", "i32 = true"])
 def test_what_cannot_be_compared_is_refused(things: Graph, condition: str) -> None:
     with refused(things, CompilerError):
         run(things, f"update Thing set {{ order: 1 }} where {condition}")
@@ -245,9 +230,7 @@ def test_what_cannot_be_compared_is_refused(things: Graph, condition: str) -> No
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    graph = new_graph(
-        tmp_path_factory.mktemp("texts"), "node N { key: String @key body: String count: I32? }"
-    )
+    graph = new_graph(tmp_path_factory.mktemp("texts"), "node N { key: String @key body: String count: I32? }")
     run(graph, 'insert N { key: "other", body: "other" }')
     return graph
 
@@ -255,9 +238,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 @each_case("value", STRINGS, ids=ascii)
 def test_any_text_is_only_a_value(texts: Graph, value: str) -> None:
     run(texts, "insert N { key: $v, body: $v }", v=value)
-    result = run(
-        texts, "insert N { key: $v, body: $v } update N set { count: 7 } where key = $v", v=value
-    )
+    result = run(texts, "insert N { key: $v, body: $v } update N set { count: 7 } where key = $v", v=value)
     assert result.affected_nodes == 2
     assert {(row["id"], row["body"], row["count"]) for row in rows_of(texts, "node:N")} == {
         (value, value, 7),
@@ -285,21 +266,11 @@ PENDING = [
 
 
 @pytest.mark.parametrize(
-    ("column", "own", "stored", "op", "value", "type_", "holds"),
-    PENDING,
-    ids=list(map(str, PENDING)),
+    ("column", "own", "stored", "op", "value", "type_", "holds"), PENDING, ids=list(map(str, PENDING))
 )
 @pytest.mark.parametrize("pending", [True, False], ids=["pending", "committed"])
 def test_pending_and_committed_rows_are_judged_alike(
-    tmp_path: Path,
-    column: str,
-    own: str,
-    stored: Any,
-    op: str,
-    value: Any,
-    type_: str,
-    holds: bool,
-    pending: bool,
+    tmp_path: Path, column: str, own: str, stored: Any, op: str, value: Any, type_: str, holds: bool, pending: bool
 ) -> None:
     graph = new_graph(tmp_path, SCALARS)
     insert = f'insert Thing {{ name: "a", {column}: $s }} insert Thing {{ name: "nulls" }}'

@@ -56,10 +56,7 @@ def mutate(graph: Graph, statement: str, **options: Any) -> object:
 
 
 WRITES: dict[str, tuple[Callable[[Graph], object], dict[str, int]]] = {
-    "insert": (
-        lambda graph: mutate(graph, 'insert Person { name: "cid" }'),
-        {"probes": 2, "listings": 1},
-    ),
+    "insert": (lambda graph: mutate(graph, 'insert Person { name: "cid" }'), {"probes": 2, "listings": 1}),
     "insert on a branch": (
         lambda graph: mutate(graph, 'insert Person { name: "cid" }', branch="dev"),
         {"probes": 2, "listings": 1},
@@ -68,25 +65,18 @@ WRITES: dict[str, tuple[Callable[[Graph], object], dict[str, int]]] = {
         lambda graph: mutate(graph, 'update Person set { age: 3 } where name = "ann"'),
         {"probes": 2, "listings": 1},
     ),
-    "no row matches": (
-        lambda graph: mutate(graph, 'delete Person where name = "zoe"'),
-        {"probes": 1, "listings": 1},
-    ),
+    "no row matches": (lambda graph: mutate(graph, 'delete Person where name = "zoe"'), {"probes": 1, "listings": 1}),
 }
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_a_write_asks_no_more_than_it_has_to(
-    graph: Graph, requests: Counter[str], name: str
-) -> None:
+def test_a_write_asks_no_more_than_it_has_to(graph: Graph, requests: Counter[str], name: str) -> None:
     write, wanted = WRITES[name]
     write(graph)
     assert +requests == wanted
 
 
-def test_a_precondition_costs_nothing_while_the_head_is_the_expected_one(
-    graph: Graph, requests: Counter[str]
-) -> None:
+def test_a_precondition_costs_nothing_while_the_head_is_the_expected_one(graph: Graph, requests: Counter[str]) -> None:
     head = graph.snapshot().commit_id
     requests.clear()
     mutate(graph, 'insert Person { name: "cid" }', if_commit=head)

@@ -11,18 +11,7 @@ import pytest
 
 from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError
 from omnigraph.graph.graph import Graph
-from support.graphs import (
-    PEOPLE,
-    SCALARS,
-    ends_of,
-    everything,
-    ids_of,
-    new_graph,
-    refused,
-    rows_of,
-    run,
-    run_typed,
-)
+from support.graphs import PEOPLE, SCALARS, ends_of, everything, ids_of, new_graph, refused, rows_of, run, run_typed
 
 
 @pytest.fixture
@@ -67,23 +56,13 @@ def by_id(graph: Graph, key: str) -> dict[str, dict]:
 
 
 def test_a_keyed_insert_creates_a_row_under_its_derived_id(people: Graph) -> None:
-    assert by_id(people, "node:Person")["ada"] == {
-        "id": "ada",
-        "name": "ada",
-        "age": 36,
-        "city": "London",
-    }
+    assert by_id(people, "node:Person")["ada"] == {"id": "ada", "name": "ada", "age": 36, "city": "London"}
 
 
 def test_a_keyed_insert_of_an_existing_key_replaces_the_whole_row(people: Graph) -> None:
     result = run(people, 'insert Person { name: "ada", age: 37 }')
     assert (result.affected_nodes, result.affected_edges) == (1, 0)
-    assert by_id(people, "node:Person")["ada"] == {
-        "id": "ada",
-        "name": "ada",
-        "age": 37,
-        "city": None,
-    }
+    assert by_id(people, "node:Person")["ada"] == {"id": "ada", "name": "ada", "age": 37, "city": None}
     assert ids_of(people, "node:Person") == {"ada", "bob", "cy"}
 
 
@@ -119,9 +98,7 @@ def test_an_edge_insert_makes_a_fresh_edge_each_time(people: Graph) -> None:
         result = run(people, 'insert Knows { from: "ada", to: "bob", since: 7 }')
         assert (result.affected_nodes, result.affected_edges) == (0, 1)
     rows = rows_of(people, "edge:Knows")
-    assert [(row["src"], row["dst"], row["since"], row["kind"]) for row in rows] == [
-        ("ada", "bob", 7, None)
-    ] * 2
+    assert [(row["src"], row["dst"], row["since"], row["kind"]) for row in rows] == [("ada", "bob", 7, None)] * 2
     assert len({row["id"] for row in rows}) == 2
 
 
@@ -211,18 +188,9 @@ def test_an_update_carries_every_other_column(tmp_path: Path) -> None:
 def test_an_update_replaces_lists_vectors_and_blobs_as_a_whole(tmp_path: Path) -> None:
     graph = new_graph(tmp_path, SCALARS)
     run(graph, 'insert Thing { name: "a", tags: ["p"], vec: [1, 2, 3], data: "base64:AAAA" }')
-    run(
-        graph,
-        'update Thing set { tags: [], vec: [3, 2, 1], data: "base64:/w==", counts: [9] } '
-        'where name = "a"',
-    )
+    run(graph, 'update Thing set { tags: [], vec: [3, 2, 1], data: "base64:/w==", counts: [9] } where name = "a"')
     (row,) = rows_of(graph, "node:Thing")
-    assert (row["tags"], row["vec"], row["data"], row["counts"]) == (
-        [],
-        [3.0, 2.0, 1.0],
-        b"\xff",
-        [9],
-    )
+    assert (row["tags"], row["vec"], row["data"], row["counts"]) == ([], [3.0, 2.0, 1.0], b"\xff", [9])
 
 
 def test_an_update_of_keyless_nodes_keeps_their_ids(people: Graph) -> None:
@@ -305,9 +273,7 @@ def test_deleting_every_node_empties_every_incident_edge_type(linked: Graph) -> 
         ('from < "b"', [("bob", "ada"), ("bob", "cy"), ("cy", "cy")]),
     ],
 )
-def test_edges_are_deleted_by_an_end_or_a_property(
-    linked: Graph, condition: str, left: list[tuple[str, str]]
-) -> None:
+def test_edges_are_deleted_by_an_end_or_a_property(linked: Graph, condition: str, left: list[tuple[str, str]]) -> None:
     result = run(linked, f"delete Knows where {condition}")
     assert (result.affected_nodes, result.affected_edges) == (0, 4 - len(left))
     assert ends_of(linked, "edge:Knows") == left
@@ -341,9 +307,7 @@ def test_rows_that_were_deleted_can_be_inserted_again_and_deleted_again(people: 
         ('delete Company where name = "acme" delete Person where name = "ada"', 2, 5),
     ],
 )
-def test_overlapping_deletes_count_each_row_once(
-    linked: Graph, statements: str, nodes: int, edges: int
-) -> None:
+def test_overlapping_deletes_count_each_row_once(linked: Graph, statements: str, nodes: int, edges: int) -> None:
     before = sum(map(len, everything(linked).values()))
     result = run(linked, statements)
     assert (result.affected_nodes, result.affected_edges) == (nodes, edges)
@@ -419,21 +383,9 @@ def ages(graph: Graph) -> dict[str, int | None]:
             3,
             {"ada": 8, "bob": 2, "cy": 8},
         ),
-        (
-            'insert Person { name: "ada" } update Person set { age: 8 } where age = 1',
-            1,
-            {"ada": None, "bob": 2},
-        ),
-        (
-            'insert Person { name: "cy", age: 1 } insert Person { name: "cy", age: 9 }',
-            2,
-            {"ada": 1, "bob": 2, "cy": 9},
-        ),
-        (
-            'update Person set { age: 7 } where name = "bob" insert Person { name: "bob" }',
-            2,
-            {"ada": 1, "bob": None},
-        ),
+        ('insert Person { name: "ada" } update Person set { age: 8 } where age = 1', 1, {"ada": None, "bob": 2}),
+        ('insert Person { name: "cy", age: 1 } insert Person { name: "cy", age: 9 }', 2, {"ada": 1, "bob": 2, "cy": 9}),
+        ('update Person set { age: 7 } where name = "bob" insert Person { name: "bob" }', 2, {"ada": 1, "bob": None}),
         (
             'insert Person { name: "cy", age: 1, city: "a" } insert Person { name: "cy" } '
             'update Person set { age: 4 } where name = "cy"',
@@ -441,26 +393,20 @@ def ages(graph: Graph) -> dict[str, int | None]:
             {"ada": 1, "bob": 2, "cy": 4},
         ),
         (
-            'update Person set { city: "x" } where age >= 1 '
-            'update Person set { age: 0 } where city = "x"',
+            'update Person set { city: "x" } where age >= 1 update Person set { age: 0 } where city = "x"',
             4,
             {"ada": 0, "bob": 0},
         ),
     ],
 )
 def test_a_later_statement_sees_the_intermediate_value(
-    people_of_read_your_writes: Graph,
-    statements: str,
-    affected: int,
-    expected: dict[str, int | None],
+    people_of_read_your_writes: Graph, statements: str, affected: int, expected: dict[str, int | None]
 ) -> None:
     assert run(people_of_read_your_writes, statements).affected_nodes == affected
     assert ages(people_of_read_your_writes) == expected
 
 
-def test_one_query_makes_one_version_of_each_touched_table(
-    people_of_read_your_writes: Graph,
-) -> None:
+def test_one_query_makes_one_version_of_each_touched_table(people_of_read_your_writes: Graph) -> None:
     before = people_of_read_your_writes.snapshot()
     result = run(
         people_of_read_your_writes,
@@ -472,18 +418,13 @@ def test_one_query_makes_one_version_of_each_touched_table(
     after = people_of_read_your_writes.snapshot()
     assert after.commit_id == result.commit.commit_id
     moved = {key: after.pins[key].version - before.pins[key].version for key in after.pins}
-    assert {key: step for key, step in moved.items() if step} == {
-        "node:Person": 1,
-        "edge:Knows": 1,
-    }
+    assert {key: step for key, step in moved.items() if step} == {"node:Person": 1, "edge:Knows": 1}
     assert set(result.commit.tables) == {"node:Person", "edge:Knows"}
     assert (result.affected_nodes, result.affected_edges) == (8, 3)
     assert ages(people_of_read_your_writes) == {"ada": 3, "bob": 2, "cy": 3, "dan": 3}
 
 
-def test_an_edge_may_name_a_node_of_the_same_query_in_any_order(
-    people_of_read_your_writes: Graph,
-) -> None:
+def test_an_edge_may_name_a_node_of_the_same_query_in_any_order(people_of_read_your_writes: Graph) -> None:
     run(
         people_of_read_your_writes,
         """insert WorksAt { from: "eve", to: "acme" } insert Person { name: "eve" }
@@ -505,13 +446,10 @@ def test_a_failing_last_statement_undoes_the_whole_query(people_of_read_your_wri
 def test_a_keyless_row_of_the_same_query_can_be_updated(people_of_read_your_writes: Graph) -> None:
     run(people_of_read_your_writes, 'insert Note { text: "old", rank: 1 }')
     result = run(
-        people_of_read_your_writes,
-        'insert Note { text: "new", rank: 1 } update Note set { rank: 5 } where rank = 1',
+        people_of_read_your_writes, 'insert Note { text: "new", rank: 1 } update Note set { rank: 5 } where rank = 1'
     )
     assert result.affected_nodes == 3
-    assert [
-        (row["text"], row["rank"]) for row in rows_of(people_of_read_your_writes, "node:Note")
-    ] == [
+    assert [(row["text"], row["rank"]) for row in rows_of(people_of_read_your_writes, "node:Note")] == [
         ("old", 5),
         ("new", 5),
     ]
@@ -521,14 +459,10 @@ def test_an_update_sees_inserts_into_a_table_that_is_empty(tmp_path: Path) -> No
     graph = new_graph(tmp_path, PEOPLE)
     result = run(
         graph,
-        'insert Person { name: "a", age: 1 } insert Person { name: "b" } '
-        'update Person set { city: "x" } where age = 1',
+        'insert Person { name: "a", age: 1 } insert Person { name: "b" } update Person set { city: "x" } where age = 1',
     )
     assert result.affected_nodes == 3
-    assert [(row["id"], row["city"]) for row in rows_of(graph, "node:Person")] == [
-        ("a", "x"),
-        ("b", None),
-    ]
+    assert [(row["id"], row["city"]) for row in rows_of(graph, "node:Person")] == [("a", "x"), ("b", None)]
 
 
 def test_now_is_one_moment_for_the_whole_query(tmp_path: Path) -> None:
@@ -607,15 +541,9 @@ REFUSED: list[tuple[str, str]] = [
     ('insert Paper { doi: "x", ratio: 0.5 }', "@unique violation on Paper.ratio"),
     ('insert Paper { doi: "x", small: 0.1 }', "@unique violation on Paper.small"),
     ('insert Paper { doi: "x", day: date("2020-01-01") }', "@unique violation on Paper.day"),
-    (
-        'insert Paper { doi: "x", at: datetime("2020-01-01T01:00:00.001+01:00") }',
-        "@unique violation on Paper.at",
-    ),
+    ('insert Paper { doi: "x", at: datetime("2020-01-01T01:00:00.001+01:00") }', "@unique violation on Paper.at"),
     ('insert Paper { doi: "x", room: "a", slot: 1 }', "@unique violation on Paper.(room, slot)"),
-    (
-        'insert Paper { doi: "x", isbn: "n" } insert Paper { doi: "y", isbn: "n" }',
-        "@unique violation on Paper.isbn",
-    ),
+    ('insert Paper { doi: "x", isbn: "n" } insert Paper { doi: "y", isbn: "n" }', "@unique violation on Paper.isbn"),
     ('update Paper set { isbn: "n" } where year > 0', "@unique violation on Paper.isbn"),
     ('update Paper set { slot: 1 } where doi = "p2"', "@unique violation on Paper.(room, slot)"),
     ('insert Wrote { from: "a1", to: "p1" }', "@unique violation on Wrote.(src, dst)"),
@@ -629,10 +557,7 @@ REFUSED: list[tuple[str, str]] = [
     ('insert Wrote { from: "p1", to: "a1" }', "not found in"),
     ('insert Wrote { from: "", to: "p1" }', "src '' not found in Author"),
     ('insert Leads { from: "a1", to: "p2" }', "@card violation on edge Leads"),
-    (
-        'insert Leads { from: "a2", to: "p1" } insert Leads { from: "a2", to: "p2" }',
-        "@card violation on edge Leads",
-    ),
+    ('insert Leads { from: "a2", to: "p1" } insert Leads { from: "a2", to: "p2" }', "@card violation on edge Leads"),
     ('insert Reviews { from: "p2", to: "a1" }', "@card violation on edge Reviews"),
     (
         'insert Reviews { from: "p1", to: "a3" } insert Reviews { from: "p1", to: "a4" }',
@@ -644,9 +569,7 @@ REFUSED: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("statements", "words"), REFUSED, ids=[item[0][:70] for item in REFUSED])
-def test_a_violation_is_refused_and_leaves_no_trace(
-    graph: Graph, statements: str, words: str
-) -> None:
+def test_a_violation_is_refused_and_leaves_no_trace(graph: Graph, statements: str, words: str) -> None:
     with refused(graph, BadRequestError, words):
         run(graph, statements)
     result = run(graph, 'insert Paper { doi: "next", isbn: "next" }')
@@ -663,9 +586,7 @@ def test_a_violation_is_refused_and_leaves_no_trace(
         ('insert Wrote { from: "a2", to: "p1", role: $v }', ""),
     ],
 )
-def test_an_enum_refuses_other_values_on_nodes_and_edges(
-    graph: Graph, statement: str, value: str
-) -> None:
+def test_an_enum_refuses_other_values_on_nodes_and_edges(graph: Graph, statement: str, value: str) -> None:
     with refused(graph, BadRequestError, "invalid enum value"):
         run(graph, statement, v=value)
     assert run(graph, 'insert Paper { doi: "x", stage: "final" }').affected_nodes == 1

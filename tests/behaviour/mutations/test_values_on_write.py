@@ -111,13 +111,7 @@ def test_null_for_an_edge_is_refused(tmp_path: Path) -> None:
         (1.0, None, "missing `from` of E: an edge needs the id of a N"),
     ):
         with refused(graph, BadRequestError, said):
-            run_typed(
-                graph,
-                "$w: F32?, $s: String?",
-                'insert E { from: $s, to: "b", w: $w }',
-                w=weight,
-                s=source,
-            )
+            run_typed(graph, "$w: F32?, $s: String?", 'insert E { from: $s, to: "b", w: $w }', w=weight, s=source)
 
 
 def test_a_null_in_a_vector_is_called_null(things: Graph) -> None:
@@ -141,9 +135,7 @@ STORED = [
 
 
 @each_case(("type_", "column", "value", "stored"), STORED, ids=[f"{i[1]} {i[2]!a}" for i in STORED])
-def test_a_value_that_fits_is_stored_exactly(
-    things: Graph, type_: str, column: str, value: Any, stored: Any
-) -> None:
+def test_a_value_that_fits_is_stored_exactly(things: Graph, type_: str, column: str, value: Any, stored: Any) -> None:
     run_typed(things, f"$v: {type_}", f'insert Thing {{ name: "ok", {column}: $v }}', v=value)
     (row,) = [row for row in rows_of(things, "node:Thing") if row["id"] == "ok"]
     assert row[column] == stored
@@ -162,9 +154,7 @@ def test_dates_and_times_are_stored_to_the_millisecond(things: Graph) -> None:
     assert row["at"].isoformat() == "1969-12-31T22:59:59.999000"
 
 
-@each_case(
-    "uri", ["http://example.org/x", "file:///etc/passwd", "s3://b/x", "plain", "", "BASE64:AAAA"]
-)
+@each_case("uri", ["http://example.org/x", "file:///etc/passwd", "s3://b/x", "plain", "", "BASE64:AAAA"])
 def test_an_external_blob_is_refused(things: Graph, uri: str) -> None:
     with refused(things, ExternalBlobPolicyError):
         run(things, 'insert Thing { name: "x", data: $v }', v=uri)
@@ -257,12 +247,8 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("type_", "value", "id_"), KEYS, ids=[f"{k[0]} {str(k[1])[:9]!a}" for k in KEYS]
-)
-def test_a_key_of_any_type_becomes_its_spelling(
-    tmp_path: Path, type_: str, value: Any, id_: str
-) -> None:
+@pytest.mark.parametrize(("type_", "value", "id_"), KEYS, ids=[f"{k[0]} {str(k[1])[:9]!a}" for k in KEYS])
+def test_a_key_of_any_type_becomes_its_spelling(tmp_path: Path, type_: str, value: Any, id_: str) -> None:
     graph = new_graph(tmp_path, f"node N {{ k: {type_} @key v: I32? }} edge E: N -> N")
     for number in (1, 2):
         run_typed(graph, f"$k: {type_}", f"insert N {{ k: $k, v: {number} }}", k=value)
@@ -343,10 +329,7 @@ def lines() -> str:
         {"type": "Wide", "data": {"key": value, "u": value, "list": [value]}} for value in U64
     ]
     records += [{"type": "Signed", "data": {"key": value, "i": value}} for value in I64]
-    records += [
-        {"edge": "Next", "from": str(value), "to": str(U64[0]), "data": {"u": value}}
-        for value in U64
-    ]
+    records += [{"edge": "Next", "from": str(value), "to": str(U64[0]), "data": {"u": value}} for value in U64]
     return "\n".join(map(json.dumps, records))
 
 
@@ -381,8 +364,7 @@ def test_parameters_and_literals_compare_exactly(graph: Graph) -> None:
             assert numbers(graph, compared("", f"{word} {value}")) == wanted
         for value in I64:
             asked = (
-                f"query q($v: I64) {{ match {{ $s: Signed  $s.i {word} $v }} "
-                "return { $s.key } order { $s.key } }"
+                f"query q($v: I64) {{ match {{ $s: Signed  $s.i {word} $v }} return {{ $s.key }} order {{ $s.key }} }}"
             )
             assert numbers(graph, asked, v=value) == [it for it in I64 if holds(it, value)]
 
@@ -401,14 +383,10 @@ def test_keys_lists_and_edges_are_found(graph: Graph) -> None:
     for value in U64:
         by_key = "query q($v: U64) { match { $w: Wide { key: $v } } return { $w.u } }"
         assert numbers(graph, by_key, v=value) == [value]
-        assert numbers(
-            graph, f"query q() {{ match {{ $w: Wide {{ key: {value} }} }} return {{ $w.u }} }}"
-        ) == [value]
+        assert numbers(graph, f"query q() {{ match {{ $w: Wide {{ key: {value} }} }} return {{ $w.u }} }}") == [value]
         inside = "query q($v: U64) { match { $w: Wide  $w.list contains $v } return { $w.u } }"
         assert numbers(graph, inside, v=value) == [value]
-        listed = (
-            f"query q() {{ match {{ $w: Wide  [{value}, 1] contains $w.u }} return {{ $w.u }} }}"
-        )
+        listed = f"query q() {{ match {{ $w: Wide  [{value}, 1] contains $w.u }} return {{ $w.u }} }}"
         assert numbers(graph, listed) == [value]
         hop = "query q($v: U64) { match { $a $e:next $b  $e.u = $v } return { $a.key } }"
         assert numbers(graph, hop, v=value) == [value]
@@ -421,40 +399,28 @@ def test_values_are_returned_as_they_were_given(graph: Graph) -> None:
     for value in U64:
         text = "query q($v: U64) { match { $w: Wide { key: 0 } } return { $v as v } }"
         assert numbers(graph, text, v=value) == [value]
-        assert numbers(
-            graph, f"query q() {{ match {{ $w: Wide {{ key: 0 }} }} return {{ {value} as v }} }}"
-        ) == [value]
+        assert numbers(graph, f"query q() {{ match {{ $w: Wide {{ key: 0 }} }} return {{ {value} as v }} }}") == [value]
     text = "query q() { match { $w: Wide } return { min($w.u) as low, max($w.u) as high } }"
     assert numbers(graph, text) == [U64[0], U64[-1]]
 
 
 def test_mutations_write_find_and_delete(graph: Graph) -> None:
-    update = (
-        "query q($v: U64) { update Wide set { u: $v, list: [18446744073709551615] } where u = $v }"
-    )
+    update = "query q($v: U64) { update Wide set { u: $v, list: [18446744073709551615] } where u = $v }"
     for value in U64:
         assert graph.mutate(update, params={"v": value}).affected_nodes == 1
-        graph.mutate(
-            f'query q() {{ insert Next {{ from: "{value}", to: "{value}", u: {value} }} }}'
-        )
-    assert numbers(graph, "query q() { match { $w: Wide } return { $w.u } order { $w.u } }") == [
-        *U64
-    ]
+        graph.mutate(f'query q() {{ insert Next {{ from: "{value}", to: "{value}", u: {value} }} }}')
+    assert numbers(graph, "query q() { match { $w: Wide } return { $w.u } order { $w.u } }") == [*U64]
     for value in U64[2:]:
         gone = graph.mutate("query q($v: U64) { delete Wide where key = $v }", params={"v": value})
         assert (gone.affected_nodes, gone.affected_edges) == (1, 2)
-    assert numbers(graph, "query q() { match { $w: Wide } return { $w.u } order { $w.u } }") == [
-        *U64[:2]
-    ]
+    assert numbers(graph, "query q() { match { $w: Wide } return { $w.u } order { $w.u } }") == [*U64[:2]]
 
 
 def test_a_branch_is_merged_and_an_export_comes_back(graph: Graph, tmp_path: Path) -> None:
     graph.create_branch("side")
     for value in U64:
         graph.mutate(
-            "query q($v: U64) { update Wide set { list: [1] } where key = $v }",
-            params={"v": value},
-            branch="side",
+            "query q($v: U64) { update Wide set { list: [1] } where key = $v }", params={"v": value}, branch="side"
         )
     graph.merge("side", "main")
     exported = tmp_path / "out.jsonl"
@@ -464,17 +430,13 @@ def test_a_branch_is_merged_and_an_export_comes_back(graph: Graph, tmp_path: Pat
         again.load(exported, mode="merge")
         text = "query q() { match { $w: Wide } return { $w.key, $w.u, $w.list } order { $w.key } }"
         assert again.query(text).to_pylist() == graph.query(text).to_pylist()
-        assert numbers(
-            again, "query q() { match { $s: Signed } return { $s.i } order { $s.i } }"
-        ) == [*I64]
+        assert numbers(again, "query q() { match { $s: Signed } return { $s.i } order { $s.i } }") == [*I64]
 
 
 @pytest.mark.parametrize("value", [-1, 2**64, 10**30, 1.5, "x", True])
 def test_what_is_no_u64_is_refused_by_name(graph: Graph, value: object) -> None:
     with pytest.raises(ParameterError) as caught:
-        graph.query(
-            "query q($v: U64) { match { $w: Wide  $w.u = $v } return { $w } }", params={"v": value}
-        )
+        graph.query("query q($v: U64) { match { $w: Wide  $w.u = $v } return { $w } }", params={"v": value})
     assert set(caught.value.problems) == {"v"}
 
 
@@ -499,17 +461,6 @@ def test_the_command_line_takes_them(graph: Graph, capsys: pytest.CaptureFixture
     text = "query q($v: U64) { match { $w: Wide  $w.u = $v } return { $w.key } }"
     for given in (2**64 - 1, str(2**64 - 1)):
         with pytest.raises(SystemExit) as ended:
-            main(
-                [
-                    "query",
-                    "--store",
-                    graph.uri,
-                    "-e",
-                    text,
-                    "--params",
-                    json.dumps({"v": given}),
-                    "--json",
-                ]
-            )
+            main(["query", "--store", graph.uri, "-e", text, "--params", json.dumps({"v": given}), "--json"])
         assert ended.value.code == 0
         assert str(2**64 - 1) in capsys.readouterr().out

@@ -10,19 +10,12 @@ from typing import Any
 import pytest
 
 from omnigraph.core.failpoints import VARIABLE, Failpoint, FailpointError, reset
-from omnigraph.errors import (
-    BadRequestError,
-    ConfigurationError,
-    PolicyDeniedError,
-    RecoveryRequiredError,
-)
+from omnigraph.errors import BadRequestError, ConfigurationError, PolicyDeniedError, RecoveryRequiredError
 from omnigraph.graph.graph import Graph
 from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
 
 SCHEMA = 'node Paper { doi: String @key  title: String?  vec: Vector(4)? @embed("title") }'
-WIDER = (
-    'node Paper { doi: String @key  title: String?  year: I32?  vec: Vector(4)? @embed("title") }'
-)
+WIDER = 'node Paper { doi: String @key  title: String?  year: I32?  vec: Vector(4)? @embed("title") }'
 ADD = "query add($doi: String) { insert Paper { doi: $doi } }"
 
 POLICY = """
@@ -99,9 +92,7 @@ def load(graph: Graph, actor: str | None, **options: Any) -> Any:
 
 WRITES: dict[str, Any] = {
     "mutate": mutate,
-    "conditional": lambda g, a: g.mutate(
-        ADD, {"doi": "x"}, actor=a, if_commit=g.commits()[0].commit_id
-    ),
+    "conditional": lambda g, a: g.mutate(ADD, {"doi": "x"}, actor=a, if_commit=g.commits()[0].commit_id),
     "load": load,
     "dry load": partial(load, dry_run=True),
     "forking load": partial(load, branch="new", base="main"),
@@ -122,9 +113,7 @@ WRITES: dict[str, Any] = {
 }
 
 
-def test_a_denied_write_leaves_no_trace(
-    graph: Graph, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_denied_write_leaves_no_trace(graph: Graph, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Graph, "_heal", lambda _: pytest.fail("a refused write heals nothing"))
     before = traces(root)
     for name, write in WRITES.items():
@@ -201,11 +190,7 @@ def test_what_is_branched_or_merged_must_be_readable(root: Path) -> None:
 def test_a_load_that_forks_needs_both_rights(graph: Graph) -> None:
     with pytest.raises(PolicyDeniedError) as denied:
         load(graph, "emil", branch="new", base="main")
-    assert (denied.value.action, denied.value.branch, denied.value.target_branch) == (
-        "branch_create",
-        "main",
-        "new",
-    )
+    assert (denied.value.action, denied.value.branch, denied.value.target_branch) == ("branch_create", "main", "new")
     assert graph.branches() == ["draft", "main"]
     assert not load(graph, "emil", branch="draft", base="main").branch_created
     assert load(graph, "nadia", branch="new", base="main").branch_created
@@ -229,9 +214,7 @@ def test_a_merge_happens_although_its_source_may_not_be_deleted(graph: Graph) ->
     result = graph.merge("draft", engine="local", delete_branch=True, actor="nadia")
     assert result.commit is not None
     assert result.branch_deleted is False
-    assert result.branch_delete_error == (
-        "actor `nadia` may not delete branch `draft`: no rule allows it"
-    )
+    assert result.branch_delete_error == ("actor `nadia` may not delete branch `draft`: no rule allows it")
     assert "draft" in graph.branches()
 
 

@@ -216,9 +216,7 @@ def test_repr_names_query_rows_and_columns(people: Graph) -> None:
     two = people.query(NAMES.replace("as name }", "as name, $p.age as age }"))
     assert two.row_count == 2
     assert repr(two) == "<Result of names: 2 rows of name, age>"
-    one = people.query(
-        'query one() { match { $p: Person { name: "ada" } } return { $p.name as name } }'
-    )
+    one = people.query('query one() { match { $p: Person { name: "ada" } } return { $p.name as name } }')
     assert one.row_count == 1
     assert repr(one) == "<Result of one: 1 row of name>"
 
@@ -295,14 +293,7 @@ def test_html_says_how_many_rows_are_shown(people: Graph) -> None:
 
 def test_the_json_envelope_has_its_members_in_order(things: Graph) -> None:
     body = things.query(ALL).to_json()
-    assert list(body) == [
-        "query_name",
-        "target",
-        "row_count",
-        "columns",
-        "rows",
-        "graph_commit_id",
-    ]
+    assert list(body) == ["query_name", "target", "row_count", "columns", "rows", "graph_commit_id"]
     assert body["target"] == {"branch": "main"}
     assert body["columns"] == list(TYPES)
     assert body["graph_commit_id"] == things.snapshot().commit_id
@@ -353,18 +344,12 @@ def test_a_result_shows_its_snapshot_whenever_it_is_read(people: Graph) -> None:
     ("text", "params", "error"),
     [
         pytest.param("query q() {", {}, CompilerError, id="syntax"),
-        pytest.param(
-            "query q() { match { $p: Prson } return { $p } }", {}, CompilerError, id="type"
-        ),
+        pytest.param("query q() { match { $p: Prson } return { $p } }", {}, CompilerError, id="type"),
         pytest.param("", {}, QuerySelectionError, id="nothing"),
-        pytest.param(
-            f"{NAMES} {NAMES.replace('names', 'more')}", {}, QuerySelectionError, id="two"
-        ),
+        pytest.param(f"{NAMES} {NAMES.replace('names', 'more')}", {}, QuerySelectionError, id="two"),
         pytest.param(NAMES, {"x": 1}, ParameterError, id="extra"),
         pytest.param(NAMES.replace("()", "($x: I32)", 1), {}, ParameterError, id="missing"),
-        pytest.param(
-            'query q() { insert Person { name: "x" } }', {}, QuerySelectionError, id="write"
-        ),
+        pytest.param('query q() { insert Person { name: "x" } }', {}, QuerySelectionError, id="write"),
     ],
 )
 def test_a_wrong_call_fails_at_once(
@@ -381,9 +366,7 @@ def test_a_mutation_is_sent_to_mutate(people: Graph) -> None:
         people.mutate(NAMES)
 
 
-def test_a_failure_while_running_belongs_to_the_call_as_well(
-    people: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_while_running_belongs_to_the_call_as_well(people: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first batch is made inside `query`, so nobody meets the failure somewhere else."""
     from omnigraph.engine import executor
 
@@ -415,9 +398,7 @@ SIDE = 450
 SCHEMA = "node A { k: I32 @key  even: Bool } node B { k: I32 @key  text: String }"
 PAIRS = "query pairs() { match { $a: A $b: B } return { $a.k as a, $b.text as b } }"
 #: 91 million rows: nobody can wait for all of them here.
-TRIPLES = (
-    "query triples() { match { $a: A $b: B $c: A } return { $a.k as a, $b.k as b, $c.k as c } }"
-)
+TRIPLES = "query triples() { match { $a: A $b: B $c: A } return { $a.k as a, $b.k as b, $c.k as c } }"
 
 
 @pytest.fixture(scope="module")
@@ -498,9 +479,7 @@ def test_a_large_result_arrives_in_batches(graph: Graph, projected: Spy) -> None
     assert len(pairs) == SIDE * SIDE
 
 
-def test_the_product_itself_is_made_piece_by_piece(
-    graph: Graph, projected: Spy, crossed: Spy
-) -> None:
+def test_the_product_itself_is_made_piece_by_piece(graph: Graph, projected: Spy, crossed: Spy) -> None:
     stream = iter(graph.query(TRIPLES))
     seen = sum(next(stream).num_rows for _ in range(3))
     assert seen == sum(projected.rows)
@@ -562,9 +541,7 @@ def test_a_limit_counts_groups(graph: Graph) -> None:
     ],
     ids=["plain", "ordered", "count", "grouped"],
 )
-def test_limit_0_reads_nothing_and_keeps_the_columns(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_limit_0_reads_nothing_and_keeps_the_columns(graph: Graph, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     unlimited = graph.query(text)
 
     def fail(*_: object, **__: object) -> None:

@@ -79,10 +79,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """
     with new_graph(tmp_path_factory.mktemp("targets"), PEOPLE) as graph:
         made = World(graph)
-        made.step(
-            'insert Person { name: "ada" } insert Person { name: "bob" }'
-            'insert Knows { from: "ada", to: "bob" }'
-        )
+        made.step('insert Person { name: "ada" } insert Person { name: "bob" }insert Knows { from: "ada", to: "bob" }')
         made.step('insert Person { name: "cid" }')
         made.fork("side")
         made.step('insert Person { name: "dan" } insert Knows { from: "bob", to: "cid" }', "side")
@@ -112,9 +109,7 @@ def test_the_default_is_the_head_of_main(world: World) -> None:
     assert result.target.to_json() == {"branch": "main"}
 
 
-@pytest.mark.parametrize(
-    ("branch", "people"), [("main", "bcf"), ("side", "abcd"), ("deep", "abcde")]
-)
+@pytest.mark.parametrize(("branch", "people"), [("main", "bcf"), ("side", "abcd"), ("deep", "abcde")])
 def test_a_branch_shows_its_head(world: World, branch: str, people: str) -> None:
     assert names(world.graph, branch=branch) == people
     result = world.graph.query(NAMES, branch=branch)
@@ -137,13 +132,8 @@ def test_a_branch_that_does_not_exist_is_not_found(world: World) -> None:
 # ---- commits
 
 
-@each_case(
-    ("version", "people"),
-    [(1, ""), (2, "ab"), (3, "abc"), (5, "abcd"), (6, "bc"), (8, "abcde"), (9, "bcf")],
-)
-def test_a_snapshot_is_the_state_right_after_a_commit_of_any_branch(
-    world: World, version: int, people: str
-) -> None:
+@each_case(("version", "people"), [(1, ""), (2, "ab"), (3, "abc"), (5, "abcd"), (6, "bc"), (8, "abcde"), (9, "bcf")])
+def test_a_snapshot_is_the_state_right_after_a_commit_of_any_branch(world: World, version: int, people: str) -> None:
     commit = world.commits[version]
     result = world.graph.query(NAMES, snapshot=commit)
     assert "".join(row["name"][0] for row in result.to_pylist()) == people
@@ -291,12 +281,9 @@ def test_a_read_has_one_target(world: World, target: dict[str, Any]) -> None:
 
 
 @each_case(
-    ("version", "found", "alone"),
-    [(1, [], ""), (2, ["ab"], "b"), (3, ["ab"], "bc"), (6, [], "bc"), (9, [], "bcf")],
+    ("version", "found", "alone"), [(1, [], ""), (2, ["ab"], "b"), (3, ["ab"], "bc"), (6, [], "bc"), (9, [], "bcf")]
 )
-def test_traversals_and_negations_see_the_old_edges(
-    world: World, version: int, found: list[str], alone: str
-) -> None:
+def test_traversals_and_negations_see_the_old_edges(world: World, version: int, found: list[str], alone: str) -> None:
     graph = world.graph
     assert edges(graph) == [], "the traversal index of the head is there first"
     assert edges(graph, branch="side") == ["ab", "bc"]
@@ -369,34 +356,22 @@ READERS = 8
 
 #: Each query with its answer in round n.
 QUERIES: list[tuple[str, Callable[[int], list[dict[str, Any]]]]] = [
-    (
-        "query counts() { match { $l: Left } return { count($l) as n } }",
-        lambda n: [{"n": n}],
-    ),
+    ("query counts() { match { $l: Left } return { count($l) as n } }", lambda n: [{"n": n}]),
     (
         "query both() { match { $l: Left $r: Right $l.round = $r.round } return { count($l) as n } }",
         lambda n: [{"n": n * n}],
     ),
-    (
-        "query torn() { match { $l: Left $r: Right $l.round != $r.round } return { $l.k, $r.k } }",
-        lambda _: [],
-    ),
+    ("query torn() { match { $l: Left $r: Right $l.round != $r.round } return { $l.k, $r.k } }", lambda _: []),
     (
         "query pairs() { match { $l: Left $l pair $r } return { $l.k as a, $r.k as b } order { a } }",
         lambda n: [{"a": k, "b": k} for k in range(1, n + 1)],
     ),
-    (
-        "query single() { match { $l: Left not { $l pair $_ } } return { $l.k } }",
-        lambda _: [],
-    ),
+    ("query single() { match { $l: Left not { $l pair $_ } } return { $l.k } }", lambda _: []),
     (
         "query current() { match { $l: Left } return { max($l.round) as m, min($l.round) as n } }",
         lambda n: [{"m": n, "n": n} if n else {"m": None, "n": None}],
     ),
-    (
-        "query one() { match { $l: Left { k: 1 } } return { $l.round as r } }",
-        lambda n: [{"r": n}] if n else [],
-    ),
+    ("query one() { match { $l: Left { k: 1 } } return { $l.round as r } }", lambda n: [{"r": n}] if n else []),
     (
         "query filtered() { match { $r: Right $r.round > 0 } return { $r.k as k } order { k } }",
         lambda n: [{"k": k} for k in range(1, n + 1)],
@@ -405,11 +380,7 @@ QUERIES: list[tuple[str, Callable[[int], list[dict[str, Any]]]]] = [
 
 
 @pytest.mark.parametrize(
-    "own_handle",
-    [
-        pytest.param(False, id="one handle", marks=pytest.mark.slow),
-        pytest.param(True, id="two handles"),
-    ],
+    "own_handle", [pytest.param(False, id="one handle", marks=pytest.mark.slow), pytest.param(True, id="two handles")]
 )
 def test_every_answer_belongs_to_one_commit(tmp_path, own_handle: bool) -> None:
     graph = new_graph(tmp_path, SCHEMA)

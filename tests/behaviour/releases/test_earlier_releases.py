@@ -57,9 +57,7 @@ def entities(lines: Iterable[str]) -> list[dict[str, Any]]:
     """The exported entities without their nulls, in an order that no change of a schema moves."""
     found = [json.loads(line) for line in lines]
     for entity in found:
-        entity["data"] = {
-            name: value for name, value in entity["data"].items() if value is not None
-        }
+        entity["data"] = {name: value for name, value in entity["data"].items() if value is not None}
     return sorted(found, key=lambda entity: json.dumps(entity, sort_keys=True))
 
 
@@ -84,13 +82,9 @@ def gone_on(read: dict[str, Any]) -> list[dict[str, Any]]:
 def test_everything_is_read_as_the_release_read_it(root: Path, read: dict[str, Any]) -> None:
     with Graph.open(root / "papers.omni", read_only=True) as graph:
         assert graph.schema == read["schema"]
-        log = [
-            {field: getattr(commit, field) for field in read["log"][0]} for commit in graph.log()
-        ]
+        log = [{field: getattr(commit, field) for field in read["log"][0]} for commit in graph.log()]
         assert log == read["log"]
-        assert {branch: exported(graph, branch=branch) for branch in graph.branches()} == read[
-            "exports"
-        ]
+        assert {branch: exported(graph, branch=branch) for branch in graph.branches()} == read["exports"]
         assert_past(graph, read)
         for name, expected in read["rows"].items():
             assert rows(graph, read, name) == expected, name
@@ -118,12 +112,8 @@ def test_the_graph_goes_on(root: Path, read: dict[str, Any], tmp_path: Path) -> 
             written.commit.commit_id for written in (changed, loaded, merged)
         ]
 
-        renamed = graph.schema.replace(
-            'downloads: I64? @rename_from("reads")', 'loads: I64? @rename_from("downloads")'
-        )
-        graph.apply_schema(
-            renamed.replace("series: String", "series: String  city: String?"), engine="local"
-        )
+        renamed = graph.schema.replace('downloads: I64? @rename_from("reads")', 'loads: I64? @rename_from("downloads")')
+        graph.apply_schema(renamed.replace("series: String", "series: String  city: String?"), engine="local")
         graph.ensure_indices()
         graph.optimize(engine="local")
 
@@ -142,9 +132,7 @@ def test_the_graph_goes_on(root: Path, read: dict[str, Any], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("name", "people"), [("early", ["Ada"]), ("late", ["Ada", "Ben"])])
-def test_a_write_that_died_under_the_release_is_settled(
-    root: Path, name: str, people: list[str]
-) -> None:
+def test_a_write_that_died_under_the_release_is_settled(root: Path, name: str, people: list[str]) -> None:
     everyone = "query q() { match { $p: Person } return { $p.name as name } order { $p.name } }"
     with Graph.open(root / f"{name}.omni") as graph:
         assert graph.pending_recoveries() == []

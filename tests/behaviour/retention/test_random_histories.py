@@ -125,8 +125,7 @@ def check_cleanup(graph: Graph, keep: int, *, forget: bool) -> None:
     heads = {line: max(versions) for line, versions in on_disk.items()}
     extra = {line: on_disk[line] - promised.get(line, set()) - {heads[line]} for line in on_disk}
     forks = {
-        (path, None): {min(on_disk[fork]) for fork in on_disk if fork[0] == path and fork[1]}
-        for path, _ in on_disk
+        (path, None): {min(on_disk[fork]) for fork in on_disk if fork[0] == path and fork[1]} for path, _ in on_disk
     }
     # Beside what was promised: HEAD, and where a fork begins, which Lance itself refers to.
     assert all(not versions or line in forks or line[1] for line, versions in extra.items())
@@ -135,10 +134,7 @@ def check_cleanup(graph: Graph, keep: int, *, forget: bool) -> None:
 
 
 def run(operations: list[tuple], later: list[tuple], keep: int, forget: bool) -> None:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Graph.init(Path(folder) / "g.omni", SCHEMA) as graph,
-    ):
+    with tempfile.TemporaryDirectory() as folder, Graph.init(Path(folder) / "g.omni", SCHEMA) as graph:
         add(graph, "x")
         graph.create_branch("a")
         for number, operation in enumerate(operations):

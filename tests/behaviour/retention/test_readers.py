@@ -27,18 +27,7 @@ from omnigraph.maintenance.findings import DoctorReport, Finding, Health
 from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.storage.manifest_table import CatalogView
 from support.graphs import fork
-from support.histories import (
-    NAMES,
-    PERSON,
-    add,
-    files,
-    lines,
-    people,
-    people_at,
-    readable,
-    set_age,
-    unused_files,
-)
+from support.histories import NAMES, PERSON, add, files, lines, people, people_at, readable, set_age, unused_files
 
 
 def is_read(graph: Graph) -> bool:
@@ -135,9 +124,7 @@ def test_exports_and_merges_hold_the_lock(graph: Graph):
     assert not is_read(graph)
 
 
-def test_without_a_lock_file_reads_go_on(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_without_a_lock_file_reads_go_on(graph: Graph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """As on a disk that cannot be written: root may write everywhere, so opening is what fails here."""
     opened = os.open
 
@@ -151,9 +138,7 @@ def test_without_a_lock_file_reads_go_on(
     assert is_read(graph), "nobody can tell"
 
 
-def test_a_catalog_that_is_cleaned_up_while_it_is_read_is_read_again(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_catalog_that_is_cleaned_up_while_it_is_read_is_read_again(graph: Graph, monkeypatch: pytest.MonkeyPatch):
     commits = graph.commits()
     reads = CatalogView.read_rows
     cleaned = []
@@ -378,16 +363,11 @@ def test_an_unreadable_sidecar(graph: Graph):
 def test_a_writer_in_its_window(graph: Graph):
     with graph._environment.window():
         found = finding(graph.doctor(), "lock")
-    assert (found.severity, found.message) == (
-        Health.INFO,
-        "a living writer is in its commit window",
-    )
+    assert (found.severity, found.message) == (Health.INFO, "a living writer is in its commit window")
 
 
 @pytest.mark.parametrize(("limit", "severity"), [(8, Health.WARNING), (9, Health.INFO)])
-def test_rows_outside_of_an_index(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch, limit: int, severity: Health
-):
+def test_rows_outside_of_an_index(graph: Graph, monkeypatch: pytest.MonkeyPatch, limit: int, severity: Health):
     monkeypatch.setattr(room, "_INDEXED_ROWS", limit)
     found = finding(graph.doctor(), "indexes")
     assert found.severity is severity
@@ -441,9 +421,7 @@ def test_young_files_beside_a_writer_may_be_its_own(graph: Graph):
         assert finding(graph.doctor(), "leftovers").severity is Health.WARNING
 
 
-def test_a_writer_that_begins_during_the_look_has_left_nothing(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_writer_that_begins_during_the_look_has_left_nothing(graph: Graph, monkeypatch: pytest.MonkeyPatch):
     table = graph._open(graph.snapshot().pins[PERSON])
     find, writing = room.find_leftovers, ExitStack()
 

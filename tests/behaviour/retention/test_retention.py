@@ -54,9 +54,7 @@ from support.histories import (
     ],
     ids=str,
 )
-def test_a_policy_leaves_the_newest_states_readable(
-    graph: Graph, policy: dict[str, Any], expected: int
-):
+def test_a_policy_leaves_the_newest_states_readable(graph: Graph, policy: dict[str, Any], expected: int):
     states = [people_at(graph, commit.commit_id) for commit in graph.commits()]
     graph.cleanup(**policy, confirm=True)
     left = [people_at(graph, commit.commit_id) for commit in graph.commits()]
@@ -126,10 +124,7 @@ def test_the_report_counts_what_stays_and_why(graph: Graph):
     graph.create_branch("dev", base=graph.commits()[4].commit_id)
     report = graph.cleanup(keep=3)
     assert report.commits_kept == 6
-    assert report.kept_because == {
-        **{"head": 2, "fork": 1, "merge_base": 1, "count": 6},
-        **{"age": 0, "reader": 0},
-    }
+    assert report.kept_because == {**{"head": 2, "fork": 1, "merge_base": 1, "count": 6}, **{"age": 0, "reader": 0}}
     document = report.to_json()
     (person,) = [item for item in document["datasets"] if item["type_key"] == "node:Person"]
     assert person["old_versions_removed"] == 3
@@ -176,11 +171,7 @@ def test_branches_that_parted_long_ago_still_merge(graph: Graph, forget: bool):
     assert readable(graph, "dev")[:3] == [True] * 3
     result = graph.merge("dev")
     assert result.outcome == "merged"
-    assert people(graph) == {
-        **{f"p{n}": 1 for n in range(8)},
-        **{f"d{n}": 1 for n in range(5)},
-        "p0": 14,
-    }
+    assert people(graph) == {**{f"p{n}": 1 for n in range(8)}, **{f"d{n}": 1 for n in range(5)}, "p0": 14}
 
 
 def test_after_a_merge_branches_merge_again_from_the_last_one(graph: Graph):
@@ -292,9 +283,7 @@ def test_moments_before_the_history_are_told_from_moments_before_the_graph(graph
     names = "query q() { match { $p: Person } return { $p.name as n } }"
     with pytest.raises(HistoryReclaimedError) as caught:
         graph.query(names, version=old.graph_version)
-    assert caught.value.details() == {
-        "history_reclaimed": {"first_known_commit_id": graph.commits()[-1].commit_id}
-    }
+    assert caught.value.details() == {"history_reclaimed": {"first_known_commit_id": graph.commits()[-1].commit_id}}
     with pytest.raises(HistoryReclaimedError):
         graph.query(names, as_of="2001-01-01")
 
@@ -344,9 +333,7 @@ def drop_place(graph: Graph) -> None:
     """Drop a type in the catalog, as a schema change does."""
     pin = graph.snapshot().pins[PLACE]
     snapshot = graph.snapshot()
-    stone = Tombstone(
-        table_key=PLACE, incarnation=pin.incarnation, version=pin.version, graph_version=0
-    )
+    stone = Tombstone(table_key=PLACE, incarnation=pin.incarnation, version=pin.version, graph_version=0)
 
     def make(head, graph_version):
         return GraphCommit(
@@ -360,9 +347,7 @@ def drop_place(graph: Graph) -> None:
             schema_hash=head.schema_hash,
         )
 
-    expectations = Expectations(
-        branch="main", incarnation=snapshot.incarnation, schema_hash=snapshot.schema_hash
-    )
+    expectations = Expectations(branch="main", incarnation=snapshot.incarnation, schema_hash=snapshot.schema_hash)
     graph._environment.manifest.publish(expectations, Changes(tombstones=(stone,)), make)
 
 
@@ -403,9 +388,7 @@ def test_a_dropped_type_goes_as_a_whole_once_no_kept_commit_shows_it(graph: Grap
     (dropped,) = [item for item in report.datasets if item.location == place.location]
     assert dropped.is_dropped
     assert dropped.type_key == PLACE
-    assert [name for name in files(graph.uri) if name.startswith(place.location)] == [
-        f"{place.location}/_reclaimed"
-    ]
+    assert [name for name in files(graph.uri) if name.startswith(place.location)] == [f"{place.location}/_reclaimed"]
     reader = Graph.open(graph.uri, read_only=True)
     with reader, pytest.raises(HistoricalVersionReclaimedError):
         reader.query(question, snapshot=old)

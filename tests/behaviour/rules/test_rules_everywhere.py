@@ -255,13 +255,7 @@ def applied(graph: Graph, rule: Rule, _: Path) -> list[Told]:
     return [(item.rule, item.message) for item in report.examples]
 
 
-WRITERS = {
-    MUTATE: mutated,
-    APPEND: loaded("append"),
-    UPSERT: loaded("merge"),
-    MERGE: merged,
-    SCHEMA_APPLY: applied,
-}
+WRITERS = {MUTATE: mutated, APPEND: loaded("append"), UPSERT: loaded("merge"), MERGE: merged, SCHEMA_APPLY: applied}
 
 
 def prepared(folder: Path, rule: Rule, writer: str, monkeypatch: pytest.MonkeyPatch) -> Graph:
@@ -340,9 +334,7 @@ def test_an_append_brings_new_ids(graph: Graph, tmp_path: Path) -> None:
     assert error.message.startswith("a node of type Book with id 'b2' exists already\n")
 
 
-def test_an_overwrite_of_nodes_names_the_edges_that_it_would_leave_behind(
-    graph: Graph, tmp_path: Path
-) -> None:
+def test_an_overwrite_of_nodes_names_the_edges_that_it_would_leave_behind(graph: Graph, tmp_path: Path) -> None:
     run(graph, 'insert Wrote { from: "a1", to: "b1" } insert Wrote { from: "a1", to: "b2" }')
     report = load_error(graph, tmp_path, "overwrite", book("b1")).report
     assert report.totals == {"dst of Wrote not found in Book": 1}

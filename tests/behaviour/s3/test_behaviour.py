@@ -49,18 +49,7 @@ from omnigraph.storage.location import INIT_CLAIM, parse_location
 from omnigraph.storage.locks import LeaseCommitLock, held_file
 from omnigraph.storage.objects import ObstoreObjects
 from support.portable_folders import add, build, everything
-from support.s3_graphs import (
-    ADD_CITING,
-    ADD_NOTE,
-    ADD_PAPER,
-    ADD_SCAN,
-    FORGET,
-    READ,
-    SCHEMA,
-    check_graph,
-    rows,
-    values,
-)
+from support.s3_graphs import ADD_CITING, ADD_NOTE, ADD_PAPER, ADD_SCAN, FORGET, READ, SCHEMA, check_graph, rows, values
 
 
 @pytest.fixture
@@ -104,9 +93,7 @@ def test_an_init_beside_a_claimed_one_is_refused(root: str) -> None:
             location.path.mkdir()
             other.enter_context(held_file(location.path / INIT_CLAIM))
         else:
-            other.enter_context(
-                LeaseCommitLock(objects, INIT_CLAIM, lease_s=2, renewal_s=0.05).held(0)
-            )
+            other.enter_context(LeaseCommitLock(objects, INIT_CLAIM, lease_s=2, renewal_s=0.05).held(0))
         with pytest.raises(InitializationClaimedError):
             Graph.init(root, SCHEMA)
     Graph.init(root, SCHEMA).close()
@@ -114,9 +101,7 @@ def test_an_init_beside_a_claimed_one_is_refused(root: str) -> None:
     check_graph(root)
 
 
-@pytest.mark.parametrize(
-    "left", [b'{"operation_id": "x"}', b"{", b'{"owner": "dead", "expires_at": 1}']
-)
+@pytest.mark.parametrize("left", [b'{"operation_id": "x"}', b"{", b'{"owner": "dead", "expires_at": 1}'])
 def test_the_claim_of_a_dead_init_blocks_nobody(root: str, left: bytes) -> None:
     objects = ObstoreObjects(parse_location(root), durable=False)
     objects.write(INIT_CLAIM, left)
@@ -132,9 +117,7 @@ def test_where_no_graph_is_opening_says_how_to_make_one(root: str) -> None:
     Graph.init(root, SCHEMA).close()
 
 
-def test_inserts_upserts_updates_and_cascading_deletes_are_visible_together(
-    graph: Graph, root: str
-) -> None:
+def test_inserts_upserts_updates_and_cascading_deletes_are_visible_together(graph: Graph, root: str) -> None:
     graph.mutate(ADD_PAPER, {"doi": "a", "title": "A2"})
     updated = graph.mutate(READ, {"doi": "b", "n": 3})
     assert (updated.affected_nodes, updated.affected_edges) == (1, 0)
@@ -251,9 +234,7 @@ def test_a_read_only_graph_refuses_to_write(graph: Graph, root: str) -> None:
         assert values(reader, "node:Paper", "doi") == ["a", "b"]
 
 
-def test_many_commits_fold_the_catalog_and_lose_nothing(
-    root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_commits_fold_the_catalog_and_lose_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.commit.publisher.FOLD_THRESHOLD", 6)
     with Graph.init(root, SCHEMA) as graph:
         told = [graph.mutate(ADD_NOTE, {"text": f"{n:02}"}).commit for n in range(9)]
@@ -270,9 +251,7 @@ def test_threads_that_insert_pairs_lose_and_double_nothing(graph: Graph, root: s
     def writer(who: int) -> list[str]:
         with Graph.open(root) as own:
             barrier.wait()
-            made = [
-                own.mutate(ADD_CITING, {"doi": f"{who}-{n}", "to": "a"}).commit for n in range(2)
-            ]
+            made = [own.mutate(ADD_CITING, {"doi": f"{who}-{n}", "to": "a"}).commit for n in range(2)]
         return [commit.commit_id for commit in made if commit is not None]
 
     with ThreadPoolExecutor(3) as pool:
@@ -344,10 +323,7 @@ def test_a_branch_is_merged_and_deleted(graph_of_branches: Graph, root: str) -> 
     assert graph_of_branches.branches() == ["main"]
     assert result.commit is not None
     changed = graph_of_branches.changes(result.commit.commit_id, kinds=["node"])
-    assert [(change.op, change.id) for change in changed.changes] == [
-        ("update", "a"),
-        ("insert", "c"),
-    ]
+    assert [(change.op, change.id) for change in changed.changes] == [("update", "a"), ("insert", "c")]
     with pytest.raises(NotFoundError, match="deleted"):
         graph_of_branches.commit(str(result.commit.merged_parent_id))
     check_graph(root, has_deleted=True)
@@ -439,14 +415,11 @@ DEEPEST = ("draft-2/deep",)
 def copy(source: str, target: str) -> None:
     """As a tool that knows nothing about graphs."""
     stores = [
-        from_url(place) if place.startswith("s3://") else LocalStore(place, mkdir=True)
-        for place in (source, target)
+        from_url(place) if place.startswith("s3://") else LocalStore(place, mkdir=True) for place in (source, target)
     ]
     for batch in obstore.list(stores[0]):
         for meta in batch:
-            obstore.put(
-                stores[1], meta["path"], bytes(obstore.get(stores[0], meta["path"]).bytes())
-            )
+            obstore.put(stores[1], meta["path"], bytes(obstore.get(stores[0], meta["path"]).bytes()))
 
 
 def test_a_graph_travels_between_disk_and_object_store(s3_root: str, tmp_path: Path) -> None:
@@ -535,17 +508,13 @@ def test_blobs_are_copied_from_s3_or_referred_to(s3_root: str, tmp_path: Path) -
 EMBEDDINGS_SCHEMA = 'node Note { slug: String @key  body: String?  vec: Vector(4)? @embed("body") }'
 
 
-def test_a_run_that_failed_goes_on_and_leaves_nothing(
-    root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_failed_goes_on_and_leaves_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     failpoints.reset()
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
     monkeypatch.setattr(vector_writes, "FEW_ROWS", 0)
     monkeypatch.setattr(vector_writes, "SMALL_PART", 1000)
     with Graph.init(root, EMBEDDINGS_SCHEMA) as graph:
-        graph.mutate(
-            'query add() { insert Note { slug: "a", body: "x" } insert Note { slug: "b", body: "y" } }'
-        )
+        graph.mutate('query add() { insert Note { slug: "a", body: "x" } insert Note { slug: "b", body: "y" } }')
         monkeypatch.setenv(VARIABLE, f"{Failpoint.EMBED_STAGED}=raise")
         with pytest.raises(FailpointError):
             graph.embed(engine="local")
@@ -580,9 +549,7 @@ def test_objects_are_recorded_and_compared(s3_root: str) -> None:
     data = bytearray(bytes(obstore.get(store, name).bytes()))
     data[len(data) // 2] ^= 1
     obstore.put(store, name, bytes(data))
-    assert [(item.name, item.status) for item in Graph.verify_at(s3_root).problems] == [
-        (name, FileStatus.MISMATCH)
-    ]
+    assert [(item.name, item.status) for item in Graph.verify_at(s3_root).problems] == [(name, FileStatus.MISMATCH)]
 
 
 # ---- Schema changes on S3: columns, new, renamed, dropped and destroyed tables, and a change that died
@@ -600,16 +567,11 @@ node Tag { word: String @key }
 edge Cites: Article -> Article { why: String?  weight: F32? }
 """
 BACKFILL = {"Article.name": '"untitled"', "Article.lang": '"en"'}
-ARTICLES = [
-    {"doi": "a", "name": "A", "lang": "en"},
-    {"doi": "b", "name": "untitled", "lang": "en"},
-]
+ARTICLES = [{"doi": "a", "name": "A", "lang": "en"}, {"doi": "b", "name": "untitled", "lang": "en"}]
 
 
 def change(graph_of_schema_changes: Graph, **options: Any) -> Any:
-    return graph_of_schema_changes.apply_schema(
-        WANTED, backfill=BACKFILL, engine="local", actor="me", **options
-    )
+    return graph_of_schema_changes.apply_schema(WANTED, backfill=BACKFILL, engine="local", actor="me", **options)
 
 
 def names_below(root: str) -> list[str]:
@@ -620,11 +582,7 @@ def check_changed(root: str) -> None:
     """The change is there as a whole, and nothing else of it."""
     with Graph.open(root, read_only=True) as graph_of_schema_changes:
         assert graph_of_schema_changes.schema == WANTED
-        assert set(graph_of_schema_changes.snapshot().pins) == {
-            "node:Article",
-            "node:Tag",
-            "edge:Cites",
-        }
+        assert set(graph_of_schema_changes.snapshot().pins) == {"node:Article", "node:Tag", "edge:Cites"}
         assert rows(graph_of_schema_changes, "node:Article", ["doi", "name", "lang"]) == ARTICLES
     assert [name for name in names_below(root) if name.endswith(".staging")] == []
     check_graph(root)
@@ -645,8 +603,7 @@ def populated(root: str) -> Graph:
 
 
 @pytest.mark.parametrize(
-    "allow_data_loss",
-    [pytest.param(False, id="soft", marks=pytest.mark.slow), pytest.param(True, id="hard")],
+    "allow_data_loss", [pytest.param(False, id="soft", marks=pytest.mark.slow), pytest.param(True, id="hard")]
 )
 def test_a_change_with_everything_happens_in_one_commit(
     graph_of_schema_changes: Graph, s3_root: str, allow_data_loss: bool
@@ -658,9 +615,7 @@ def test_a_change_with_everything_happens_in_one_commit(
     check_changed(s3_root)
     assert not change(graph_of_schema_changes, allow_data_loss=allow_data_loss).applied
     notes = "query all() { match { $n: Note } return { $n.text as text } }"
-    left = [
-        name for name in names_below(s3_root) if name.startswith(before.pins["node:Note"].location)
-    ]
+    left = [name for name in names_below(s3_root) if name.startswith(before.pins["node:Note"].location)]
     if allow_data_loss:
         assert [name.rpartition("/")[2] for name in left] == ["_reclaimed"]
         with pytest.raises(HistoricalVersionReclaimedError):
@@ -668,23 +623,14 @@ def test_a_change_with_everything_happens_in_one_commit(
     else:
         found = graph_of_schema_changes.query(notes, snapshot=before.commit_id)
         assert found.to_pylist() == [{"text": "hello"}]
-    graph_of_schema_changes.mutate(
-        'query add() { insert Article { doi: "c", name: "C", lang: "no" } }'
-    )
+    graph_of_schema_changes.mutate('query add() { insert Article { doi: "c", name: "C", lang: "no" } }')
     assert values(graph_of_schema_changes, "node:Article", "doi") == ["a", "b", "c"]
     check_graph(s3_root)
 
 
-@pytest.mark.parametrize(
-    ("place", "happens"),
-    [("after_table_commit", False), ("before_publish", True)],
-)
+@pytest.mark.parametrize(("place", "happens"), [("after_table_commit", False), ("before_publish", True)])
 def test_a_change_that_fails_settles_itself(
-    graph_of_schema_changes: Graph,
-    s3_root: str,
-    place: str,
-    happens: bool,
-    fail_at: Callable[[str | None], None],
+    graph_of_schema_changes: Graph, s3_root: str, place: str, happens: bool, fail_at: Callable[[str | None], None]
 ) -> None:
     fail_at(place)
     if happens:
@@ -712,16 +658,12 @@ def kill_a_change(root: str, place: str) -> None:
     """A process that dies at a named place of its change, with the commit lock in its hands."""
     tests = str(Path(__file__).parents[2])
     environment = os.environ | {VARIABLE: f"{place}=kill", "PYTHONPATH": tests}
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, root], env=environment, capture_output=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", KILLED, root], env=environment, capture_output=True, check=False)
     assert done.returncode == -9, done.stderr.decode()
 
 
 @pytest.mark.slow  # a write whose process died shows the same in the default run
-def test_a_change_whose_process_died_on_s3_is_completed_when_its_lease_is_over(
-    s3_root: str,
-) -> None:
+def test_a_change_whose_process_died_on_s3_is_completed_when_its_lease_is_over(s3_root: str) -> None:
     populated(s3_root).close()
     kill_a_change(s3_root, "before_promotion@2")
     with Graph.open(s3_root, read_only=True) as reader:

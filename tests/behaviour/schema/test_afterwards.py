@@ -38,9 +38,7 @@ def test_a_renamed_column_is_found_by_its_index_again(graph: Graph) -> None:
     graph.ensure_indices()
     assert "name" in covered(graph, PAPER)
     assert values(graph, found) == [("p1",)]
-    assert values(graph, 'match { $p: Paper { name: "Trees" } } return { $p.doi as doi }') == [
-        ("p1",)
-    ]
+    assert values(graph, 'match { $p: Paper { name: "Trees" } } return { $p.doi as doi }') == [("p1",)]
 
 
 @pytest.mark.parametrize("name", ["new columns without values", "everything at once"])
@@ -54,9 +52,7 @@ def test_maintenance_changes_no_row(graph: Graph, name: str) -> None:
     assert everything(Graph.open(graph.uri)) == rows
 
 
-def test_an_export_loads_into_a_new_graph_of_the_new_schema(
-    graph: Graph, copy_of: Callable[[str], Graph]
-) -> None:
+def test_an_export_loads_into_a_new_graph_of_the_new_schema(graph: Graph, copy_of: Callable[[str], Graph]) -> None:
     change = CHANGES["everything at once"]
     graph.apply_schema(edited(PAPERS, *change.edits), backfill=change.backfill, engine="local")
     other = copy_of("empty")

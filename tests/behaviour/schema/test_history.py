@@ -22,23 +22,9 @@ from omnigraph.errors import (
 from omnigraph.graph.graph import Graph
 from omnigraph.lang.schema.catalog import Catalog
 from support.graphs import rows_of, run
-from support.schema_changes import (
-    AT,
-    CITES,
-    PAPER,
-    VENUE,
-    apply,
-    exported,
-    files,
-    load,
-    no_trace,
-    values,
-)
+from support.schema_changes import AT, CITES, PAPER, VENUE, apply, exported, files, load, no_trace, values
 
-RENAME_VENUE = (
-    ("node Venue {", 'node Place @rename_from("Venue") {'),
-    ("Paper -> Venue", "Paper -> Place"),
-)
+RENAME_VENUE = (("node Venue {", 'node Place @rename_from("Venue") {'), ("Paper -> Venue", "Paper -> Place"))
 
 
 def told(changes: Any) -> list[tuple[str, str, str]]:
@@ -78,11 +64,7 @@ class TestDifferences:
         run(graph, 'update Paper set { score: 9.5 } where doi = "p2"')
         run(graph, 'delete Paper where doi = "p6"')
         run(graph, 'insert Paper { doi: "new" }')
-        expected = [
-            ("Paper", "new", "insert"),
-            ("Paper", "p2", "update"),
-            ("Paper", "p6", "delete"),
-        ]
+        expected = [("Paper", "new", "insert"), ("Paper", "p2", "update"), ("Paper", "p6", "delete")]
         assert diff(graph, old) == diff(graph, new) == expected
 
     def test_values_that_came_or_went_with_a_column_are_differences(self, graph: Graph) -> None:
@@ -102,11 +84,7 @@ class TestDifferences:
 
     def test_nulls_that_a_change_fills_are_differences(self, graph: Graph) -> None:
         old = head(graph)
-        apply(
-            graph,
-            ("title: String? @index", "title: String @index"),
-            backfill={"Paper.title": '"T"'},
-        )
+        apply(graph, ("title: String? @index", "title: String @index"), backfill={"Paper.title": '"T"'})
         assert diff(graph, old) == [("Paper", "bare", "update")]
 
     def test_a_name_that_is_used_again_is_another_type(self, graph: Graph) -> None:
@@ -117,10 +95,7 @@ class TestDifferences:
         run(graph, 'insert At { from: "p1", to: "v1" }')
         (row,) = rows_of(graph, AT)
         changes = graph.diff(old, "main", engine="local").changes
-        assert [(item.id, str(item.op)) for item in changes] == [
-            ("a1", "delete"),
-            (row["id"], "insert"),
-        ]
+        assert [(item.id, str(item.op)) for item in changes] == [("a1", "delete"), (row["id"], "insert")]
 
     def test_a_filter_may_name_a_type_as_either_state_does(self, graph: Graph) -> None:
         old = head(graph)
@@ -197,10 +172,7 @@ class TestSnapshots:
         )
         then: dict[str, Any] = {"snapshot": old}
         query = 'match {{ $p: Paper {{ doi: "p0" }} $p {edge} $q }} return {{ $q.{name} as name }}'
-        assert values(graph, query.format(edge="cites", name="title"), **then) == [
-            ("On Heaps 2",),
-            ("Trees",),
-        ]
+        assert values(graph, query.format(edge="cites", name="title"), **then) == [("On Heaps 2",), ("Trees",)]
         assert values(graph, query.format(edge="quotes", name="name")) == []
         with pytest.raises(CompilerError):
             values(graph, query.format(edge="quotes", name="name"), **then)
@@ -213,10 +185,7 @@ class TestSnapshots:
     def test_entities_of_the_past_have_its_properties(self, graph: Graph) -> None:
         old = head(graph)
         apply(graph, *RENAME_VENUE, ("city: String?", "size: I32?"))
-        assert graph.entity_at("node:Place", "v1") == {
-            "id": "v1",
-            "properties": {"name": "v1", "size": None},
-        }
+        assert graph.entity_at("node:Place", "v1") == {"id": "v1", "properties": {"name": "v1", "size": None}}
         assert graph.entity_at("node:Venue", "v1", snapshot=old) == {
             "id": "v1",
             "properties": {"name": "v1", "city": None},
@@ -288,10 +257,7 @@ class TestDestroyed:
                 exported(handle, snapshot=old)
             with pytest.raises(HistoricalVersionReclaimedError):
                 diff(handle, old)
-        assert values(graph, "match { $v: Venue } return { $v.name as n }", snapshot=old) == [
-            ("v1",),
-            ("v2",),
-        ]
+        assert values(graph, "match { $v: Venue } return { $v.name as n }", snapshot=old) == [("v1",), ("v2",)]
         assert not any(b"On Heaps" in (path).read_bytes() for path in _paths(graph, PAPER))
         graph.ensure_indices()
         run(graph, 'update Paper set { year: 1 } where doi = "p0"')
@@ -302,9 +268,7 @@ class TestDestroyed:
         old = head(graph)
         location = graph.snapshot().pins[AT].location
         apply(graph, ("edge At: Paper -> Venue", ""), allow_data_loss=True)
-        assert [name for name in files(graph) if name.startswith(location)] == [
-            f"{location}/_reclaimed"
-        ]
+        assert [name for name in files(graph) if name.startswith(location)] == [f"{location}/_reclaimed"]
         for handle in (graph, Graph.open(graph.uri)):
             with pytest.raises(HistoricalVersionReclaimedError, match="At"):
                 values(handle, "match { $p: Paper $p at $v } return { $v.name as n }", snapshot=old)
@@ -327,18 +291,13 @@ class TestBranches:
     def test_branches_begin_at_the_new_schema_only(self, graph: Graph) -> None:
         old = head(graph)
         apply(graph, ("day: Date?", "day: Date? pages: I32?"))
-        with pytest.raises(
-            BadRequestError, match=f"commit {old} has an older schema than the graph"
-        ):
+        with pytest.raises(BadRequestError, match=f"commit {old} has an older schema than the graph"):
             graph.create_branch("early", old)
         graph.create_branch("work")
         run(graph, 'update Paper set { pages: 1 } where doi = "p0"', branch="work")
         run(graph, 'update Paper set { pages: 2 } where doi = "p1"')
         graph.merge("work")
-        assert {row["id"]: row["pages"] for row in rows_of(graph, PAPER) if row["pages"]} == {
-            "p0": 1,
-            "p1": 2,
-        }
+        assert {row["id"]: row["pages"] for row in rows_of(graph, PAPER) if row["pages"]} == {"p0": 1, "p1": 2}
 
 
 def _paths(graph: Graph, key: Any) -> list[Path]:
@@ -367,9 +326,7 @@ TITLE, DAY = "title: String? @index", "day: Date?"
         (("interface Named { label: String? }", ""), "implements"),
     ],
 )  # fmt: skip
-def test_a_plan_that_is_not_supported_changes_nothing(
-    graph: Graph, edit: tuple[str, str], message: str
-) -> None:
+def test_a_plan_that_is_not_supported_changes_nothing(graph: Graph, edit: tuple[str, str], message: str) -> None:
     error = CompilerError if message == "implements" else UnsupportedSchemaError
     with no_trace(graph, error, message):
         # What could be done is not done either.
@@ -377,9 +334,7 @@ def test_a_plan_that_is_not_supported_changes_nothing(
 
 
 def test_a_refused_plan_comes_with_the_error(graph: Graph) -> None:
-    with no_trace(
-        graph, UnsupportedSchemaError, "(and 1 more: `omnigraph schema plan` shows all)"
-    ) as caught:
+    with no_trace(graph, UnsupportedSchemaError, "(and 1 more: `omnigraph schema plan` shows all)") as caught:
         apply(graph, ("year: I32?", "year: U32?"), ("score: F32?", "score: I32?"))
     assert [step["kind"] for step in caught.value.plan["steps"]] == ["unsupported_change"] * 2
     refusals = list(caught.value.refusals)
@@ -425,18 +380,13 @@ def test_a_check_of_the_caller_sees_the_new_catalog_and_may_refuse_it(graph: Gra
         ({"Paper.lang": "en"}, 'Paper has no property `en`, and a text is written "en"'),
         ({"Paper.lang": 5}, "the backfill of Paper.lang is wrong"),
         ({"Paper.lang": "year"}, "year does not fit String"),
-        (
-            {"Paper.lang": '"x"', "node:Paper.lang": '"y"'},
-            "the backfill of Paper.lang is given twice",
-        ),
+        ({"Paper.lang": '"x"', "node:Paper.lang": '"y"'}, "the backfill of Paper.lang is given twice"),
         ({"Paper.lang": '"x"', "Paper.title": '"y"'}, "the backfill of Paper.title has no use"),
         ({"Paper.lang": '"x"', "Nowhere.x": "1"}, "the backfill of Nowhere.x has no use"),
         ({"Paper.lang": '"x"', "lang": "1"}, "is not of the form Type.property"),
     ],
 )
-def test_a_wrong_backfill_changes_nothing(
-    graph: Graph, backfill: dict[str, object], message: str
-) -> None:
+def test_a_wrong_backfill_changes_nothing(graph: Graph, backfill: dict[str, object], message: str) -> None:
     with no_trace(graph, BadRequestError, message):
         apply(graph, (DAY, "day: Date? lang: String"), backfill=backfill)
 
@@ -535,9 +485,7 @@ def test_rows_that_stand_against_a_rule_stop_the_change(graph: Graph, name: str)
 
 
 def test_rules_of_all_types_are_checked_before_any_is_refused(graph: Graph) -> None:
-    with no_trace(
-        graph, SchemaViolationsError, "the schema was not changed: 5 violations"
-    ) as caught:
+    with no_trace(graph, SchemaViolationsError, "the schema was not changed: 5 violations") as caught:
         apply(
             graph,
             (TITLE, "title: String? @index headline: String"),
@@ -577,9 +525,7 @@ def test_rules_are_checked_on_the_values_that_rows_will_have(graph: Graph) -> No
         run(graph, 'insert Paper { doi: "n", born: 2000, lang: "p0" }')
 
 
-def test_a_check_of_rows_that_fails_leaves_nothing(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_of_rows_that_fails_leaves_nothing(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     from omnigraph.graph import schema_changes
 
     def interrupted(*_: object) -> None:
@@ -587,8 +533,4 @@ def test_a_check_of_rows_that_fails_leaves_nothing(
 
     monkeypatch.setattr(schema_changes, "check_rows", interrupted)
     with no_trace(graph, KeyboardInterrupt):  # type: ignore[arg-type]  # not an error of ours
-        apply(
-            graph,
-            (DAY, "day: Date? lang: String @unique"),
-            backfill={"Paper.lang": "doi"},
-        )
+        apply(graph, (DAY, "day: Date? lang: String @unique"), backfill={"Paper.lang": "doi"})

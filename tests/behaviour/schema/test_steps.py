@@ -329,10 +329,7 @@ def _lives_on(graph: Graph, change: Change) -> None:
     other = rest.replace('"N"', '"G"')
     needed = ", since: 1" if "since: I32" in graph.schema else ""
     needed += ", weight: 0.5" if "weight: F32 " in graph.schema else ""
-    run(
-        graph,
-        f'insert Paper {{ {key}: "new"{rest} }} insert Paper {{ {key}: "gone"{other} }}',
-    )
+    run(graph, f'insert Paper {{ {key}: "new"{rest} }} insert Paper {{ {key}: "gone"{other} }}')
     run(graph, f'insert {edge} {{ from: "new", to: "p0"{needed} }}')
     run(graph, f'update Paper set {{ day: date("2022-02-02") }} where {key} = "p0"')
     run(graph, f'delete Paper where {key} = "gone"')
@@ -342,10 +339,7 @@ def _lives_on(graph: Graph, change: Change) -> None:
     assert {row["id"] for row in rows_of(graph, PAPER)} == papers | {"new"}
     found = values(graph, f'match {{ $p: Paper {{ {key}: "p0" }} }} return {{ $p.day as day }}')
     assert [str(day) for (day,) in found] == ["2022-02-02"]
-    cited = values(
-        graph,
-        f'match {{ $p: Paper {{ {key}: "new" }} $p {edge.lower()} $q }} return {{ $q.{key} as k }}',
-    )
+    cited = values(graph, f'match {{ $p: Paper {{ {key}: "new" }} $p {edge.lower()} $q }} return {{ $q.{key} as k }}')
     assert cited == [("p0",)]
 
 
@@ -353,11 +347,7 @@ def _lives_on(graph: Graph, change: Change) -> None:
 def test_a_change_does_to_rows_what_it_says_and_nothing_else(name: str, graph: Graph) -> None:
     change = CHANGES[name]
     before, old = everything(graph), graph.commits()[0].commit_id
-    text_before, ids_before, covered_before = (
-        exported(graph),
-        row_ids(graph, PAPER),
-        covered(graph, PAPER),
-    )
+    text_before, ids_before, covered_before = (exported(graph), row_ids(graph, PAPER), covered(graph, PAPER))
     receipt = graph.apply_schema(_wanted(change), backfill=change.backfill, engine="local")
     assert sorted(change.steps) == sorted(step.kind for step in receipt.plan.steps)
     assert [commit.kind for commit in graph.commits()][:1] == ["schema_apply"]
@@ -368,9 +358,7 @@ def test_a_change_does_to_rows_what_it_says_and_nothing_else(name: str, graph: G
     assert everything(after) == before == everything(graph)
     assert after.schema == graph.schema == _wanted(change)
     assert row_ids(after, PAPER) == ids_before
-    kept = {
-        column: known for column, known in covered_before.items() if column not in change.unindexed
-    }
+    kept = {column: known for column, known in covered_before.items() if column not in change.unindexed}
     assert covered(after, PAPER) == kept
     assert exported(after, snapshot=old) == text_before
     assert graph.apply_schema(_wanted(change), engine="local").applied is False
@@ -378,12 +366,8 @@ def test_a_change_does_to_rows_what_it_says_and_nothing_else(name: str, graph: G
         _lives_on(after, change)
 
 
-@pytest.mark.parametrize(
-    "name", ["new columns with values", "rules that all rows keep", "everything at once"]
-)
-def test_a_change_of_empty_tables_leaves_them_empty(
-    name: str, copy_of: Callable[[str], Graph]
-) -> None:
+@pytest.mark.parametrize("name", ["new columns with values", "rules that all rows keep", "everything at once"])
+def test_a_change_of_empty_tables_leaves_them_empty(name: str, copy_of: Callable[[str], Graph]) -> None:
     graph, change = copy_of("empty"), CHANGES[name]
     before = everything(graph)
     graph.apply_schema(_wanted(change), backfill=change.backfill, engine="local")
@@ -401,10 +385,7 @@ ITEM = "node:Item"
 
 @pytest.mark.parametrize(
     "wanted",
-    [
-        "node Item { k: I32 @key  v: I32  l: [String] }",
-        "node Item { k: I32 @key  v: I64  l: [String]  w: String? }",
-    ],
+    ["node Item { k: I32 @key  v: I32  l: [String] }", "node Item { k: I32 @key  v: I64  l: [String]  w: String? }"],
     ids=["nothing is written", "columns are written"],
 )
 def test_deleted_rows_do_not_count(tmp_path: Path, wanted: str) -> None:
@@ -414,10 +395,7 @@ def test_deleted_rows_do_not_count(tmp_path: Path, wanted: str) -> None:
     run(graph, "delete Item where k > 1")
     graph.apply_schema(wanted, engine="local")
     run(graph, "insert Item { k: 4, v: 4, l: [] } update Item set { v: 9 } where k = 1")
-    assert [(row["k"], row["v"], row["l"]) for row in rows_of(graph, ITEM)] == [
-        (1, 9, ["a"]),
-        (4, 4, []),
-    ]
+    assert [(row["k"], row["v"], row["l"]) for row in rows_of(graph, ITEM)] == [(1, 9, ["a"]), (4, 4, [])]
 
 
 @pytest.mark.parametrize("allow_data_loss", [False, True])
@@ -436,13 +414,10 @@ def test_a_table_whose_rows_are_all_deleted_is_empty(tmp_path: Path, allow_data_
 
 
 def test_ids_stay_when_a_key_gets_wider_and_another_name(tmp_path: Path) -> None:
-    graph = new_graph(
-        tmp_path, "node Item { a: String  b: I32  @key(a, b) }\nedge Near: Item -> Item"
-    )
+    graph = new_graph(tmp_path, "node Item { a: String  b: I32  @key(a, b) }\nedge Near: Item -> Item")
     run(graph, 'insert Item { a: "x", b: 1 }')
     graph.apply_schema(
-        'node Item { z: String @rename_from("a")  b: I64  @key(z, b) }\nedge Near: Item -> Item',
-        engine="local",
+        'node Item { z: String @rename_from("a")  b: I64  @key(z, b) }\nedge Near: Item -> Item', engine="local"
     )
     run(graph, f'insert Item {{ z: "x", b: {2**40} }}')
     assert ids_of(graph, ITEM) == {'["x","1"]', f'["x","{2**40}"]'}
@@ -454,11 +429,7 @@ def test_ids_stay_when_a_key_gets_wider_and_another_name(tmp_path: Path) -> None
 def test_a_node_may_get_properties_that_are_columns_of_edges(tmp_path: Path) -> None:
     graph = new_graph(tmp_path, "node Item { k: I32 @key }")
     run(graph, "insert Item { k: 1 }")
-    graph.apply_schema(
-        "node Item { k: I32 @key  src: String?  dst: I32 }",
-        backfill={"Item.dst": "k"},
-        engine="local",
-    )
+    graph.apply_schema("node Item { k: I32 @key  src: String?  dst: I32 }", backfill={"Item.dst": "k"}, engine="local")
     assert rows_of(graph, ITEM) == [{"id": "1", "k": 1, "src": None, "dst": 1}]
 
 
@@ -466,9 +437,7 @@ def test_values_of_two_dropped_properties_change_places(tmp_path: Path) -> None:
     graph = new_graph(tmp_path, "node Item { k: I32 @key  a: String  b: String }")
     run(graph, 'insert Item { k: 1, a: "A", b: "B" }')
     fills: dict[str, Any] = {"Item.c": "b", "Item.d": "a"}
-    graph.apply_schema(
-        "node Item { k: I32 @key  c: String  d: String }", backfill=fills, engine="local"
-    )
+    graph.apply_schema("node Item { k: I32 @key  c: String  d: String }", backfill=fills, engine="local")
     assert rows_of(graph, ITEM) == [{"id": "1", "k": 1, "c": "B", "d": "A"}]
 
 
@@ -502,9 +471,7 @@ def test_the_other_type_stays_readable(dropped: tuple[Path, str]) -> None:
         assert caught.value.table_key == "node:Dropped"
 
 
-def test_a_reader_of_another_type_is_not_told_about_the_dropped_one(
-    dropped: tuple[Path, str],
-) -> None:
+def test_a_reader_of_another_type_is_not_told_about_the_dropped_one(dropped: tuple[Path, str]) -> None:
     root, commit_id = dropped
     with Graph.open(root) as graph:
         pin = graph.snapshot(snapshot=commit_id).pins["node:Kept"]
@@ -538,9 +505,7 @@ _TEXTS = st.none() | st.text(max_size=3)
 
 
 @given(rows=st.lists(st.tuples(_TEXTS, _TEXTS), min_size=1, max_size=5), last=st.text(max_size=2))
-def test_functions_of_texts_mean_what_python_means(
-    rows: list[tuple[str | None, str | None]], last: str
-) -> None:
+def test_functions_of_texts_mean_what_python_means(rows: list[tuple[str | None, str | None]], last: str) -> None:
     a, b = ([row[place] for row in rows] for place in (0, 1))
     columns = {"a": texts(*a), "b": texts(*b)}
     first = column(Call("coalesce", (A, B, Constant(last))), **columns)
@@ -572,9 +537,7 @@ def test_no_rows_are_no_values() -> None:
 def test_a_value_may_come_from_a_property_that_goes(graph: Graph) -> None:
     titles = {row["id"]: row["title"] for row in rows_of(graph, PAPER)}
     apply(
-        graph,
-        ("title: String? @index", "headline: String @index"),
-        backfill={"Paper.headline": "coalesce(title, doi)"},
+        graph, ("title: String? @index", "headline: String @index"), backfill={"Paper.headline": "coalesce(title, doi)"}
     )
     found = {row["id"]: row["headline"] for row in rows_of(graph, PAPER)}
     assert found == titles | {"bare": "bare"}
@@ -625,10 +588,7 @@ def test_filled_values_have_to_keep_the_rules_that_are_there(graph: Graph) -> No
     required = (("title: String? @index", "title: String @index"), ("year: I32?", "year: I32"))
     with no_trace(graph, SchemaViolationsError) as caught:
         apply(graph, *required, backfill={"Paper.title": '"same"', "Paper.year": 3000})
-    assert caught.value.report.totals == {
-        "@range violation on Paper.year": 2,
-        "@unique violation on Paper.title": 1,
-    }
+    assert caught.value.report.totals == {"@range violation on Paper.year": 2, "@unique violation on Paper.title": 1}
     assert apply(graph, *required, backfill={"Paper.title": "doi", "Paper.year": 1999}).applied
 
 
@@ -656,47 +616,29 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_large")
-def test_both_engines_change_and_refuse_alike(
-    graph: Graph, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_both_engines_change_and_refuse_alike(graph: Graph, tmp_path: Path, spark: SparkSession) -> None:
     other = Graph.open(shutil.copytree(graph.uri, tmp_path / "other"))
     strict = (("note: String?", "note: String @unique(src)"), EDITS[1], EDITS[0])
     reports = []
     for one, engine in ((graph, "local"), (other, "spark")):
         options: dict[str, Any] = {"spark": spark} if engine == "spark" else {}
         with no_trace(one, SchemaViolationsError) as caught:
-            one.apply_schema(
-                edited(PAPERS, *strict),
-                backfill=FILL | {"Paper.born": 1800},
-                engine=engine,
-                **options,
-            )
+            one.apply_schema(edited(PAPERS, *strict), backfill=FILL | {"Paper.born": 1800}, engine=engine, **options)
         reports.append((caught.value.report.totals, sorted(map(str, caught.value.report.examples))))
         one.apply_schema(edited(PAPERS, *EDITS), backfill=FILL, engine=engine, **options)
     assert reports[0] == reports[1]
-    assert reports[0][0] == {
-        "@range violation on Paper.born": 1,
-        "@unique violation on Cites.src": 1,
-    }
+    assert reports[0][0] == {"@range violation on Paper.born": 1, "@unique violation on Cites.src": 1}
     assert everything(graph) == everything(other)
     for key in (PAPER, CITES):
         assert row_ids(graph, key) == row_ids(other, key)
 
 
-def test_frames_and_exports_of_the_past_have_its_columns(
-    graph: Graph, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_frames_and_exports_of_the_past_have_its_columns(graph: Graph, tmp_path: Path, spark: SparkSession) -> None:
     spark.dataSource.register(OmniGraphDataSource)
     old, rows = graph.commits()[0].commit_id, everything(graph)[PAPER]
     before = tmp_path / "before.jsonl"
     graph.export(before, engine="local")
-    apply(
-        graph,
-        EDITS[0],
-        ("day: Date?", ""),
-        ("score: F32?", "score: F64?"),
-        backfill={"Paper.born": 1},
-    )
+    apply(graph, EDITS[0], ("day: Date?", ""), ("score: F32?", "score: F64?"), backfill={"Paper.born": 1})
 
     def frame(**options: str) -> Any:
         reader = spark.read.format("omnigraph").option("type", "Paper")

@@ -12,12 +12,7 @@ import lance
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import (
-    BadRequestError,
-    BranchNotFoundError,
-    ConflictError,
-    PreconditionFailedError,
-)
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, PreconditionFailedError
 from omnigraph.maintenance import indexes
 from support.graphs import everything
 from support.search_graphs import (
@@ -101,9 +96,7 @@ def things(tmp_path: Path) -> Iterator[Graph]:
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Iterator[Graph]:
-    with new_graph(
-        tmp_path, doc("a", "red fox", year=1), doc("b", "red hen"), tag("t"), cites("a", "b")
-    ) as graph:
+    with new_graph(tmp_path, doc("a", "red fox", year=1), doc("b", "red hen"), tag("t"), cites("a", "b")) as graph:
         yield graph
 
 
@@ -141,11 +134,7 @@ def test_several_properties_in_one_annotation_get_no_index(things: Graph):
 def test_doctor_names_every_declared_index_that_is_not_built(things: Graph):
     told = [item.message for item in things.doctor().findings if item.check == "indexes"]
     unbuilt = sorted(text.split(" is recorded")[0] for text in told if "not built" in text)
-    assert unbuilt == [
-        "edge:Links: @index(src, dst)",
-        "edge:Links: @index(when)",
-        "node:Thing: @index(first, second)",
-    ]
+    assert unbuilt == ["edge:Links: @index(src, dst)", "edge:Links: @index(when)", "node:Thing: @index(first, second)"]
 
 
 def test_empty_tables_get_no_index_and_are_not_pending(things: Graph):
@@ -179,11 +168,7 @@ def test_all_tables_of_a_run_become_visible_in_one_commit(things: Graph):
     report = things.ensure_indices(actor="act-maintenance")
     commit = report.commit
     assert commit is not None
-    assert (commit.kind, commit.actor, commit.branch) == (
-        "ensure_indices",
-        "act-maintenance",
-        "main",
-    )
+    assert (commit.kind, commit.actor, commit.branch) == ("ensure_indices", "act-maintenance", "main")
     assert set(commit.tables) == {item.type_key for item in report.built}
     history = things.commits()
     assert history[0] == commit
@@ -243,9 +228,7 @@ def test_a_vector_property_without_a_vector_is_pending_with_a_reason(docs: Graph
     assert (again.commit, again.pending) == (None, (pending,))
 
 
-def test_a_pending_vector_index_appears_when_there_are_vectors(
-    docs: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_pending_vector_index_appears_when_there_are_vectors(docs: Graph, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("omnigraph.engine.wanted_indexes.VECTOR_INDEX_MIN_ROWS", 16)
     docs.ensure_indices()
     assert [item.property for item in docs.pending_indexes()] == ["vec"]
@@ -452,9 +435,7 @@ def test_the_commit_of_a_run_is_a_precondition_too(docs: Graph):
 # ---- beside writers
 
 
-def while_building(
-    monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object], times: int = 1
-) -> list[int]:
+def while_building(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object], times: int = 1) -> list[int]:
     """`act` happens after the indexes of a table were staged, so many times; answers how often that was."""
     stage = indexes.stage_indices
     staged: list[int] = []
@@ -475,29 +456,20 @@ def one_table(tmp_path: Path) -> Graph:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-def test_a_run_that_lost_a_race_starts_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
-):
+def test_a_run_that_lost_a_race_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int):
     with one_table(tmp_path) as graph:
-        staged = while_building(
-            monkeypatch, lambda number: write(graph, tag(f"t{number}", "red")), times
-        )
+        staged = while_building(monkeypatch, lambda number: write(graph, tag(f"t{number}", "red")), times)
         report = graph.ensure_indices()
         assert len(staged) == times + 1
         assert report.commit is not None
         assert graph.pending_indexes() == []
-        names = ask(
-            graph,
-            'query q() { match { $t: Tag  search($t.about, "red") } return { $t.name as n } }',
-        )
+        names = ask(graph, 'query q() { match { $t: Tag  search($t.about, "red") } return { $t.name as n } }')
         assert sorted(row["n"] for row in names) == [f"t{n}" for n in range(times + 1)]
         kinds = [commit.kind for commit in graph.commits()]
         assert kinds.count("ensure_indices") == 1
 
 
-def test_the_files_of_a_run_that_lost_a_race_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_files_of_a_run_that_lost_a_race_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with one_table(tmp_path) as graph:
         while_building(monkeypatch, lambda _: write(graph, tag("t1", "red")))
         graph.ensure_indices()
@@ -506,9 +478,7 @@ def test_the_files_of_a_run_that_lost_a_race_are_removed(
         assert len(kept) == len(index_names(graph, "node:Tag"))
 
 
-def test_indexes_are_built_on_a_handle_that_no_reader_shares(
-    docs: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_indexes_are_built_on_a_handle_that_no_reader_shares(docs: Graph, monkeypatch: pytest.MonkeyPatch):
     """Lance borrows the handle exclusively meanwhile: whoever uses it at the same time fails."""
     used: list[object] = []
     for name in ("create_index_uncommitted", "merge_existing_index_segments"):
@@ -526,9 +496,7 @@ def test_indexes_are_built_on_a_handle_that_no_reader_shares(
     assert not [handle for handle in used if any(handle is other for other in shared)]
 
 
-def test_a_run_that_loses_to_a_delete_builds_for_what_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_that_loses_to_a_delete_builds_for_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with new_graph(tmp_path, doc("a", "red fox"), doc("b", "red hen")) as graph:
         while_building(monkeypatch, lambda _: write(graph, 'delete Doc where slug = "a"'))
         assert graph.ensure_indices().commit is not None
@@ -536,9 +504,7 @@ def test_a_run_that_loses_to_a_delete_builds_for_what_is_left(
         assert ranked(graph, 'bm25($d.body, "red")') == ["b"]
 
 
-def test_a_write_to_another_table_does_not_disturb_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_write_to_another_table_does_not_disturb_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with one_table(tmp_path) as graph:
         staged = while_building(monkeypatch, lambda _: write(graph, doc("a", "red fox")))
         report = graph.ensure_indices()
@@ -547,9 +513,7 @@ def test_a_write_to_another_table_does_not_disturb_a_run(
         assert found(graph, 'search($d.body, "red")') == ["a"]
 
 
-def test_an_insert_that_lost_to_a_run_is_prepared_again(
-    docs: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_insert_that_lost_to_a_run_is_prepared_again(docs: Graph, monkeypatch: pytest.MonkeyPatch):
     from omnigraph.graph import mutations
 
     prepare = mutations.prepare_mutation
@@ -570,9 +534,7 @@ def test_an_insert_that_lost_to_a_run_is_prepared_again(
     assert [commit.kind for commit in docs.commits()][:2] == ["mutation", "ensure_indices"]
 
 
-def test_a_failed_build_changes_nothing_and_the_next_run_succeeds(
-    docs: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failed_build_changes_nothing_and_the_next_run_succeeds(docs: Graph, monkeypatch: pytest.MonkeyPatch):
     rows, head = everything(docs), docs.snapshot()
 
     def fail(*given: Any) -> Any:

@@ -50,9 +50,7 @@ def exact(stored: np.ndarray, query: np.ndarray) -> list[tuple[str, float]]:
     return [(slug(number), float(distances[number])) for number in order]
 
 
-def nearest(
-    graph: Graph, query: Any, clauses: str = "", limit: int = 10
-) -> list[tuple[str, float]]:
+def nearest(graph: Graph, query: Any, clauses: str = "", limit: int = 10) -> list[tuple[str, float]]:
     vector = [float(part) for part in query]
     return scored(graph, RANK, clauses, limit, DECLARED, v=vector)
 
@@ -69,10 +67,7 @@ def cloud(
     """300 random vectors in a random order of ids, and 10 documents without one."""
     graph = new_graph(tmp_path_factory.mktemp("cloud"))
     shuffled = np.random.default_rng(2).permutation(COUNT)
-    documents = [
-        doc_row(slug(n), vec=stored[n].tolist(), far=stored[n].tolist(), year=int(n) % 10)
-        for n in shuffled
-    ]
+    documents = [doc_row(slug(n), vec=stored[n].tolist(), far=stored[n].tolist(), year=int(n) % 10) for n in shuffled]
     documents += [doc_row(f"null{n}", year=n) for n in range(10)]
     append(graph, Doc=documents[:150])
     if request.param == "half indexed":
@@ -88,9 +83,7 @@ def cloud(
 
 
 @each_case("limit", [1, 2, 10, 299, 300, 400])
-def test_the_nearest_come_first_with_their_exact_distances(
-    cloud: Graph, stored: np.ndarray, limit: int
-):
+def test_the_nearest_come_first_with_their_exact_distances(cloud: Graph, stored: np.ndarray, limit: int):
     for query in vectors(4, 3):
         expected = exact(stored, query)[:limit]
         got = nearest(cloud, query, limit=limit)
@@ -124,9 +117,7 @@ def test_filters_come_before_the_limit(cloud: Graph, stored: np.ndarray):
         DECLARED,
         v=[float(part) for part in query],
     )
-    assert [row["s"] for row in inline] == [
-        s for s, _ in exact(stored, query) if int(s[1:]) % 10 == 3
-    ][:25]
+    assert [row["s"] for row in inline] == [s for s, _ in exact(stored, query) if int(s[1:]) % 10 == 3][:25]
 
 
 def test_rows_without_a_vector_never_appear(cloud: Graph):
@@ -176,10 +167,7 @@ def ties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     """3 nearer ones, 500 at one distance in a random order of ids and in two directions, 20 further away."""
     graph = new_graph(tmp_path_factory.mktemp("ties"))
     shuffled = np.random.default_rng(4).permutation(500)
-    documents = [
-        doc_row(f"t{n:03}", vec=[0.0, 1.0, 0.0, 0.0] if n % 2 else [0.0, 0.0, 0.0, -1.0])
-        for n in shuffled
-    ]
+    documents = [doc_row(f"t{n:03}", vec=[0.0, 1.0, 0.0, 0.0] if n % 2 else [0.0, 0.0, 0.0, -1.0]) for n in shuffled]
     documents += [doc_row(f"z{n}", vec=[0.5, 0.0, 0.0, 0.0]) for n in range(3)]
     documents += [doc_row(f"a{n:02}", vec=[5.0 + n, 0.0, 0.0, 0.0]) for n in range(20)]
     append(graph, Doc=documents)
@@ -249,13 +237,7 @@ def test_rows_fanned_out_keep_the_rank_of_their_entity_and_the_limit_cuts_rows(l
         "match { $d: Doc  $d $c:cites $e } return { $d.slug as d, $e.slug as e, $c.why as w }"
         f" order {{ nearest($d.vec, {ZERO}), $c.why desc }}"
     )
-    everything = [
-        ("b", "c", None),
-        ("c", "d", None),
-        ("a", "b", "y"),
-        ("a", "b", "x"),
-        ("a", "c", None),
-    ]
+    everything = [("b", "c", None), ("c", "d", None), ("a", "b", "y"), ("a", "b", "x"), ("a", "c", None)]
     for limit in range(7):
         assert table(linked, f"{text} limit {limit}") == everything[:limit]
 
@@ -327,26 +309,14 @@ def test_distances_do_not_overflow_where_32_bits_would(tmp_path: Path):
     ("text", "code"),
     [
         (f"match {{ $d: Doc }} return {{ $d }} order {{ nearest($d.vec, {ZERO}) }}", "T17"),
-        (
-            f"match {{ $d: Doc }} return {{ nearest($d.vec, {ZERO}) as far }} order {{ far }}",
-            "T17",
-        ),
-        (
-            f"match {{ $d: Doc }} return {{ $d.year as y }} order {{ nearest($d.vec, {ZERO}), y }} limit 3",
-            "T18",
-        ),
+        (f"match {{ $d: Doc }} return {{ nearest($d.vec, {ZERO}) as far }} order {{ far }}", "T17"),
+        (f"match {{ $d: Doc }} return {{ $d.year as y }} order {{ nearest($d.vec, {ZERO}), y }} limit 3", "T18"),
         ("match { $d: Doc } return { $d } order { nearest($d.vec, [1.0, 2.0]) } limit 3", "T15"),
-        (
-            f"match {{ $d: Doc }} return {{ $d }} order {{ nearest($d.body, {ZERO}) }} limit 3",
-            "T15",
-        ),
+        (f"match {{ $d: Doc }} return {{ $d }} order {{ nearest($d.body, {ZERO}) }} limit 3", "T15"),
         ("match { $d: Doc } return { $d } order { nearest($d.vec, 3) } limit 3", "T15"),
         ("match { $d: Doc } return { $d } order { nearest($d.vec, $w) } limit 3", "T15"),
         ("match { $d: Doc } return { $d } order { nearest($d.vec, $n) } limit 3", "T15"),
-        (
-            f"match {{ $d: Doc }} return {{ $d }} order {{ nearest($d.vec, {ZERO}) desc }} limit 3",
-            "Q113",
-        ),
+        (f"match {{ $d: Doc }} return {{ $d }} order {{ nearest($d.vec, {ZERO}) desc }} limit 3", "Q113"),
         (f"match {{ $d: Doc }} return {{ nearest($d.vec, {ZERO}) as far }} limit 3", "Q112"),
     ],
 )
@@ -356,10 +326,7 @@ def test_a_ranking_that_makes_no_sense_is_a_compile_error(linked: Graph, text: s
     assert code in [item.code for item in caught.value.diagnostics]
 
 
-@each_case(
-    "vector",
-    [[1.0], [1.0] * 5, [1.0, 2.0, 3.0, None], [1.0, 2.0, 3.0, "4"], "text", [math.nan] * 4],
-)
+@each_case("vector", [[1.0], [1.0] * 5, [1.0, 2.0, 3.0, None], [1.0, 2.0, 3.0, "4"], "text", [math.nan] * 4])
 def test_a_query_vector_that_does_not_fit_is_refused(linked: Graph, vector: object):
     with pytest.raises(ParameterError):
         ranked(linked, RANK, declared=DECLARED, v=vector)

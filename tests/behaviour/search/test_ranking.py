@@ -49,16 +49,13 @@ def fused(first: Sequence[str], second: Sequence[str], *, k: int = 60, limit: in
     depth = max(5 * limit, 50)
     arms = [list(arm)[:depth] for arm in (first, second)]
     scores = {
-        entity: sum(1 / (k + arm.index(entity) + 1) for arm in arms if entity in arm)
-        for entity in {*arms[0], *arms[1]}
+        entity: sum(1 / (k + arm.index(entity) + 1) for arm in arms if entity in arm) for entity in {*arms[0], *arms[1]}
     }
 
     def place(arm: list[str], entity: str) -> int:
         return arm.index(entity) if entity in arm else len(scores)
 
-    return sorted(scores, key=lambda e: (-scores[e], place(arms[0], e), place(arms[1], e), e))[
-        :limit
-    ]
+    return sorted(scores, key=lambda e: (-scores[e], place(arms[0], e), place(arms[1], e), e))[:limit]
 
 
 def rrf(first: str = VEC, second: str = FAR, k: object = None) -> str:
@@ -126,9 +123,7 @@ def test_between_equals_whoever_is_in_the_first_arm_comes_first(tmp_path: Path):
 def test_equal_distances_inside_an_arm_are_ranked_by_id(tmp_path: Path):
     documents = [doc(name, vec=at(1), far=at(2)) for name in "cab"]
     with new_graph(tmp_path, *documents) as graph:
-        assert scored(graph, rrf()) == [
-            (name, pytest.approx(2 / (61 + place))) for place, name in enumerate("abc")
-        ]
+        assert scored(graph, rrf()) == [(name, pytest.approx(2 / (61 + place))) for place, name in enumerate("abc")]
 
 
 def test_every_pair_of_orders_of_three_fuses_as_the_steps_say(tmp_path: Path):
@@ -152,18 +147,11 @@ def test_every_pair_of_orders_of_three_fuses_as_the_steps_say(tmp_path: Path):
 def test_each_arm_yields_five_times_the_limit_but_at_least_fifty(tmp_path: Path, limit: int):
     names = [f"p{n:02}" for n in range(60)]
     with new_graph(tmp_path) as graph:
-        append(
-            graph,
-            Doc=[doc_row(name, vec=at(n), far=at(59 - n)) for n, name in enumerate(names)],
-        )
+        append(graph, Doc=[doc_row(name, vec=at(n), far=at(59 - n)) for n, name in enumerate(names)])
         expected = fused(names, names[::-1], limit=limit)
-        assert (
-            expected[0] == {1: "p10", 10: "p10", 11: "p05", 12: "p00", 20: "p00", 30: "p00"}[limit]
-        )
+        assert expected[0] == {1: "p10", 10: "p10", 11: "p05", 12: "p00", 20: "p00", 30: "p00"}[limit]
         assert ranked(graph, rrf(), limit=limit) == expected
-        text = (
-            f"query q() {{ match {{ $d: Doc }} return {{ $d }} order {{ {rrf()} }} limit {limit} }}"
-        )
+        text = f"query q() {{ match {{ $d: Doc }} return {{ $d }} order {{ {rrf()} }} limit {limit} }}"
         assert f"depth {max(5 * limit, 50)}" in graph.explain(text)
 
 
@@ -172,13 +160,8 @@ def test_the_depth_counts_entities_that_satisfy_the_match(tmp_path: Path):
     with new_graph(tmp_path, tag("t")) as graph:
         append(
             graph,
-            Doc=[
-                doc_row(name, vec=at(n), far=at(119 - n), year=n % 2)
-                for n, name in enumerate(names)
-            ],
-            Tagged=[
-                {"id": f"e{name}", "src": name, "dst": "t"} for n, name in enumerate(names) if n % 2
-            ],
+            Doc=[doc_row(name, vec=at(n), far=at(119 - n), year=n % 2) for n, name in enumerate(names)],
+            Tagged=[{"id": f"e{name}", "src": name, "dst": "t"} for n, name in enumerate(names) if n % 2],
         )
         odd = [name for n, name in enumerate(names) if n % 2]
         expected = fused(odd, odd[::-1], limit=4)
@@ -262,8 +245,7 @@ def test_filters_restrict_both_arms(hybrid: Graph):
     assert ranked(hybrid, rrf(VEC, BODY), "$d.year = 1") == expected
     assert ranked(hybrid, rrf(VEC, BODY), "$d.year < 2") == expected
     inline = rows(
-        hybrid,
-        f"match {{ $d: Doc {{ year: 1 }} }} return {{ $d.slug as s }} order {{ {rrf(VEC, BODY)} }} limit 10",
+        hybrid, f"match {{ $d: Doc {{ year: 1 }} }} return {{ $d.slug as s }} order {{ {rrf(VEC, BODY)} }} limit 10"
     )
     assert [row["s"] for row in inline] == expected
     text_too = ranked(hybrid, rrf(VEC, FAR), 'search($d.body, "fox")')
@@ -272,18 +254,13 @@ def test_filters_restrict_both_arms(hybrid: Graph):
 
 def test_a_direction_after_rrf_is_accepted_and_means_nothing(hybrid: Graph):
     text = "match {{ $d: Doc }} return {{ $d.slug as s }} order {{ {} {} }} limit 4"
-    first, *others = (
-        rows(hybrid, text.format(rrf(VEC, BODY, 60), way)) for way in ("", "asc", "desc")
-    )
+    first, *others = (rows(hybrid, text.format(rrf(VEC, BODY, 60), way)) for way in ("", "asc", "desc"))
     assert others == [first, first]
 
 
 def test_the_score_may_be_returned_and_ordered_by_its_name(hybrid: Graph):
     rank = rrf(VEC, BODY)
-    got = rows(
-        hybrid,
-        f"match {{ $d: Doc }} return {{ {rank} as score, $d.slug as s }} order {{ score }} limit 10",
-    )
+    got = rows(hybrid, f"match {{ $d: Doc }} return {{ {rank} as score, $d.slug as s }} order {{ score }} limit 10")
     assert [(row["s"], row["score"]) for row in got] == scored(hybrid, rank)
 
 
@@ -335,8 +312,7 @@ def test_rows_fanned_out_consume_no_ranks(fanned: Graph):
 def test_the_first_entities_are_kept_and_their_rows_cut_to_the_limit(fanned: Graph, limit: int):
     got = table(
         fanned,
-        "match { $d: Doc  $d tagged $t } return { $d.slug as d, $t.name as t }"
-        f" order {{ {rrf()} }} limit {limit}",
+        f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, $t.name as t }} order {{ {rrf()} }} limit {limit}",
     )
     kept = ENTITIES[:limit]
     assert got == [row for row in FANNED if row[0] in kept][:limit]
@@ -373,8 +349,7 @@ def test_arms_on_two_variables_rank_the_entities_of_the_first(tmp_path: Path):
     with new_graph(tmp_path, *statements) as graph:
         got = table(
             graph,
-            "match { $d: Doc  $d tagged $t } return { $d.slug as d, $t.name as t }"
-            f" order {{ {rank} }} limit 10",
+            f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, $t.name as t }} order {{ {rank} }} limit 10",
         )
     # By tag the documents appear in the order b, c, a.
     assert fused("abc", "bca", limit=10) == ["b", "a", "c"]
@@ -401,9 +376,7 @@ def test_arms_on_two_variables_rank_the_entities_of_the_first(tmp_path: Path):
         (f"rrf({VEC}, bm25($d.year, 3)) limit", "T20"),
     ],
 )
-def test_a_fusion_that_makes_no_sense_is_a_compile_error(
-    hybrids: dict[State, Graph], order: str, code: str
-):
+def test_a_fusion_that_makes_no_sense_is_a_compile_error(hybrids: dict[State, Graph], order: str, code: str):
     key, has_limit, _ = order.partition(" limit")
     cut = "limit 3" if has_limit else ""
     text = f"query q() {{ match {{ $d: Doc }} return {{ $d }} order {{ {key} }} {cut} }}"
@@ -432,20 +405,12 @@ COUNT = 300
 
 
 @pytest.fixture(scope="module", params=["none", "half", "full"])
-def tied(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Graph]:
+def tied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     """Three hundred documents of one score, years against the order of names, each citing the next one."""
     with new_graph(tmp_path_factory.mktemp("tied")) as graph:
         slugs = [f"d{number:03}" for number in range(COUNT)]
         docs = [
-            doc_row(
-                slug,
-                body="red fox",
-                year=COUNT - number,
-                vec=[1.0] * 4,
-                far=[float(COUNT - number)] * 4,
-            )
+            doc_row(slug, body="red fox", year=COUNT - number, vec=[1.0] * 4, far=[float(COUNT - number)] * 4)
             for number, slug in enumerate(slugs)
         ]
         append(graph, Doc=docs[: COUNT // 2])
@@ -453,12 +418,7 @@ def tied(
             graph.ensure_indices()
         append(graph, Doc=docs[COUNT // 2 :])
         cites = [
-            {
-                "id": f"c{number}",
-                "src": slugs[number],
-                "dst": slugs[(number * 7 + 1) % COUNT],
-                "why": f"w{number:03}",
-            }
+            {"id": f"c{number}", "src": slugs[number], "dst": slugs[(number * 7 + 1) % COUNT], "why": f"w{number:03}"}
             for number in range(COUNT)
         ]
         append(graph, Cites=cites)
@@ -490,9 +450,7 @@ def test_without_a_second_key_ids_break_ties(tied: Graph, rank: str, limit: int)
 @each_case("rank", ["bm25", "nearest"])
 @each_case("key", ["$c.why desc", "$e.year", "$d.year"])
 @each_case("limit", [1, 7, 65])
-def test_keys_of_other_variables_break_ties_over_all_entities(
-    tied: Graph, rank: str, key: str, limit: int
-):
+def test_keys_of_other_variables_break_ties_over_all_entities(tied: Graph, rank: str, key: str, limit: int):
     clauses = '$d: Doc { body: "red fox" }  $d $c:cites $e  $d.year > 10'
     body = f"match {{ {clauses} }} return {{ $d.slug as s, $c.why as w, $e.slug as e }}"
     everything = rows(tied, f"{body} order {{ {key}, $d.slug }}")

@@ -38,13 +38,7 @@ from support.search_graphs import (
 from support.subtests import each_case
 
 LIBRARY = Library(
-    before={
-        "a": "fox in the snow with a dog",
-        "b": "fox fox fox",
-        "c": "dog and fox",
-        "d": "snow",
-        "n": None,
-    },
+    before={"a": "fox in the snow with a dog", "b": "fox fox fox", "c": "dog and fox", "d": "snow", "n": None},
     after={"e": "a dog, a dog, a fox", "f": "", "g": "foxes dream of snow and snow and snow"},
     outdated={"h": ("fox fox", "dog dog dog"), "i": ("cat", "fox"), "j": ("snow snow", None)},
     doomed={"x": "fox", "y": "snow snow"},
@@ -130,9 +124,7 @@ def test_a_query_without_words_ranks_nothing(library: Graph, query: str):
 def test_a_null_query_ranks_nothing(library: Graph):
     for params in ({}, {"q": None}):
         for limit in (None, 3):
-            got = ranked(
-                library, "bm25($d.body, $q)", limit=limit, declared="$q: String?", **params
-            )
+            got = ranked(library, "bm25($d.body, $q)", limit=limit, declared="$q: String?", **params)
             assert got == []
 
 
@@ -146,10 +138,7 @@ def test_a_direction_after_bm25_is_accepted_and_means_nothing(library: Graph):
 
 
 def test_the_score_may_be_returned_and_ordered_by_its_name(library: Graph):
-    by_name = rows(
-        library,
-        f"match {{ $d: Doc }} return {{ {bm25('fox')} as score, $d.slug as s }} order {{ score }}",
-    )
+    by_name = rows(library, f"match {{ $d: Doc }} return {{ {bm25('fox')} as score, $d.slug as s }} order {{ score }}")
     expected = close_to(scored(library, bm25("fox"), limit=None))
     assert [(row["s"], row["score"]) for row in by_name] == expected
 
@@ -196,9 +185,7 @@ def crowds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Gra
     folder = tmp_path_factory.mktemp("crowds")
     high = [doc_row(f"h{n:03}", body="fox fox", year=1, plain="no") for n in range(400)]
     low = [
-        doc_row(
-            f"l{n:02}", body="fox" + " filler" * (n + 1), year=7, plain="chosen", vec=[n + 1.0] * 4
-        )
+        doc_row(f"l{n:02}", body="fox" + " filler" * (n + 1), year=7, plain="chosen", vec=[n + 1.0] * 4)
         for n in range(20)
     ]
     for row in high:
@@ -210,10 +197,7 @@ def crowds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Gra
         if state is State.HALF:
             graph.ensure_indices()
         append(graph, Doc=[*high[200:], *low[10:]])
-        append(
-            graph,
-            Tagged=[{"id": f"e{row['id']}", "src": row["id"], "dst": "t"} for row in low],
-        )
+        append(graph, Tagged=[{"id": f"e{row['id']}", "src": row["id"], "dst": "t"} for row in low])
         if state is State.FULL:
             graph.ensure_indices()
         graphs[state] = graph
@@ -237,9 +221,7 @@ def check_order(got: list[str]) -> None:
 
 @each_case("rank", RANKS)
 @each_case("limit", [1, 5, 20, 50])
-def test_the_limit_takes_the_best_among_rows_that_satisfy_the_filter(
-    crowd: Graph, rank: str, limit: int
-):
+def test_the_limit_takes_the_best_among_rows_that_satisfy_the_filter(crowd: Graph, rank: str, limit: int):
     got = filtered(crowd, RANKS[rank], limit)
     assert got == dict.fromkeys(got, got["inline"]), "spellings agree"
     assert len(got["inline"]) == min(limit, 20)
@@ -334,17 +316,13 @@ def table(graph: Graph, text: str) -> list[tuple[object, ...]]:
 
 def test_rows_fanned_out_keep_the_rank_of_their_entity(links: Graph):
     got = table(
-        links,
-        f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, $t.name as t }} order {{ {bm25('fox')} }}",
+        links, f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, $t.name as t }} order {{ {bm25('fox')} }}"
     )
     assert got == [("b", "t2"), ("b", "t3"), ("a", "t1"), ("a", "t2")]
 
 
 def test_the_limit_cuts_rows_and_not_entities(links: Graph):
-    text = (
-        "match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, $t.name as t }}"
-        " order {{ {} }} limit {}"
-    )
+    text = "match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, $t.name as t }} order {{ {} }} limit {}"
     everything = [("b", "t2"), ("b", "t3"), ("a", "t1"), ("a", "t2")]
     for limit in range(6):
         assert table(links, text.format(bm25("fox"), limit)) == everything[:limit]
@@ -389,8 +367,7 @@ def test_the_second_end_of_a_traversal_in_one_type_is_ranked(links: Graph):
 
 def test_the_ranked_variable_may_be_bound_by_the_traversal_alone(links: Graph):
     got = table(
-        links,
-        f"match {{ $x cites $y }} return {{ $x.slug as x }} order {{ {bm25('fox', '$x.body')} }} limit 3",
+        links, f"match {{ $x cites $y }} return {{ $x.slug as x }} order {{ {bm25('fox', '$x.body')} }} limit 3"
     )
     assert got == [("b",), ("b",), ("a",)]
 
@@ -398,18 +375,14 @@ def test_the_ranked_variable_may_be_bound_by_the_traversal_alone(links: Graph):
 def test_a_variable_that_only_the_order_mentions_is_ranked(links: Graph):
     got = table(
         links,
-        f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d }}"
-        f" order {{ {bm25('fox', '$t.about')} }} limit 10",
+        f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d }} order {{ {bm25('fox', '$t.about')} }} limit 10",
     )
     assert got == [("a",), ("c",), ("a",), ("b",)]
 
 
 def test_the_returned_score_is_the_one_that_orders_fanned_out_rows(links: Graph):
     rank = bm25("fox")
-    got = table(
-        links,
-        f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, {rank} as s }} order {{ {rank} }}",
-    )
+    got = table(links, f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, {rank} as s }} order {{ {rank} }}")
     scores = dict(close_to(scored(links, rank, limit=None)))
     assert got == [(d, scores[d]) for d in ("b", "b", "a", "a")]
 
@@ -445,10 +418,7 @@ def test_a_long_ranking_is_in_order_across_fragments_and_segments(tmp_path: Path
             append(
                 graph,
                 Doc=[
-                    doc_row(
-                        f"{part}-{n:03}",
-                        body="fox " * rng.randrange(1, 5) + "x " * rng.randrange(9),
-                    )
+                    doc_row(f"{part}-{n:03}", body="fox " * rng.randrange(1, 5) + "x " * rng.randrange(9))
                     for n in range(150)
                 ],
             )
@@ -471,17 +441,12 @@ def test_a_long_ranking_is_in_order_across_fragments_and_segments(tmp_path: Path
         ("match { $d: Doc } return { $d } order { bm25($d.body, 3) }", "T20"),
         ('match { $d: Doc  $d $c:cites $e } return { $d } order { bm25($c.why, "x") }', "T23"),
         ('match { $d: Doc } return { bm25($d.body, "x") as s }', "Q112"),
-        (
-            'match { $d: Doc } return { bm25($d.body, "x") as s } order { bm25($d.body, "y") }',
-            "Q112",
-        ),
+        ('match { $d: Doc } return { bm25($d.body, "x") as s } order { bm25($d.body, "y") }', "Q112"),
         ('match { $d: Doc } return { search($d.body, "x") as s }', "Q111"),
         ('match { $d: Doc } return { count($d) as n } order { bm25($d.body, "x") }', "Q113"),
     ],
 )
-def test_a_ranking_that_makes_no_sense_is_a_compile_error(
-    linked: dict[State, Graph], text: str, code: str
-):
+def test_a_ranking_that_makes_no_sense_is_a_compile_error(linked: dict[State, Graph], text: str, code: str):
     with pytest.raises(CompilerError) as caught:
         ask(linked[State.NONE], f"query q() {{ {text} }}")
     assert code in [item.code for item in caught.value.diagnostics]
@@ -494,10 +459,7 @@ SCHEMA = """
 node Doc { slug: String @key  body: String? @index  year: I32? @index  vec: Vector(2)? @index }
 edge Cites: Doc -> Doc
 """
-SEEDS = [
-    *range(6),
-    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 200)),
-]
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 200))]
 
 
 class World:
@@ -548,8 +510,7 @@ class World:
             declared.append(f"$b{number}: String?, $y{number}: I32?, $v{number}: Vector(2)?")
             params |= {f"b{number}": item.body, f"y{number}": item.year, f"v{number}": item.vec}
             statements.append(
-                f'insert Doc {{ slug: "{item.slug}", body: $b{number},'
-                f" year: $y{number}, vec: $v{number} }}"
+                f'insert Doc {{ slug: "{item.slug}", body: $b{number}, year: $y{number}, vec: $v{number} }}'
             )
         text = f"query w({', '.join(declared)}) {{ {' '.join(statements)} }}"
         self.graph.mutate(text, params, branch=branch)
@@ -598,9 +559,7 @@ class World:
         rank = chance.choice(["bm25", "bm25", "nearest", "rrf", "rrf2"])
         follows = chance.random() < 0.4
         names = ["year", "slug", *(["other"] if follows else [])]
-        keys = [
-            (name, chance.random() < 0.5) for name in chance.sample(names, chance.randint(0, 2))
-        ]
+        keys = [(name, chance.random() < 0.5) for name in chance.sample(names, chance.randint(0, 2))]
         limit = chance.choice([1, 2, 3, 5, 8, 20, 60])
         return Ranked(
             rank=rank,
@@ -626,9 +585,7 @@ class World:
             got = self.graph.query(asked.to_text(), params, **target).to_pylist()
             expected = asked.expected(model)
             shown = f"{asked.to_text()}\n{params}\n{target}"
-            assert [(r["d"], r.get("e")) for r in got] == [
-                (r["d"], r.get("e")) for r in expected
-            ], shown
+            assert [(r["d"], r.get("e")) for r in got] == [(r["d"], r.get("e")) for r in expected], shown
             assert [r["score"] for r in got] == pytest.approx([r["score"] for r in expected]), shown
             self.check_conditions(target, model)
 
@@ -636,20 +593,12 @@ class World:
         query = self.text(1, 3)
         for function, holds in (("search", model.searches), ("match_text", model.matches_text)):
             text = f"query q($q: String) {{ match {{ $d: Doc  {function}($d.body, $q) }} return {{ $d.slug as d }} }}"
-            got = sorted(
-                row["d"] for row in self.graph.query(text, {"q": query}, **target).to_pylist()
-            )
-            assert got == sorted(slug for slug in model.documents if holds(slug, query)), (
-                function,
-                query,
-                target,
-            )
+            got = sorted(row["d"] for row in self.graph.query(text, {"q": query}, **target).to_pylist())
+            assert got == sorted(slug for slug in model.documents if holds(slug, query)), (function, query, target)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_searches_answer_as_plain_python_does(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_random_searches_answer_as_plain_python_does(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch):
     if seed % 2:
         # Terms of the smallest fragments lie on disk, and segments have borders.
         monkeypatch.setattr(text_parts, "PERSIST_MIN_ROWS", 1)

@@ -26,13 +26,7 @@ node Note {
 }
 """
 VECTORS = ("vec", "exact", "bare")
-TEXTS = {
-    "a": "graph databases",
-    "b": "Ünïcode — 東京",
-    "c": "graph database",
-    "d": "",
-    "e": "x" * 5000,
-}
+TEXTS = {"a": "graph databases", "b": "Ünïcode — 東京", "c": "graph database", "d": "", "e": "x" * 5000}
 BY_VECTOR = """query q($v: Vector(8)) {
     match { $n: Note } return { $n.slug as s } order { nearest($n.exact, $v) } limit 1
 }"""
@@ -61,9 +55,7 @@ def notes(tmp_path: Path) -> Iterator[Graph]:
         yield graph
 
 
-def nearest(
-    graph: Graph, query: object, field: str = "vec", limit: int = 3
-) -> list[tuple[str, float]]:
+def nearest(graph: Graph, query: object, field: str = "vec", limit: int = 3) -> list[tuple[str, float]]:
     text = f"""query q($q: String) {{
         match {{ $n: Note }}
         return {{ $n.slug as s, nearest($n.{field}, $q) as far }}
@@ -176,19 +168,13 @@ def test_reads_writes_and_plans_that_embed_nothing_need_no_provider(
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "0")
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "no such provider")
     notes.mutate('query w() { insert Note { slug: "z", text: "nothing is embedded at load" } }')
-    assert ask(notes, 'query q() { match { $n: Note { slug: "z" } } return { $n.vec as v } }') == [
-        {"v": None}
-    ]
-    notes.explain(
-        "query q($q: String) { match { $n: Note } return { $n } order { nearest($n.vec, $q) } limit 1 }"
-    )
+    assert ask(notes, 'query q() { match { $n: Note { slug: "z" } } return { $n.vec as v } }') == [{"v": None}]
+    notes.explain("query q($q: String) { match { $n: Note } return { $n } order { nearest($n.vec, $q) } limit 1 }")
     notes.ensure_indices()
     assert made == []
 
 
-def test_the_embedder_is_created_once_at_the_first_text_and_closed_with_the_graph(
-    notes: Graph, made: list[str]
-):
+def test_the_embedder_is_created_once_at_the_first_text_and_closed_with_the_graph(notes: Graph, made: list[str]):
     assert made == []
     nearest(notes, "first")
     nearest(notes, "second")
@@ -208,9 +194,7 @@ def test_a_graph_that_never_embedded_closes_without_an_embedder(notes: Graph, ma
 # ---- the recorded model
 
 
-def test_a_recorded_model_that_differs_is_refused_and_both_are_named(
-    notes: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_recorded_model_that_differs_is_refused_and_both_are_named(notes: Graph, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "query/model")
     with pytest.raises(BadRequestError) as caught:
         nearest(notes, TEXTS["a"], "exact")
@@ -229,17 +213,13 @@ def test_the_recorded_model_itself_is_accepted(notes: Graph, monkeypatch: pytest
     assert nearest(notes, TEXTS["a"], "exact")[0][0] == "a"
 
 
-def test_a_property_without_a_recorded_model_is_not_checked(
-    notes: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_property_without_a_recorded_model_is_not_checked(notes: Graph, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "any/model")
     for field in ("vec", "bare"):
         assert nearest(notes, TEXTS["a"], field)[0][0] == "a"
 
 
-def test_an_explicit_vector_is_not_checked_against_the_recorded_model(
-    notes: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_explicit_vector_is_not_checked_against_the_recorded_model(notes: Graph, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "query/model")
     text = BY_VECTOR
     assert ask(notes, text, {"v": list(mock_vector(TEXTS["c"], DIMENSION))}) == [{"s": "c"}]

@@ -11,19 +11,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import CompilerError
-from support.search_graphs import (
-    Library,
-    State,
-    cites,
-    doc,
-    found,
-    new_graph,
-    rows,
-    set_body,
-    tag,
-    tagged,
-    write,
-)
+from support.search_graphs import Library, State, cites, doc, found, new_graph, rows, set_body, tag, tagged, write
 from support.subtests import each_case
 
 #: The old words of outdated and doomed documents occur in no final text.
@@ -181,14 +169,9 @@ def test_all_text_conditions_on_one_variable_apply(library: Graph, clauses: str)
 
 def test_an_index_that_caught_up_with_updates_matches_as_no_index_does(tmp_path: Path):
     with LIBRARY.build(tmp_path, State.GROWN, catches_up=True) as library:
-        got = {
-            q: found(library, "search($d.body, $q)", "$q: String", q=q) for q, _ in SEARCH.values()
-        }
+        got = {q: found(library, "search($d.body, $q)", "$q: String", q=q) for q, _ in SEARCH.values()}
         assert got == {q: list(expected) for q, expected in SEARCH.values()}
-        got = {
-            q: found(library, "match_text($d.body, $q)", "$q: String", q=q)
-            for q, _ in MATCH_TEXT.values()
-        }
+        got = {q: found(library, "match_text($d.body, $q)", "$q: String", q=q) for q, _ in MATCH_TEXT.values()}
         assert got == {q: list(expected) for q, expected in MATCH_TEXT.values()}
 
 
@@ -257,11 +240,7 @@ def test_null_edits_match_nothing(library: Graph):
 @each_case("function", ["search", "match_text", "fuzzy"])
 def test_a_null_text_never_matches(library: Graph, function: str):
     words = {word for body in LIBRARY.bodies.values() if body for word in re.findall(r"\w+", body)}
-    got = {
-        slug
-        for word in words
-        for slug in found(library, f"{function}($d.body, $q)", "$q: String", q=word)
-    }
+    got = {slug for word in words for slug in found(library, f"{function}($d.body, $q)", "$q: String", q=word)}
     assert got <= {slug for slug, body in LIBRARY.bodies.items() if body}
 
 
@@ -345,9 +324,7 @@ def links(request: pytest.FixtureRequest, linked: dict[State, Graph]) -> Graph:
         ('$d <cites> $e  search($e.body, "wine")', "a"),
     ],
 )
-def test_a_text_condition_applies_wherever_its_variable_was_introduced(
-    links: Graph, clauses: str, expected: str
-):
+def test_a_text_condition_applies_wherever_its_variable_was_introduced(links: Graph, clauses: str, expected: str):
     assert found(links, clauses) == list(expected)
 
 
@@ -394,9 +371,7 @@ def test_a_limit_without_an_order_cuts_matches(links: Graph):
         ('bm25($d.body, "x")', "Q112"),
     ],
 )
-def test_a_text_condition_that_makes_no_sense_is_a_compile_error(
-    linked: dict[State, Graph], clauses: str, code: str
-):
+def test_a_text_condition_that_makes_no_sense_is_a_compile_error(linked: dict[State, Graph], clauses: str, code: str):
     with pytest.raises(CompilerError) as caught:
         found(linked[State.NONE], clauses)
     assert [item.code for item in caught.value.diagnostics] == [code]
@@ -432,9 +407,7 @@ def check_random_history(folder: Path, seed: int, *, catches_up: bool = False) -
             for query in queries:
                 wanted = query.split()
                 any_word = sorted(s for s, body in words.items() if set(wanted) & set(body))
-                phrase = sorted(
-                    s for s, body in words.items() if f" {query} " in f" {' '.join(body)} "
-                )
+                phrase = sorted(s for s, body in words.items() if f" {query} " in f" {' '.join(body)} ")
                 declared = "$q: String"
                 assert found(graph, "search($d.body, $q)", declared, q=query) == any_word
                 assert found(graph, "match_text($d.body, $q)", declared, q=query) == phrase
@@ -450,9 +423,7 @@ def test_no_history_and_no_state_of_the_index_changes_the_matches(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 60))
-def test_no_history_and_no_state_of_the_index_changes_the_matches_of_many(
-    tmp_path: Path, seed: int
-):
+def test_no_history_and_no_state_of_the_index_changes_the_matches_of_many(tmp_path: Path, seed: int):
     check_random_history(tmp_path, seed)
 
 

@@ -12,18 +12,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.engine import text_parts
 from omnigraph.storage.datasets.reads import column_parts
-from support.search_graphs import (
-    SCHEMA,
-    append,
-    dataset_of,
-    doc,
-    doc_row,
-    found,
-    new_graph,
-    ranked,
-    scored,
-    write,
-)
+from support.search_graphs import SCHEMA, append, dataset_of, doc, doc_row, found, new_graph, ranked, scored, write
 
 FOX = 'bm25($d.body, "fox lake")'
 ROWS = 40
@@ -95,9 +84,7 @@ def test_a_commit_costs_the_analysis_of_its_rows(graph: Graph, analysed: list[in
     assert analysed == [3, 3], "small fragments are not kept"
 
 
-def test_branches_and_old_commits_use_the_terms_of_their_fragments(
-    graph: Graph, analysed: list[int]
-):
+def test_branches_and_old_commits_use_the_terms_of_their_fragments(graph: Graph, analysed: list[int]):
     graph.ensure_indices()
     before = graph.snapshot().commit_id
     graph.create_branch("dev")

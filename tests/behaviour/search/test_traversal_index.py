@@ -14,15 +14,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.engine import expand
 from omnigraph.graph import reads
-from support.search_graphs import (
-    SCHEMA,
-    cites,
-    doc,
-    new_graph,
-    tag,
-    tagged,
-    write,
-)
+from support.search_graphs import SCHEMA, cites, doc, new_graph, tag, tagged, write
 
 #: A loop, parallel edges, a cycle, a node without edges, and keys that documents and tags share.
 SEED = (
@@ -78,10 +70,7 @@ def no_scan(monkeypatch: pytest.MonkeyPatch) -> None:
 def answers(graph: Graph, **target: Any) -> dict[str, list[tuple[object, ...]]]:
     """All queries; the rows sorted."""
     return {
-        name: sorted(
-            tuple(row.values())
-            for row in graph.query(f"query q() {{ {text} }}", **target).to_pylist()
-        )
+        name: sorted(tuple(row.values()) for row in graph.query(f"query q() {{ {text} }}", **target).to_pylist())
         for name, text in QUERIES.items()
     }
 
@@ -104,9 +93,7 @@ def sets(root: Path) -> dict[str, list[str]]:
     derived = root / "__derived"
     if not derived.exists():
         return {}
-    return {
-        group.name: sorted(item.name for item in group.iterdir()) for group in derived.iterdir()
-    }
+    return {group.name: sorted(item.name for item in group.iterdir()) for group in derived.iterdir()}
 
 
 # ---- kept and used
@@ -156,9 +143,7 @@ def test_a_later_process_does_not_scan_the_edges(root: Path, request: pytest.Fix
         assert answers(reader) == expected
 
 
-def test_the_index_of_a_maintenance_run_serves_every_direction(
-    root: Path, request: pytest.FixtureRequest
-):
+def test_the_index_of_a_maintenance_run_serves_every_direction(root: Path, request: pytest.FixtureRequest):
     expected = scanned_answers(root)
     with Graph.open(root) as graph:
         graph.ensure_indices()
@@ -360,12 +345,9 @@ FILES = ["counts"] + [
 
 
 @pytest.mark.parametrize(
-    ("damage", "name"),
-    [(damage, name) for damage in (cut_short, garbage, Path.unlink) for name in FILES],
+    ("damage", "name"), [(damage, name) for damage in (cut_short, garbage, Path.unlink) for name in FILES]
 )
-def test_one_damaged_file_spoils_its_set_and_no_answer(
-    root: Path, damage: Callable[[Path], None], name: str
-):
+def test_one_damaged_file_spoils_its_set_and_no_answer(root: Path, damage: Callable[[Path], None], name: str):
     expected = fresh_answers(root)
     damaged = [path for path in arrays(root) if path.stem == name]
     assert damaged

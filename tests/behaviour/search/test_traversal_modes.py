@@ -19,17 +19,7 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.engine import expand
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.graph import reads
-from support.search_graphs import (
-    ZERO,
-    cites,
-    dataset_of,
-    doc,
-    new_graph,
-    set_body,
-    tag,
-    tagged,
-    write,
-)
+from support.search_graphs import ZERO, cites, dataset_of, doc, new_graph, set_body, tag, tagged, write
 from support.subtests import each_case
 
 MODES = ("indexed", "csr", "scan")
@@ -40,9 +30,7 @@ TAGS = "abcz"
 
 
 @pytest.fixture(scope="module", params=["unindexed", "half indexed", "indexed"])
-def graphs(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Graph]]:
+def graphs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Graph]]:
     """Loops, parallel edges, cycles, a component of its own, a lonely node, ids that two types share."""
     folder = tmp_path_factory.mktemp("modes")
     with new_graph(folder, *(doc(name, f"text of {name}") for name in NODES)) as graph:
@@ -50,9 +38,7 @@ def graphs(
         if request.param == "half indexed":
             graph.ensure_indices()
         write(graph, doc("gone"), cites("a", "gone"), cites("gone", "b"), tagged("gone", "z"))
-        write(
-            graph, *(cites(*pair, "y") for pair in CITED[7:]), *(tagged(*pair) for pair in TAGGED)
-        )
+        write(graph, *(cites(*pair, "y") for pair in CITED[7:]), *(tagged(*pair) for pair in TAGGED))
         set_body(graph, "c", "another text")
         write(graph, 'delete Doc where slug = "gone"')
         if request.param == "indexed":
@@ -158,11 +144,7 @@ def test_cycles_of_a_pattern_close(graphs: dict[str, Graph]):
     pairs = set(CITED)
     two = agreed(graphs, "$d: Doc  $d cites $e  $e cites $d", "$d.slug as d, $e.slug as e")
     assert two == Counter((d, e) for d, e in pairs if e + d in pairs)
-    three = agreed(
-        graphs,
-        "$a: Doc  $a cites $b  $b cites $c  $c cites $a",
-        "$a.slug as a, $b.slug as b, $c.slug as c",
-    )
+    three = agreed(graphs, "$a: Doc  $a cites $b  $b cites $c  $c cites $a", "$a.slug as a, $b.slug as b, $c.slug as c")
     triples = itertools.product(NODES, repeat=3)
     assert three == Counter(t for t in triples if all(t[i] + t[i - 2] in pairs for i in range(3)))
     loops = agreed(graphs, "$d: Doc  $d cites $d", "$d.slug as d")
@@ -219,9 +201,7 @@ def test_the_mode_is_read_when_the_graph_is_opened(graphs: dict[str, Graph]):
 
 
 def test_an_unknown_mode_is_ignored_with_a_warning(
-    graphs: dict[str, Graph],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    graphs: dict[str, Graph], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "teleport")
     with Graph.open(graphs["auto"].uri, read_only=True) as graph:
@@ -231,17 +211,14 @@ def test_an_unknown_mode_is_ignored_with_a_warning(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"),
-    [("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", "0"), ("OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", "0")],
+    ("variable", "value"), [("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", "0"), ("OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", "0")]
 )
 def test_ceilings_change_the_path_and_not_the_rows(
     graphs: dict[str, Graph], monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ):
     monkeypatch.setenv(variable, value)
     with Graph.open(graphs["auto"].uri, read_only=True) as graph:
-        agreed(
-            {**graphs, "ceiling": graph}, "$d: Doc  $d cites{1,3} $e", "$d.slug as d, $e.slug as e"
-        )
+        agreed({**graphs, "ceiling": graph}, "$d: Doc  $d cites{1,3} $e", "$d.slug as d, $e.slug as e")
         text = "query q() { match { $d: Doc  $d cites{1,3} $e } return { $d.slug as d } }"
         assert "indexed" not in graph.explain(text)
 
@@ -260,8 +237,7 @@ QUERIES = {
     "tags": "match { $t: Tag  $d tagged $t } return { $t.name as t, $d.slug as d } order { $t.name, $d.slug }",
     "anti-join": "match { $d: Doc  not { $d cites $_ } } return { $d.slug as d } order { $d.slug }",
     "anti-join with a condition": (
-        'match { $d: Doc  not { $d cites $e  search($e.body, "red") } }'
-        " return { $d.slug as d } order { $d.slug }"
+        'match { $d: Doc  not { $d cites $e  search($e.body, "red") } } return { $d.slug as d } order { $d.slug }'
     ),
     "search": 'match { $d: Doc  search($d.body, "red") } return { $d.slug as d } order { $d.slug }',
     "phrase": 'match { $d: Doc  match_text($d.body, "red hen") } return { $d.slug as d } order { $d.slug }',
@@ -279,10 +255,7 @@ Answers = dict[str, list[dict[str, Any]]]
 
 
 def answers(graph: Graph, **target: Any) -> Answers:
-    return {
-        name: graph.query(f"query q() {{ {text} }}", **target).to_pylist()
-        for name, text in QUERIES.items()
-    }
+    return {name: graph.query(f"query q() {{ {text} }}", **target).to_pylist() for name, text in QUERIES.items()}
 
 
 def at(distance: float) -> list[float]:
@@ -311,9 +284,7 @@ ADD = (doc("e", "red owl", year=2, vec=at(0.5)), cites("d", "e"), tagged("e", "u
 def update(graph: Graph) -> None:
     set_body(graph, "c", "red cat")
     set_body(graph, "a", "grey wolf")
-    graph.mutate(
-        'query w() { update Doc set { year: 9, vec: [9.0, 9.0, 9.0, 9.0] } where slug = "d" }'
-    )
+    graph.mutate('query w() { update Doc set { year: 9, vec: [9.0, 9.0, 9.0, 9.0] } where slug = "d" }')
 
 
 def index(graph: Graph) -> None:
@@ -367,11 +338,7 @@ def _traversal_indexes_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "history",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name == "never indexed" else ())
-        for name in HISTORIES
-    ],
+    "history", [pytest.param(name, marks=pytest.mark.slow if name == "never indexed" else ()) for name in HISTORIES]
 )
 def test_every_commit_answers_as_it_did_when_it_was_the_head(tmp_path: Path, history: str):
     with new_graph(tmp_path, *SEED) as graph:
@@ -389,10 +356,7 @@ def test_another_process_reads_every_commit_as_it_was(tmp_path: Path):
 
 
 def test_every_commit_of_an_index_that_catches_up_answers_as_it_did(tmp_path: Path):
-    with (
-        new_graph(tmp_path, *SEED) as graph,
-        new_graph(tmp_path, *SEED, name="plain.omni") as plain,
-    ):
+    with new_graph(tmp_path, *SEED) as graph, new_graph(tmp_path, *SEED, name="plain.omni") as plain:
         indexed = list(run_history(graph, CATCHING_UP).values())
         without = list(run_history(plain, [s for s in CATCHING_UP if s != "index"]).values())
         ranked = ("relevance", "fusion")
@@ -415,11 +379,7 @@ def test_a_commit_is_found_by_its_version_and_by_its_moment(tmp_path: Path):
                 continue
             expected = then[commit.commit_id]["scan"]
             moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=commit.created_at)
-            for target in (
-                {"version": commit.graph_version},
-                {"as_of": moment},
-                {"as_of": moment.isoformat()},
-            ):
+            for target in ({"version": commit.graph_version}, {"as_of": moment}, {"as_of": moment.isoformat()}):
                 result = graph.query(f"query q() {{ {QUERIES['scan']} }}", **target)
                 assert result.commit_id == commit.commit_id
                 assert result.to_pylist() == expected

@@ -49,11 +49,7 @@ def stored() -> np.ndarray:
 def documents(stored: np.ndarray, numbers: Any) -> list[dict[str, Any]]:
     first_outlier = len(stored) - OUTLIERS
     return [
-        doc_row(
-            slug(n),
-            vec=stored[n].tolist(),
-            year=OUTLYING if n >= first_outlier else RARE if n % 400 == 0 else 1,
-        )
+        doc_row(slug(n), vec=stored[n].tolist(), year=OUTLYING if n >= first_outlier else RARE if n % 400 == 0 else 1)
         for n in numbers
     ]
 
@@ -83,9 +79,7 @@ def exact(stored: np.ndarray, query: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return np.lexsort((np.arange(len(stored)), distances)), distances
 
 
-def nearest(
-    graph: Graph, query: Any, clauses: str = "", limit: int = 10
-) -> list[tuple[str, float]]:
+def nearest(graph: Graph, query: Any, clauses: str = "", limit: int = 10) -> list[tuple[str, float]]:
     vector = [float(part) for part in query]
     return scored(graph, "nearest($d.vec, $v)", clauses, limit, "$v: Vector(4)", v=vector)
 
@@ -93,9 +87,7 @@ def nearest(
 def in_order(graph: Graph, query: Any, clauses: str = "", limit: int = 10) -> list[str]:
     """Without asking for the distance."""
     vector = [float(part) for part in query]
-    return ranked(
-        graph, "nearest($d.vec, $v)", clauses, limit=limit, declared="$v: Vector(4)", v=vector
-    )
+    return ranked(graph, "nearest($d.vec, $v)", clauses, limit=limit, declared="$v: Vector(4)", v=vector)
 
 
 def queries(count: int, seed: int = 3) -> np.ndarray:
@@ -118,9 +110,7 @@ def test_many_vectors_get_an_index_whose_partitions_follow_their_number(indexed:
 
 
 @pytest.mark.parametrize(("count", "is_indexed"), [(-1, False), (0, True)])
-def test_the_number_of_vectors_decides_not_the_number_of_rows(
-    tmp_path: Path, count: int, is_indexed: bool
-):
+def test_the_number_of_vectors_decides_not_the_number_of_rows(tmp_path: Path, count: int, is_indexed: bool):
     rng = np.random.default_rng(5)
     filled = VECTOR_INDEX_MIN_ROWS + count
     with new_graph(tmp_path) as graph:
@@ -181,9 +171,7 @@ def test_a_selective_filter_does_not_starve_the_result(indexed: Graph, stored: n
     assert hits >= 0.9 * 50
 
 
-def test_rows_far_from_the_query_are_found_when_only_they_satisfy_the_filter(
-    indexed: Graph, stored: np.ndarray
-):
+def test_rows_far_from_the_query_are_found_when_only_they_satisfy_the_filter(indexed: Graph, stored: np.ndarray):
     order, _ = exact(stored, np.zeros(4, np.float32))
     expected = [slug(n) for n in order if n >= COUNT - OUTLIERS]
     for clauses in (f"$d.year = {OUTLYING}", f"$d.year > {RARE}", "not { $d.year < 50 }"):
@@ -248,17 +236,13 @@ def change(graph: Graph, added: int) -> None:
     write(graph, f'delete Doc where slug = "{slug(7)}"')
 
 
-def test_what_was_written_after_the_index_is_found_where_it_is_now(
-    growing: Graph, stored: np.ndarray
-):
+def test_what_was_written_after_the_index_is_found_where_it_is_now(growing: Graph, stored: np.ndarray):
     change(growing, added=10)
     check_changes(growing, stored)
     assert {item.property for item in growing.pending_indexes()} >= {"vec"}
 
 
-def test_an_index_that_caught_up_with_many_vectors_finds_them_where_they_are_now(
-    growing: Graph, stored: np.ndarray
-):
+def test_an_index_that_caught_up_with_many_vectors_finds_them_where_they_are_now(growing: Graph, stored: np.ndarray):
     change(growing, added=1500)
     growing.ensure_indices()
     assert growing.pending_indexes() == []
@@ -281,9 +265,7 @@ def test_an_index_waits_for_more_than_a_few_vectors(growing: Graph, stored: np.n
     check_changes(growing, stored)
 
 
-def test_a_row_without_a_vector_outside_of_the_index_changes_nothing(
-    growing: Graph, stored: np.ndarray
-):
+def test_a_row_without_a_vector_outside_of_the_index_changes_nothing(growing: Graph, stored: np.ndarray):
     append(growing, Doc=[doc_row("empty")])
     growing.ensure_indices()
     (reason,) = outside(growing)

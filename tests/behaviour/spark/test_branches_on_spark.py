@@ -22,12 +22,7 @@ from py4j.protocol import Py4JError
 
 from omnigraph.branches import three_way
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import (
-    ExternalBlobSourceError,
-    MergeConflictsError,
-    QueryCancelledError,
-    SparkError,
-)
+from omnigraph.errors import ExternalBlobSourceError, MergeConflictsError, QueryCancelledError, SparkError
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.findings import Health
 from omnigraph.pipeline import copying, deltas
@@ -124,9 +119,7 @@ def content(graph: Graph, branch: str, path: Path) -> str:
     return target.read_text(encoding="utf-8")
 
 
-def test_a_merge_on_spark_is_the_merge_of_this_process(
-    diverged: Graph, spark: Any, tmp_path: Path
-) -> None:
+def test_a_merge_on_spark_is_the_merge_of_this_process(diverged: Graph, spark: Any, tmp_path: Path) -> None:
     expected = diverged.diff("main", "work")
     found = diverged.diff("main", "work", engine="spark", spark=spark)
     assert found.changes == expected.changes
@@ -200,9 +193,7 @@ def test_a_failed_comparison_on_spark_leaves_no_file(
     assert not (diverged._environment.location.path / "__staging").exists()
 
 
-def test_a_merge_never_passes_through_the_driver(
-    tmp_path: Path, narrow: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_never_passes_through_the_driver(tmp_path: Path, narrow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changed rows of both sides, deleted ones and their sources: more than the driver takes from a job."""
     monkeypatch.setattr(deltas, "_BUCKET_ROWS", 30_000)
     monkeypatch.setattr(copying, "PART_ROWS", 4_000)
@@ -319,9 +310,7 @@ def made(base: Table, merged: Upserted) -> list[dict[str, Any]]:
     return rows
 
 
-def test_many_rows_are_replaced_as_this_process_does(
-    graph: Graph, spark: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_many_rows_are_replaced_as_this_process_does(graph: Graph, spark: Any, monkeypatch: pytest.MonkeyPatch):
     base = graph._open(graph.snapshot().pins[KNOWS])
     before = base._dataset.to_table(columns=["id", "_rowid"])
     fragments = new_edges(base)
@@ -336,15 +325,8 @@ def test_many_rows_are_replaced_as_this_process_does(
 
     monkeypatch.setattr(workers, "run_batches", listened)
     seen = []
-    with (
-        answer_folder(graph._environment.location) as folder,
-        operation("load", graph.uri),
-        detail("Knows"),
-    ):
-        for matcher in (
-            LocalMatcher(LocalWorkers(Silent())),
-            ExchangeMatcher(workers, small_rows=0),
-        ):
+    with answer_folder(graph._environment.location) as folder, operation("load", graph.uri), detail("Knows"):
+        for matcher in (LocalMatcher(LocalWorkers(Silent())), ExchangeMatcher(workers, small_rows=0)):
             private = open_private(stage_fragments(base, fragments))
             merged = matcher.upsert(base, private, fragments, with_sources=True, ledgers=folder)
             close_private(private, graph._environment.objects)
@@ -401,9 +383,7 @@ ROWS = 400_000
 @pytest.mark.slow  # a JVM of its own; jobs that an interrupt ends are in `test_jobs`
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_an_interrupted_load_ends_with_130_and_leaves_nothing(
-    tmp_path: Path, as_json: bool, times: int
-) -> None:
+def test_an_interrupted_load_ends_with_130_and_leaves_nothing(tmp_path: Path, as_json: bool, times: int) -> None:
     process, rest, out = interrupted_load(tmp_path, signal.SIGINT, as_json=as_json, times=times)
     assert process.returncode == 130, rest
     if as_json:
@@ -461,9 +441,7 @@ def interrupted_load(
     rest = "".join([*said, rest])
     assert "Traceback" not in rest
     assert files(root) == before
-    assert (
-        Graph.open(root).query("query q() { match { $p: Paper } return { $p.doi } }").row_count == 0
-    )
+    assert Graph.open(root).query("query q() { match { $p: Paper } return { $p.doi } }").row_count == 0
     assert list(tmp_path.glob("omnigraph-spark-*")) == []
     return process, rest, out
 
@@ -471,7 +449,5 @@ def interrupted_load(
 def files(root: Path) -> set[str]:
     """Everything in the graph but its locks."""
     return {
-        str(path.relative_to(root))
-        for path in root.rglob("*")
-        if path.is_file() and not path.name.endswith("lock")
+        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and not path.name.endswith("lock")
     }

@@ -87,9 +87,7 @@ class Cluster:
     def _launch_worker(self, number: int) -> Path:
         place = str(self.folder / "work" / str(number))
         limits = ("--cores", "1", "--memory", "1g", "--port", "0")
-        return self._launch(
-            f"worker-{number}", "worker.Worker", *limits, "--work-dir", place, self.master
-        )
+        return self._launch(f"worker-{number}", "worker.Worker", *limits, "--work-dir", place, self.master)
 
     def _launch(self, name: str, program: str, *arguments: str) -> Path:
         environ = self.environ()
@@ -175,9 +173,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     eventually(lambda: not found.executors(), END_TIMEOUT_S, "no process of the cluster is left")
 
 
-def drive(
-    cluster: Cluster, scenario: str, folder: Path, conf: dict[str, object]
-) -> subprocess.CompletedProcess[str]:
+def drive(cluster: Cluster, scenario: str, folder: Path, conf: dict[str, object]) -> subprocess.CompletedProcess[str]:
     """Run one of the programs below as the driver of an application."""
     ours: dict[str, object] = {
         "spark.cores.max": 2,
@@ -232,12 +228,7 @@ def test_executors_load_merge_export_and_read(cluster: Cluster, tmp_path: Path) 
 
     report = report_of(done)
     assert report["master"] == cluster.master
-    assert report["appended"] == {
-        "node:Paper": PAPERS,
-        "edge:Cites": PAPERS - 1,
-        "node:Person": 20,
-        "edge:Wrote": 20,
-    }
+    assert report["appended"] == {"node:Paper": PAPERS, "edge:Cites": PAPERS - 1, "node:Person": 20, "edge:Wrote": 20}
     assert report["merged"] == {"rows": {"node:Paper": 4}, "superseded": 1}
     assert "bad.jsonl:2: edge Cites: dst 'nobody' not found in Paper" in report["refused"]
     assert report["titles"] == {"d0": "last", "d1": "again", "d2": "title 2", "new": "new"}
@@ -301,9 +292,7 @@ def work(folder: Path) -> dict[str, object]:
         graph.export(out / "tables", format="parquet")
         report["exported"] = {**lines.nodes, **lines.edges}
         report["titles"] = titles(out / "all.jsonl", ["d0", "d1", "d2", "new"])
-        report["same_lines"] = (out / "all.jsonl").read_bytes() == (
-            out / "local.jsonl"
-        ).read_bytes()
+        report["same_lines"] = (out / "all.jsonl").read_bytes() == (out / "local.jsonl").read_bytes()
         report["parquet_papers"] = pq.read_table(out / "tables" / "nodes" / "Paper").num_rows
 
         spark = spark_session()
@@ -352,8 +341,7 @@ def write_inputs(folder: Path) -> None:
     )
     changes = [("d0", "first"), ("new", "new"), ("d1", "again"), ("d0", "last")]
     write_lines(
-        folder / "changes.jsonl",
-        [{"type": "Paper", "data": {"doi": doi, "title": title}} for doi, title in changes],
+        folder / "changes.jsonl", [{"type": "Paper", "data": {"doi": doi, "title": title}} for doi, title in changes]
     )
     ends = [("d0", "d2"), ("d0", "nobody")]
     write_lines(folder / "bad.jsonl", [{"edge": "Cites", "from": a, "to": b} for a, b in ends])
@@ -374,10 +362,7 @@ def test_an_environment_travels_with_the_job(cluster: Cluster, tmp_path: Path) -
     python.chmod(0o755)
     with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "environment", arcname=".")
-    conf = {
-        "spark.archives": "env.tar.gz#environment",
-        "spark.pyspark.python": "./environment/bin/python",
-    }
+    conf = {"spark.archives": "env.tar.gz#environment", "spark.pyspark.python": "./environment/bin/python"}
     report = report_of(drive(cluster, "travel", tmp_path, conf))
     assert report["rows"] == 1
     assert all(place.startswith(str(cluster.folder / "work")) for place in report["places"])
@@ -419,11 +404,7 @@ def test_the_cluster_of_the_guide_starts_works_and_stops(cluster: Cluster, tmp_p
     assert len(list(tmp_path.glob("work-*/app-*"))) == 4, "both workers ran both applications"
     # The script ended what it had started.
     for name in ("master.log", "worker-1.log", "worker-2.log"):
-        eventually(
-            lambda log=tmp_path / name: "RECEIVED SIGNAL TERM" in log.read_text("utf-8"),
-            END_TIMEOUT_S,
-            name,
-        )
+        eventually(lambda log=tmp_path / name: "RECEIVED SIGNAL TERM" in log.read_text("utf-8"), END_TIMEOUT_S, name)
 
 
 # ---- executors that cannot work, and masters that do not answer

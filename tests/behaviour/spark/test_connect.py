@@ -23,9 +23,7 @@ TIMEOUT_S = 600
 
 
 @pytest.mark.timeout(900)  # two JVMs, one of them new; a busy machine takes minutes
-def test_a_session_of_spark_connect_does_what_a_classic_one_does(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_session_of_spark_connect_does_what_a_classic_one_does(spark: SparkSession, tmp_path: Path) -> None:
     from support.bulk_story import PAPERS, bulk_story
 
     for kind in ("classic", "connect"):
@@ -43,12 +41,7 @@ def test_a_session_of_spark_connect_does_what_a_classic_one_does(
     assert classic["same_lines"]
     assert classic["left"] == []
     assert classic["rubbish"] == []
-    assert classic["titles"] == {
-        "d0": "reviewed",
-        "d1": "reviewed",
-        "d5": "title 5",
-        "new": "new",
-    }
+    assert classic["titles"] == {"d0": "reviewed", "d1": "reviewed", "d5": "title 5", "new": "new"}
     assert secret == {"opened": "hush", "gone": True}
 
 
@@ -126,9 +119,7 @@ def carried(spark: SparkSession) -> str:
         raise StorageError("it is gone", StorageFailure.NOT_FOUND)
 
     try:
-        SparkWorkers(spark, Silent()).collect(
-            "read", lambda: spark.range(1).mapInArrow(carrying(lost), "id long")
-        )
+        SparkWorkers(spark, Silent()).collect("read", lambda: spark.range(1).mapInArrow(carrying(lost), "id long"))
     except StorageError as error:
         return f"{error.failure}: {error.message}"
     return "nothing was raised"

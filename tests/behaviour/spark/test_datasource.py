@@ -88,11 +88,7 @@ def add(graph: Graph, branch: str = "main", **years: int) -> Any:
 
 
 def by_source(
-    spark: SparkSession,
-    graph: Graph,
-    kind: str = "Paper",
-    columns: Sequence[str] | None = None,
-    **options: object,
+    spark: SparkSession, graph: Graph, kind: str = "Paper", columns: Sequence[str] | None = None, **options: object
 ) -> DataFrame:
     reader = spark.read.format("omnigraph").option("type", kind)
     if columns is not None:
@@ -102,9 +98,7 @@ def by_source(
     return reader.load(graph.uri)
 
 
-def by_function(
-    spark: SparkSession, graph: Graph, kind: str = "Paper", **options: Any
-) -> DataFrame:
+def by_function(spark: SparkSession, graph: Graph, kind: str = "Paper", **options: Any) -> DataFrame:
     return spark_frame(spark, graph.uri, kind, **options)
 
 
@@ -161,9 +155,7 @@ def test_every_type_of_value_keeps_its_value(read: Read, tmp_path: Path) -> None
         "data": "binary",
     }
     # Moments as text: collecting them would turn them into the local time of this machine.
-    shown = frame.selectExpr(
-        "*", "cast(at as string) as at_text", "cast(moments as array<string>) as moments_text"
-    )
+    shown = frame.selectExpr("*", "cast(at as string) as at_text", "cast(moments as array<string>) as moments_text")
     none, full = sorted((row.asDict() for row in shown.collect()), key=lambda row: row["flag"] or 0)
     assert {name for name, value in none.items() if value is not None} == {"id", "name"}
     del full["at"], full["moments"]
@@ -189,13 +181,9 @@ def test_every_type_of_value_keeps_its_value(read: Read, tmp_path: Path) -> None
     }
 
 
-def test_a_moment_is_the_same_in_every_time_zone(
-    spark: SparkSession, read: Read, tmp_path: Path
-) -> None:
+def test_a_moment_is_the_same_in_every_time_zone(spark: SparkSession, read: Read, tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g.omni", VALUES)
-    graph.mutate(
-        'query q() { insert Thing { name: "x", at: datetime("2026-05-01T12:34:56.789Z") } }'
-    )
+    graph.mutate('query q() { insert Thing { name: "x", at: datetime("2026-05-01T12:34:56.789Z") } }')
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         (row,) = read(graph, "Thing", columns=["at"]).selectExpr("unix_millis(at) as at").collect()
@@ -244,9 +232,7 @@ def test_a_frame_stays_at_its_snapshot_while_the_head_moves(read: Read, tmp_path
 
 
 @pytest.mark.parametrize("where", [None, "year > 0"])
-def test_a_frame_whose_version_was_cleaned_up_says_so(
-    read: Read, tmp_path: Path, where: str | None
-) -> None:
+def test_a_frame_whose_version_was_cleaned_up_says_so(read: Read, tmp_path: Path, where: str | None) -> None:
     graph = Graph.init(tmp_path / "g.omni", SCHEMA)
     add(graph, a=1)
     frame = read(graph) if where is None else read(graph, where=where)
@@ -284,9 +270,7 @@ def test_a_source_with_a_schema_stays_at_its_snapshot(spark: SparkSession, tmp_p
 
 
 @pytest.mark.parametrize(("where", "rows"), [(None, 3), ("year > 2000", 2), ("year > 9999", 0)])
-def test_an_empty_schema_counts_rows(
-    spark: SparkSession, papers: Graph, where: str | None, rows: int
-) -> None:
+def test_an_empty_schema_counts_rows(spark: SparkSession, papers: Graph, where: str | None, rows: int) -> None:
     reader = spark.read.format("omnigraph").option("type", "Paper").schema(StructType([]))
     frame = (reader if where is None else reader.option("where", where)).load(papers.uri)
     assert (frame.columns, frame.count()) == ([], rows)
@@ -331,10 +315,7 @@ def test_sql_sees_the_source(spark: SparkSession, papers: Graph) -> None:
     [
         ({"kind": "Nothing"}, "there is no type Nothing; types are edge:Both, edge:Cites"),
         ({"kind": "Both"}, "Both is a node and an edge type: say edge:Both or node:Both"),
-        (
-            {"kind": "Paper", "columns": "doi,nope"},
-            "there is no column 'nope'; columns are id, doi",
-        ),
+        ({"kind": "Paper", "columns": "doi,nope"}, "there is no column 'nope'; columns are id, doi"),
         ({"kind": "Paper", "where": "nope > 1"}, "the condition 'nope > 1' is wrong"),
         ({"kind": "Paper", "where": "doi ="}, "the condition 'doi =' is wrong"),
         ({"kind": "Paper", "branch": "nope"}, "there is no branch `nope`"),
@@ -343,9 +324,7 @@ def test_sql_sees_the_source(spark: SparkSession, papers: Graph) -> None:
     ],
     ids=lambda item: " ".join(map(str, item.values())) if isinstance(item, dict) else "",
 )
-def test_a_read_of_what_is_not_there_says_so_before_any_task(
-    papers: Graph, options: dict[str, str], said: str
-) -> None:
+def test_a_read_of_what_is_not_there_says_so_before_any_task(papers: Graph, options: dict[str, str], said: str) -> None:
     texts = {"path": papers.uri, "type": options["kind"]} | options
     del texts["kind"]
     with pytest.raises((BadRequestError, NotFoundError)) as caught:
@@ -353,9 +332,7 @@ def test_a_read_of_what_is_not_there_says_so_before_any_task(
     assert said in caught.value.message
 
 
-def test_an_error_of_the_source_reaches_the_caller_of_load(
-    spark: SparkSession, papers: Graph
-) -> None:
+def test_an_error_of_the_source_reaches_the_caller_of_load(spark: SparkSession, papers: Graph) -> None:
     with pytest.raises(PySparkException, match="there is no type Nothing; types are"):
         by_source(spark, papers, "Nothing")
 
@@ -380,9 +357,7 @@ def test_a_path_without_a_graph(tmp_path: Path) -> None:
         source.schema()
 
 
-def test_one_source_looks_at_the_catalog_once(
-    papers: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_source_looks_at_the_catalog_once(papers: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     real = data_source.pin_read
     monkeypatch.setattr(data_source, "pin_read", lambda request: looks.append(1) or real(request))

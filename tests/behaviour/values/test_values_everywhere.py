@@ -13,11 +13,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.core.types import PropertyType
 from omnigraph.core.values import coerce_json, to_f32
-from omnigraph.errors import (
-    BadRequestError,
-    LoadRejectedError,
-    ParameterError,
-)
+from omnigraph.errors import BadRequestError, LoadRejectedError, ParameterError
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.lang.schema.backfill import Constant, read_backfill
@@ -30,9 +26,7 @@ CATALOG = compile_schema(SCHEMA).catalog
 THING = CATALOG.nodes["Thing"]
 
 every_value = each_case("value", ACCEPTED, ids=str)
-every_refusal = each_case(
-    ("type_", "given"), REFUSALS + NOT_FINITE, ids=[label(it) for it in REFUSALS + NOT_FINITE]
-)
+every_refusal = each_case(("type_", "given"), REFUSALS + NOT_FINITE, ids=[label(it) for it in REFUSALS + NOT_FINITE])
 every_json_refusal = each_case(("type_", "given"), REFUSALS, ids=[label(it) for it in REFUSALS])
 
 
@@ -86,9 +80,7 @@ def check_stored(graph: Graph) -> None:
 
 def lines(folder: Path, *records: dict[str, Any]) -> Path:
     path = folder / "in.jsonl"
-    path.write_text(
-        "".join(json.dumps({"type": "Thing", "data": record}) + "\n" for record in records)
-    )
+    path.write_text("".join(json.dumps({"type": "Thing", "data": record}) + "\n" for record in records))
     return path
 
 
@@ -97,9 +89,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     """The whole table in one load."""
     folder = tmp_path_factory.mktemp("loaded")
     graph = Graph.init(folder / "g.omni", SCHEMA)
-    records = [
-        {"name": f"v{number}", value.column: value.given} for number, value in enumerate(ACCEPTED)
-    ]
+    records = [{"name": f"v{number}", value.column: value.given} for number, value in enumerate(ACCEPTED)]
     graph.load(lines(folder, *records), mode="append", engine="local")
     return graph
 
@@ -131,9 +121,7 @@ def test_a_parameter_has_its_stored_form(value: Value) -> None:
 
 @every_value
 def test_a_constant_of_a_backfill_has_its_stored_form(value: Value) -> None:
-    expression = read_backfill(
-        f"Thing.{value.column}", json.dumps(value.given), type_of(value.type), THING
-    ).expression
+    expression = read_backfill(f"Thing.{value.column}", json.dumps(value.given), type_of(value.type), THING).expression
     assert isinstance(expression, Constant)
     wanted = value.stored
     if value.type == "Blob":

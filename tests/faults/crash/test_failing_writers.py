@@ -125,9 +125,7 @@ def test_a_write_that_fails_half_way_is_undone_at_once_and_gives_its_own_error(
             run(graph, writer)
         assert kinds(graph) == ["RolledBack"]
         undoing = every_commit(graph)[known:]
-        assert [(c.actor, c.recovery_for_actor) for c in undoing] == [
-            (RECOVERY_ACTOR, ACTOR)
-        ] * added
+        assert [(c.actor, c.recovery_for_actor) for c in undoing] == [(RECOVERY_ACTOR, ACTOR)] * added
     check_sound(root)
     assert contents(root) == contents(base)
     check_next_writes(root, writer, after(writer))
@@ -151,9 +149,7 @@ def test_a_write_that_fails_after_its_last_table_is_completed_at_once_with_the_n
     check_next_writes(root, writer, contents(root))
 
 
-def test_a_write_that_fails_inside_the_fold_is_completed_at_once(
-    ready_to_fold: Path, tmp_path: Path, after, failing
-):
+def test_a_write_that_fails_inside_the_fold_is_completed_at_once(ready_to_fold: Path, tmp_path: Path, after, failing):
     root = copy(ready_to_fold, tmp_path / "graph")
     with Graph.open(root) as graph:
         failing(F.IN_FOLD)
@@ -163,9 +159,7 @@ def test_a_write_that_fails_inside_the_fold_is_completed_at_once(
     assert contents(root) == after(INSERT, ready_to_fold)
 
 
-def test_an_undone_write_succeeds_when_it_is_repeated_with_the_same_precondition(
-    root: Path, failing
-):
+def test_an_undone_write_succeeds_when_it_is_repeated_with_the_same_precondition(root: Path, failing):
     with Graph.open(root) as graph:
         head = graph.snapshot().commit_id
         failing("after_table_commit@1")
@@ -221,9 +215,7 @@ def test_a_sidecar_that_cannot_be_deleted_is_only_a_warning(
 # ---- the folder cannot be listed
 
 
-def test_a_folder_that_cannot_be_listed_fails_writes_and_opens_loudly_but_not_readers(
-    root: Path, base: Path
-):
+def test_a_folder_that_cannot_be_listed_fails_writes_and_opens_loudly_but_not_readers(root: Path, base: Path):
     graph = Graph.open(root)
     folder = root / "__recovery"
     assert sidecars(root) == []
@@ -261,9 +253,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_an_unreadable_sidecar_stops_writers_loudly_and_stays_but_readers_go_on(
-    root: Path, base: Path, damage: bytes
-):
+def test_an_unreadable_sidecar_stops_writers_loudly_and_stays_but_readers_go_on(root: Path, base: Path, damage: bytes):
     graph = Graph.open(root)
     operation_id = new_ulid()
     file = root / "__recovery" / f"{operation_id}.json"
@@ -282,9 +272,7 @@ def test_an_unreadable_sidecar_stops_writers_loudly_and_stays_but_readers_go_on(
     check_sound(root)
 
 
-def test_a_sidecar_cut_short_by_hand_stops_writers_and_stays(
-    root: Path, base: Path, children: Children
-):
+def test_a_sidecar_cut_short_by_hand_stops_writers_and_stays(root: Path, base: Path, children: Children):
     children.kill_at(F.BEFORE_PUBLISH, mutation(root, INSERT))
     (file,) = (root / "__recovery").iterdir()
     whole = file.read_bytes()
@@ -298,9 +286,7 @@ def test_a_sidecar_cut_short_by_hand_stops_writers_and_stays(
     check_sound(root)
 
 
-def test_a_sidecar_under_the_name_of_another_operation_is_refused_and_kept(
-    root: Path, children: Children
-):
+def test_a_sidecar_under_the_name_of_another_operation_is_refused_and_kept(root: Path, children: Children):
     children.kill_at(F.BEFORE_PUBLISH, mutation(root, INSERT))
     (file,) = (root / "__recovery").iterdir()
     renamed = file.rename(file.with_name(f"{new_ulid()}.json"))
@@ -394,10 +380,7 @@ def drift(root: Path, key: str, *, steps: int = 1) -> None:
         pin = graph.snapshot().pins[key]
     for number in range(steps):
         dataset = dataset_of(root, pin, at_pin=False)
-        row = {name: None for name in dataset.schema.names} | {
-            "id": f"foreign{number}",
-            "name": f"foreign{number}",
-        }
+        row = {name: None for name in dataset.schema.names} | {"id": f"foreign{number}", "name": f"foreign{number}"}
         rows = pa.Table.from_pylist([row], schema=dataset.schema)
         lance.write_dataset(rows, dataset, mode="append")
 

@@ -54,9 +54,9 @@ EDGES = [
     {"edge": "LivesIn", "from": "dan", "to": "bonn"},
     {"edge": "Knows", "from": "eve", "to": "ann", "data": {"since": 3}},
 ]
-REPLACED = [
-    {"type": "Person", "data": {"name": name, "age": 9}} for name in ("ann", "bob", "cid")
-] + [{"type": "City", "data": {"name": name, "size": 9}} for name in ("oslo", "rome")]
+REPLACED = [{"type": "Person", "data": {"name": name, "age": 9}} for name in ("ann", "bob", "cid")] + [
+    {"type": "City", "data": {"name": name, "size": 9}} for name in ("oslo", "rome")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,7 @@ def before(base: Path) -> Before:
 
 
 @pytest.fixture(scope="module")
-def after(
-    base: Path, sources: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict]:
+def after(base: Path, sources: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     """The content of the graph after each undisturbed load."""
     found = {}
     for load in LOADS:
@@ -143,13 +141,7 @@ def after(
 
 
 def run(graph: Graph, load: Load, sources: dict[str, Path], mode: str | None = None) -> Any:
-    return graph.load(
-        sources[load.name],
-        mode=mode or load.mode,
-        branch=load.branch,
-        base=load.base,
-        engine="local",
-    )
+    return graph.load(sources[load.name], mode=mode or load.mode, branch=load.branch, base=load.base, engine="local")
 
 
 def loading(root: Path, load: Load, sources: dict[str, Path], engine: str = "local") -> dict:
@@ -187,9 +179,7 @@ def check_outcome(root: Path, before: Before, load: Load, outcome: Outcome, afte
     assert [commit.commit_id for commit in commits[: len(known)]] == known
     added = commits[len(known) :]
     assert tuple(commit.actor for commit in added) == outcome.added
-    assert [record.recovery_kind for record in records] == (
-        [] if outcome.audit is None else [outcome.audit]
-    )
+    assert [record.recovery_kind for record in records] == ([] if outcome.audit is None else [outcome.audit])
     for record in records:
         assert (record.writer_kind, record.recovery_for_actor) == ("load", ACTOR)
         # Of a branch that the load makes, a record tells no tables.
@@ -211,12 +201,7 @@ def check_next_loads(root: Path, load: Load, outcome: Outcome, sources: dict, af
 
 
 def check_death(
-    root: Path,
-    before: Before,
-    load: Load,
-    outcome: Outcome,
-    sources: dict[str, Path],
-    after: dict,
+    root: Path, before: Before, load: Load, outcome: Outcome, sources: dict[str, Path], after: dict
 ) -> None:
     check_outcome(root, before, load, outcome, after)
     check_nothing_is_left(root, before.root, outcome)
@@ -258,9 +243,7 @@ def test_a_durable_load_killed_at_any_place_is_settled_by_another_process(
     monkeypatch.setenv("OMNIGRAPH_DURABILITY", "full")
     root = copy(before.root, tmp_path / "graph")
     children.kill_at(place, loading(root, load, sources), OMNIGRAPH_DURABILITY="full")
-    done = children.run(
-        {"action": "open", "root": str(root), "environment": {"OMNIGRAPH_DURABILITY": "full"}}
-    )
+    done = children.run({"action": "open", "root": str(root), "environment": {"OMNIGRAPH_DURABILITY": "full"}})
     assert done.code == 0, done.err
     check_death(root, before, load, outcome, sources, after[load.name])
 

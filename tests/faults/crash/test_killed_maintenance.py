@@ -20,18 +20,8 @@ from omnigraph.storage.datasets.indexes import list_indexes
 from omnigraph.storage.datasets.staged import stage_append
 from support.embedded_notes import kept_files, note, notes_graph, of, put, vectors
 from support.graphs import fork
-from support.histories import (
-    PERSON,
-    add,
-    files,
-    people,
-    people_at,
-    set_age,
-    unused_files,
-)
-from support.histories import (
-    SCHEMA as KILLED_CLEANUPS_SCHEMA,
-)
+from support.histories import PERSON, add, files, people, people_at, set_age, unused_files
+from support.histories import SCHEMA as KILLED_CLEANUPS_SCHEMA
 from support.killed_writers import (
     ACTOR,
     NEXT,
@@ -49,9 +39,7 @@ from support.killed_writers import (
     opening,
     sidecars,
 )
-from support.killed_writers import (
-    SCHEMA as KILLED_INDEX_BUILDS_SCHEMA,
-)
+from support.killed_writers import SCHEMA as KILLED_INDEX_BUILDS_SCHEMA
 
 MORE = (
     'query w() { insert Person { name: "dan", age: 3 } }',
@@ -119,9 +107,7 @@ def optimizing(root: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("place", "audit"),
     [
-        pytest.param(
-            str(place), audit, id=str(place), marks=() if place in QUICK else pytest.mark.slow
-        )
+        pytest.param(str(place), audit, id=str(place), marks=() if place in QUICK else pytest.mark.slow)
         for place, audit in PLACES
     ],
 )
@@ -148,9 +134,7 @@ def test_a_run_killed_anywhere_changes_no_row_and_the_next_completes(
     check_sound(root)
 
 
-def test_recovery_of_a_run_may_be_killed_as_well(
-    worn: Path, tmp_path: Path, children: Children
-) -> None:
+def test_recovery_of_a_run_may_be_killed_as_well(worn: Path, tmp_path: Path, children: Children) -> None:
     root = copy(worn, tmp_path / "graph")
     rows, found = contents(worn), answers(worn)
     children.kill_at("between_versions@2", optimizing(root))
@@ -162,8 +146,7 @@ def test_recovery_of_a_run_may_be_killed_as_well(
 
 
 @pytest.mark.parametrize(
-    ("place", "folded"),
-    [("fold_staged", False), ("before_table_commit@2", False), ("after_table_commit@2", True)],
+    ("place", "folded"), [("fold_staged", False), ("before_table_commit@2", False), ("after_table_commit@2", True)]
 )
 def test_a_writer_that_dies_while_it_folds_has_written(
     worn: Path, tmp_path: Path, children: Children, place: str, folded: bool
@@ -203,11 +186,7 @@ KILLED_EMBEDDINGS_PLACES = {
 
 @pytest.mark.parametrize(("place", "kept"), KILLED_EMBEDDINGS_PLACES.items())
 def test_the_next_run_goes_on_where_a_killed_one_stopped(
-    tmp_path: Path,
-    children: Children,
-    monkeypatch: pytest.MonkeyPatch,
-    place: str,
-    kept: int | None,
+    tmp_path: Path, children: Children, monkeypatch: pytest.MonkeyPatch, place: str, kept: int | None
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
     made = notes_graph(tmp_path)
@@ -362,14 +341,8 @@ def places() -> list[tuple[str, Outcome]]:
         done = number - 1
         before = Outcome(done, "RolledForward", (RECOVERY_ACTOR,))
         cells += [
-            (
-                f"{F.BEFORE_TABLE_COMMIT}@{number}",
-                before if done else Outcome(0, "RolledBack", ()),
-            ),
-            (
-                f"{F.AFTER_TABLE_COMMIT}@{number}",
-                Outcome(number, "RolledForward", (RECOVERY_ACTOR,)),
-            ),
+            (f"{F.BEFORE_TABLE_COMMIT}@{number}", before if done else Outcome(0, "RolledBack", ())),
+            (f"{F.AFTER_TABLE_COMMIT}@{number}", Outcome(number, "RolledForward", (RECOVERY_ACTOR,))),
         ]
     cells += [
         (F.BEFORE_PUBLISH, Outcome(every, "RolledForward", (RECOVERY_ACTOR,))),
@@ -407,9 +380,7 @@ def half_indexed(unindexed: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return root
 
 
-def answers_of_killed_index_builds(
-    graph: Graph, branch: str = "main"
-) -> dict[str, list[dict[str, Any]]]:
+def answers_of_killed_index_builds(graph: Graph, branch: str = "main") -> dict[str, list[dict[str, Any]]]:
     return {
         text: graph.query(f"query q() {{ {text} }}", branch=branch).to_pylist()
         for text in sorted(KILLED_INDEX_BUILDS_QUESTIONS)
@@ -434,9 +405,7 @@ def covered_tables(graph: Graph, branch: str) -> set[str]:
 def check_outcome(root: Path, source: Path, outcome: Outcome, branch: str = "main") -> None:
     known, expected, rows = original(source, branch)
     with Graph.open(root, read_only=True) as reader:
-        assert answers_of_killed_index_builds(reader, branch) == expected, (
-            "a reader settles nothing and reads right"
-        )
+        assert answers_of_killed_index_builds(reader, branch) == expected, "a reader settles nothing and reads right"
     with Graph.open(root) as graph:
         added = every_commit(graph)[len(known) :]
         records = graph.recoveries()
@@ -481,8 +450,7 @@ def check_completes(root: Path, source: Path, done: int, branch: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "outcome"),
-    cells("sidecar_write", "after_table_commit@1", "before_table_commit@3", "after_publish"),
+    ("place", "outcome"), cells("sidecar_write", "after_table_commit@1", "before_table_commit@3", "after_publish")
 )
 def test_a_first_run_killed_anywhere_changes_no_row_and_the_next_completes(
     unindexed: Path, tmp_path: Path, children: Children, place: str, outcome: Outcome
@@ -492,9 +460,7 @@ def test_a_first_run_killed_anywhere_changes_no_row_and_the_next_completes(
     check_outcome(root, unindexed, outcome)
 
 
-@pytest.mark.parametrize(
-    ("place", "outcome"), cells("after_sidecar", "after_table_commit@2", "before_publish")
-)
+@pytest.mark.parametrize(("place", "outcome"), cells("after_sidecar", "after_table_commit@2", "before_publish"))
 def test_a_later_run_killed_anywhere_changes_no_row_and_the_next_completes(
     half_indexed: Path, tmp_path: Path, children: Children, place: str, outcome: Outcome
 ):
@@ -509,9 +475,7 @@ def test_a_later_run_killed_anywhere_changes_no_row_and_the_next_completes(
     check_completes(root, half_indexed, outcome.tables, "main")
 
 
-@pytest.mark.parametrize(
-    ("place", "outcome"), cells("before_sidecar", "after_table_commit@1", "before_publish")
-)
+@pytest.mark.parametrize(("place", "outcome"), cells("before_sidecar", "after_table_commit@1", "before_publish"))
 def test_a_run_on_a_branch_killed_anywhere_leaves_main_alone(
     unindexed: Path, tmp_path: Path, children: Children, place: str, outcome: Outcome
 ):
@@ -550,9 +514,7 @@ def test_a_durable_run_killed_before_its_publish_is_completed(
     check_outcome(root, unindexed, dict(places())["before_publish"])
 
 
-def test_a_writer_settles_what_a_dead_index_builder_left(
-    unindexed: Path, tmp_path: Path, children: Children
-):
+def test_a_writer_settles_what_a_dead_index_builder_left(unindexed: Path, tmp_path: Path, children: Children):
     root = copy(unindexed, tmp_path / "graph")
     with Graph.open(root) as graph:
         children.kill_at("after_table_commit@3", build(root))
@@ -562,9 +524,7 @@ def test_a_writer_settles_what_a_dead_index_builder_left(
     check_sound(root)
 
 
-def test_the_next_index_builder_settles_what_a_dead_one_left(
-    unindexed: Path, tmp_path: Path, children: Children
-):
+def test_the_next_index_builder_settles_what_a_dead_one_left(unindexed: Path, tmp_path: Path, children: Children):
     root = copy(unindexed, tmp_path / "graph")
     with Graph.open(root) as graph:
         children.kill_at("after_table_commit@3", build(root))
@@ -575,9 +535,7 @@ def test_the_next_index_builder_settles_what_a_dead_one_left(
     assert contents(root) == original(unindexed, "main")[2]
 
 
-def test_a_precondition_survives_a_run_that_recovery_completed(
-    unindexed: Path, tmp_path: Path, children: Children
-):
+def test_a_precondition_survives_a_run_that_recovery_completed(unindexed: Path, tmp_path: Path, children: Children):
     root = copy(unindexed, tmp_path / "graph")
     with Graph.open(root) as graph:
         seen = graph.snapshot().commit_id
@@ -587,9 +545,7 @@ def test_a_precondition_survives_a_run_that_recovery_completed(
     check_sound(root)
 
 
-def test_an_undisturbed_child_acknowledges_the_commit_that_it_made(
-    unindexed: Path, tmp_path: Path, children: Children
-):
+def test_an_undisturbed_child_acknowledges_the_commit_that_it_made(unindexed: Path, tmp_path: Path, children: Children):
     root = copy(unindexed, tmp_path / "graph")
     done = children.run({**build(root), "environment": {}})
     assert done.code == 0, done.err
@@ -652,9 +608,7 @@ def test_a_run_that_fails_half_way_keeps_what_it_finished(
     check_completes(root, unindexed, tables, "main")
 
 
-def test_a_run_that_fails_half_way_reports_what_it_built_and_no_more(
-    unindexed: Path, tmp_path: Path, failing: Any
-):
+def test_a_run_that_fails_half_way_reports_what_it_built_and_no_more(unindexed: Path, tmp_path: Path, failing: Any):
     root = copy(unindexed, tmp_path / "graph")
     with Graph.open(root) as graph:
         failing("after_table_commit@2")

@@ -113,10 +113,7 @@ CHOSEN = {
     NET_ZERO.name: (F.AFTER_SIDECAR, F.AFTER_CONFIRM, F.AFTER_PUBLISH),
 }
 MATRIX = [(merge, place, outcome) for merge in MERGES for place, outcome in places(merge)]
-DURABLE = [
-    (INTO_MAIN, "after_table_commit@2", ROLLED_BACK),
-    (INTO_UNFORKED, str(F.AFTER_CONFIRM), ROLLED_FORWARD),
-]
+DURABLE = [(INTO_MAIN, "after_table_commit@2", ROLLED_BACK), (INTO_UNFORKED, str(F.AFTER_CONFIRM), ROLLED_FORWARD)]
 
 
 @pytest.fixture(scope="module")
@@ -129,10 +126,7 @@ def diverged(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for query in ON_DEV:
             graph.mutate(query, branch="dev")
         for age in (99, 40):
-            graph.mutate(
-                f'query w() {{ update Person set {{ age: {age} }} where name = "bob" }}',
-                branch="zero",
-            )
+            graph.mutate(f'query w() {{ update Person set {{ age: {age} }} where name = "bob" }}', branch="zero")
         graph.mutate(ON_MAIN)
     return root
 
@@ -143,9 +137,7 @@ def before(diverged: Path) -> Before:
 
 
 @pytest.fixture(scope="module")
-def after(
-    diverged: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, dict[str, list[Any]]]]:
+def after(diverged: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[str, list[Any]]]]:
     """The content of the graph after each undisturbed merge."""
     found = {}
     for merge in MERGES:
@@ -176,13 +168,7 @@ def deleting(root: Path, name: str) -> dict[str, Any]:
 
 
 def creating(root: Path, name: str, base: str = "main") -> dict[str, Any]:
-    return {
-        "action": "create_branch",
-        "root": str(root),
-        "name": name,
-        "base": base,
-        "actor": ACTOR,
-    }
+    return {"action": "create_branch", "root": str(root), "name": name, "base": base, "actor": ACTOR}
 
 
 # ---- what is left of a merge
@@ -199,9 +185,7 @@ def check_settled(root: Path, before: Before, merge: Merge, outcome: Outcome, af
     assert [commit.commit_id for commit in commits[: len(before.commits)]] == before.commits
     added = commits[len(before.commits) :]
     assert tuple(commit.actor for commit in added) == outcome.added
-    assert [record.recovery_kind for record in records] == (
-        [] if outcome.audit is None else [outcome.audit]
-    )
+    assert [record.recovery_kind for record in records] == ([] if outcome.audit is None else [outcome.audit])
     for record in records:
         assert (record.writer_kind, record.recovery_for_actor) == ("branch_merge", ACTOR)
         assert record.graph_commit_id == (added[0].commit_id if added else None)
@@ -337,9 +321,7 @@ def test_the_source_can_be_deleted_after_its_merge_died(
     assert contents(root)["main"] == after[INTO_MAIN.name]["main"]
 
 
-def test_the_target_can_be_deleted_after_a_merge_into_it_died(
-    before: Before, tmp_path: Path, children: Children
-):
+def test_the_target_can_be_deleted_after_a_merge_into_it_died(before: Before, tmp_path: Path, children: Children):
     root = copy(before.root, tmp_path / "graph")
     children.kill_at("after_table_commit@2", merging(root, INTO_UNFORKED))
     with Graph.open(root) as graph:
@@ -424,12 +406,7 @@ RECOVERING = [
 
 @pytest.mark.parametrize(("way", "place"), RECOVERING)
 def test_recovery_of_a_merge_killed_anywhere_is_finished_by_the_next_one(
-    before: Before,
-    after: dict[str, Any],
-    tmp_path: Path,
-    children: Children,
-    way: str,
-    place: str,
+    before: Before, after: dict[str, Any], tmp_path: Path, children: Children, way: str, place: str
 ):
     # Both kinds of targets take part; together they see every place.
     merge = INTO_MAIN if way == "rolled_back" else INTO_UNFORKED
@@ -488,11 +465,7 @@ def check_heads(root: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "happened"),
-    [
-        (F.BEFORE_BRANCH_PUBLISH, False),
-        (F.BEFORE_CATALOG_COMMIT, False),
-        (F.AFTER_BRANCH_PUBLISH, True),
-    ],
+    [(F.BEFORE_BRANCH_PUBLISH, False), (F.BEFORE_CATALOG_COMMIT, False), (F.AFTER_BRANCH_PUBLISH, True)],
 )
 @pytest.mark.parametrize("base_name", ["main", "dev"])
 def test_a_branch_whose_maker_was_killed_is_there_or_not(
@@ -533,11 +506,7 @@ def test_a_branch_whose_deletion_was_killed_early_is_as_it_was(
     check_sound(root)
 
 
-HALF_DELETED = [
-    (str(F.AFTER_BRANCH_PUBLISH), 4),
-    (f"{F.BEFORE_FORK_REMOVAL}@1", 4),
-    (f"{F.BEFORE_FORK_REMOVAL}@3", 2),
-]
+HALF_DELETED = [(str(F.AFTER_BRANCH_PUBLISH), 4), (f"{F.BEFORE_FORK_REMOVAL}@1", 4), (f"{F.BEFORE_FORK_REMOVAL}@3", 2)]
 
 
 @pytest.mark.parametrize(("place", "left"), HALF_DELETED)

@@ -40,11 +40,7 @@ PLACES = {
     "finished": RECORDING,
     "forgotten": RECORDING,
 }
-CELLS = [
-    pytest.param(way, str(place), id=f"{way}-{place}")
-    for way, places in PLACES.items()
-    for place in places
-]
+CELLS = [pytest.param(way, str(place), id=f"{way}-{place}") for way, places in PLACES.items() for place in places]
 TWICE = [
     pytest.param(way, str(first), str(second), id=f"{way}-{first}-{second}")
     for way, places in PLACES.items()
@@ -54,9 +50,7 @@ TWICE = [
 
 
 @pytest.fixture(scope="module")
-def interrupted(
-    base: Path, children: Children, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def interrupted(base: Path, children: Children, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One graph per way in which a deleting writer of three tables can be interrupted."""
     graphs = {}
     for way, (place, _, _) in INTERRUPTED.items():
@@ -90,13 +84,7 @@ def check_settled(root: Path, base: Path, way: str, after: dict) -> None:
 
 @pytest.mark.parametrize(("way", "place"), CELLS)
 def test_recovery_killed_anywhere_is_finished_by_the_next_one_and_recorded_once(
-    base: Path,
-    interrupted: dict[str, Path],
-    after: dict,
-    tmp_path: Path,
-    children: Children,
-    way: str,
-    place: str,
+    base: Path, interrupted: dict[str, Path], after: dict, tmp_path: Path, children: Children, way: str, place: str
 ):
     root = copy(interrupted[way], tmp_path / "graph")
     children.kill_at(place, opening(root))

@@ -60,9 +60,7 @@ def places(change: Change) -> list[tuple[str, Outcome]]:
         (F.AFTER_NEW_TABLES, FORGOTTEN),
     ]
     for number in range(1, TABLES + 1):
-        cells.append(
-            (f"{F.BEFORE_TABLE_COMMIT}@{number}", FORGOTTEN if number == 1 else ROLLED_BACK)
-        )
+        cells.append((f"{F.BEFORE_TABLE_COMMIT}@{number}", FORGOTTEN if number == 1 else ROLLED_BACK))
         if number == change.two_versions:
             cells.append((F.BETWEEN_VERSIONS, ROLLED_BACK))
         outcome = ROLLED_FORWARD if number == TABLES else ROLLED_BACK
@@ -241,12 +239,8 @@ INTERRUPTED = {
 RECOVERING = [
     (way, str(place))
     for way, found in {
-        "rolled_back": [
-            *(f"{F.AFTER_RESTORE}@1", F.AFTER_RECOVERY_PUBLISH, f"{F.BEFORE_STAGED_REMOVAL}@2"),
-        ],
-        "rolled_forward": [
-            *(F.BEFORE_RECOVERY_PUBLISH, F.AFTER_AUDIT, f"{F.BEFORE_PURGE}@2"),
-        ],
+        "rolled_back": [*(f"{F.AFTER_RESTORE}@1", F.AFTER_RECOVERY_PUBLISH, f"{F.BEFORE_STAGED_REMOVAL}@2")],
+        "rolled_forward": [*(F.BEFORE_RECOVERY_PUBLISH, F.AFTER_AUDIT, f"{F.BEFORE_PURGE}@2")],
     }.items()
     for place in found
 ]
@@ -254,12 +248,7 @@ RECOVERING = [
 
 @pytest.mark.parametrize(("way", "place"), RECOVERING)
 def test_recovery_of_a_schema_change_killed_anywhere_is_finished_by_the_next_one(
-    populated: Path,
-    after: dict[str, Any],
-    tmp_path: Path,
-    children: Children,
-    way: str,
-    place: str,
+    populated: Path, after: dict[str, Any], tmp_path: Path, children: Children, way: str, place: str
 ):
     died, change, outcome = INTERRUPTED[way]
     root = copy(populated, tmp_path / "graph")

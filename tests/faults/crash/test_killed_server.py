@@ -66,9 +66,7 @@ def add(name: str) -> dict[str, object]:
 # ---- kill -9
 
 
-def write_until_cut_off(
-    address: tuple[str, int], prefix: str, ledger: Ledger, acknowledged: Semaphore
-) -> None:
+def write_until_cut_off(address: tuple[str, int], prefix: str, ledger: Ledger, acknowledged: Semaphore) -> None:
     """Insert pairs until the server is gone."""
     number = 0
     with Wire(address) as wire:
@@ -93,9 +91,7 @@ def read_until_cut_off(address: tuple[str, int]) -> None:
             return
 
 
-def check_killed_under_load(
-    nursery: Nursery, world: Path, *, rounds: int, acknowledged: int
-) -> None:
+def check_killed_under_load(nursery: Nursery, world: Path, *, rounds: int, acknowledged: int) -> None:
     ledgers: list[Ledger] = []
     before: list[str] = []
     for number in range(rounds):
@@ -134,9 +130,7 @@ def test_a_server_killed_under_load_keeps_every_acknowledged_write(nursery: Nurs
 
 
 @pytest.mark.slow
-def test_a_server_killed_again_and_again_keeps_every_acknowledged_write(
-    nursery: Nursery, world: Path
-):
+def test_a_server_killed_again_and_again_keeps_every_acknowledged_write(nursery: Nursery, world: Path):
     check_killed_under_load(nursery, world, rounds=25, acknowledged=9)
 
 
@@ -238,9 +232,7 @@ def wait_until_refused(address: tuple[str, int]) -> None:
 # ---- tokens that change
 
 
-def test_tokens_are_replaced_under_load_without_a_dropped_request(
-    nursery: Nursery, world: Path, tmp_path: Path
-):
+def test_tokens_are_replaced_under_load_without_a_dropped_request(nursery: Nursery, world: Path, tmp_path: Path):
     tokens = tmp_path / "tokens.json"
     tokens.write_text(json.dumps({"act-steady": "steady", "act-moved": "old"}), encoding="utf-8")
     server = nursery.start(world, **{TOKENS: str(tokens)})

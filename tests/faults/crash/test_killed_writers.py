@@ -47,11 +47,7 @@ from support.killed_writers import (
 
 def places(writer: Writer) -> list[tuple[str, Outcome]]:
     """Every place that the writer passes, in order, with what a death there leads to."""
-    cells = [
-        (F.BEFORE_SIDECAR, NOTHING),
-        (F.SIDECAR_WRITE, NOTHING),
-        (F.AFTER_SIDECAR, FORGOTTEN),
-    ]
+    cells = [(F.BEFORE_SIDECAR, NOTHING), (F.SIDECAR_WRITE, NOTHING), (F.AFTER_SIDECAR, FORGOTTEN)]
     cells += [*table_commits(writer.tables), *publishing()]
     return [(str(name), outcome) for name, outcome in cells]
 
@@ -82,8 +78,7 @@ DURABLE = [
 def after(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     """The content of the graph after each undisturbed write."""
     return {
-        writer.name: undisturbed(base, tmp_path_factory.mktemp(writer.name) / "graph", writer)
-        for writer in WRITERS
+        writer.name: undisturbed(base, tmp_path_factory.mktemp(writer.name) / "graph", writer) for writer in WRITERS
     }
 
 
@@ -123,13 +118,7 @@ def check_outcome(root: Path, source: Path, writer: Writer, outcome: Outcome, af
 
 @pytest.mark.parametrize(("writer", "place", "outcome"), deaths(WRITERS, places, CHOSEN))
 def test_a_writer_killed_anywhere_leaves_all_of_its_write_or_nothing(
-    base: Path,
-    tmp_path: Path,
-    children: Children,
-    after: dict,
-    writer: Writer,
-    place: str,
-    outcome: Outcome,
+    base: Path, tmp_path: Path, children: Children, after: dict, writer: Writer, place: str, outcome: Outcome
 ):
     root = copy(base, tmp_path / "graph")
     children.kill_at(place, mutation(root, writer))
@@ -179,9 +168,7 @@ def test_a_durable_writer_killed_at_any_place_is_settled_by_another_process(
     monkeypatch.setenv("OMNIGRAPH_DURABILITY", "full")
     root = copy(base, tmp_path / "graph")
     children.kill_at(place, mutation(root, writer), OMNIGRAPH_DURABILITY="full")
-    done = children.run(
-        {"action": "open", "root": str(root), "environment": {"OMNIGRAPH_DURABILITY": "full"}}
-    )
+    done = children.run({"action": "open", "root": str(root), "environment": {"OMNIGRAPH_DURABILITY": "full"}})
     assert done.code == 0, done.err
     check_outcome(root, base, writer, outcome, after[writer.name])
 
@@ -234,9 +221,7 @@ def test_a_refused_mutation_settles_what_a_dead_writer_left(
     assert contents(root) == after[INSERT.name]
 
 
-def test_a_long_running_reader_and_writer_heals_on_refresh(
-    base: Path, tmp_path: Path, children: Children, after: dict
-):
+def test_a_long_running_reader_and_writer_heals_on_refresh(base: Path, tmp_path: Path, children: Children, after: dict):
     root = copy(base, tmp_path / "graph")
     with Graph.open(root) as graph:
         before = graph.snapshot()

@@ -69,12 +69,7 @@ def make_cases(names: list[str], count: int, seed: int) -> list[dict[str, Any]]:
 def run_cases(source: Path, folder: Path, cases: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """What every case gave; a case that ended its process gave nothing."""
     plan = folder / "plan.json"
-    body = {
-        "source": str(source),
-        "folder": str(folder),
-        "cases": cases,
-        "names": stored_names(source),
-    }
+    body = {"source": str(source), "folder": str(folder), "cases": cases, "names": stored_names(source)}
     found: dict[int, dict[str, Any]] = {}
     start = 0
     while start < len(cases):
@@ -243,9 +238,7 @@ def operations(graph: Graph, folder: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-@pytest.mark.parametrize(
-    "method", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
-)
+@pytest.mark.parametrize("method", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def test_a_panic_is_a_typed_failure_of_every_operation(
     method: str, source_of_panics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

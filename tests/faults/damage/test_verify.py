@@ -75,14 +75,10 @@ def test_a_changed_bit_is_found_and_named(root: Path) -> None:
     (problem,) = report.problems
     assert problem.name == str(data_file(root).relative_to(root))
     assert (problem.status, problem.type_key) == (FileStatus.MISMATCH, "node:A")
-    assert str(problem) == (
-        f"{problem.name} (node:A): mismatch: its bytes are not those that were written"
-    )
+    assert str(problem) == (f"{problem.name} (node:A): mismatch: its bytes are not those that were written")
 
 
-def test_damage_comes_before_every_other_advice(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_comes_before_every_other_advice(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.maintenance.doctor._INDEXED_ROWS", 1)
     with Graph.open(root) as graph:
         graph.mutate('query q() { insert A { k: "later" } }')
@@ -94,21 +90,13 @@ def test_damage_comes_before_every_other_advice(
     assert report.findings[0].check == "files"
     assert report.actions == (f"omnigraph verify {root}",)
     lines = list(doctor_lines(report))
-    assert lines[-1] == (
-        f"restore the files that the errors name from a copy, then run: omnigraph verify {root}"
-    )
+    assert lines[-1] == (f"restore the files that the errors name from a copy, then run: omnigraph verify {root}")
     assert all("every type of every branch can be read" not in line for line in lines)
 
 
-def test_damage_that_only_the_check_of_edges_meets_comes_first(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unchecked = UncheckedEdges(
-        branch="main", type_key=TableKey("edge:E"), error=DamageError("scanning edges/e", "odd")
-    )
-    monkeypatch.setattr(
-        "omnigraph.maintenance.doctor.dangling_edges", lambda *_: ((), (unchecked,))
-    )
+def test_damage_that_only_the_check_of_edges_meets_comes_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unchecked = UncheckedEdges(branch="main", type_key=TableKey("edge:E"), error=DamageError("scanning edges/e", "odd"))
+    monkeypatch.setattr("omnigraph.maintenance.doctor.dangling_edges", lambda *_: ((), (unchecked,)))
     report = Graph.examine(root)
     assert report.is_damaged
     assert report.actions == (f"omnigraph verify {root}",)
@@ -134,9 +122,7 @@ def test_an_error_is_shown_whole() -> None:
 def test_a_missing_file_is_found_and_named(root: Path) -> None:
     name = str(data_file(root).relative_to(root))
     data_file(root).unlink()
-    assert [(item.name, item.status) for item in Graph.verify_at(root).problems] == [
-        (name, FileStatus.MISSING)
-    ]
+    assert [(item.name, item.status) for item in Graph.verify_at(root).problems] == [(name, FileStatus.MISSING)]
 
 
 @pytest.mark.parametrize("place", ["none", "empty", "foreign"])
@@ -196,9 +182,7 @@ def test_a_damaged_graph_gives_no_checksum_to_its_files(root: Path) -> None:
     assert Graph.verify_at(root, record=True).recorded == 0
 
 
-def test_the_command_names_the_file_and_fails(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_names_the_file_and_fails(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for damage, code in ((None, 0), (flip, 1)):
         if damage is not None:
             damage(data_file(root))
@@ -210,9 +194,7 @@ def test_the_command_names_the_file_and_fails(
         assert body["counts"]["mismatch"] == code
 
 
-def test_a_process_that_damage_ends_is_a_finding(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_damage_ends_is_a_finding(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The reader cannot even start: as when it is ended in the middle.
     monkeypatch.setattr("omnigraph.maintenance.reading_aside.sys.executable", "/bin/false")
     report = Graph.verify_at(root)
@@ -227,15 +209,9 @@ class PanicException(BaseException):  # named as the one that cannot be imported
 PanicException.__module__ = "pyo3_runtime"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [PanicException("index out of bounds"), ValueError("odd"), KeyError("gone")],
-)
+@pytest.mark.parametrize("error", [PanicException("index out of bounds"), ValueError("odd"), KeyError("gone")])
 def test_what_damaged_bytes_raise_is_a_typed_failure(error: BaseException) -> None:
-    with (
-        pytest.raises(DamageError, match="reading nodes/x failed") as caught,
-        translated("reading nodes/x"),
-    ):
+    with pytest.raises(DamageError, match="reading nodes/x failed") as caught, translated("reading nodes/x"):
         raise error
     assert "omnigraph verify" in caught.value.message
     assert caught.value.__cause__ is error

@@ -69,11 +69,7 @@ class WorkerProcess:
     def __init__(self) -> None:
         environment = os.environ | {"OMNIGRAPH_DURABILITY": "process"}
         self._process = subprocess.Popen(
-            [sys.executable, str(WORKER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
+            [sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
 
     def wait_ready(self) -> None:
@@ -123,9 +119,7 @@ def crew(request: pytest.FixtureRequest) -> Crew:
     if request.param == "threads with a graph each":
         return Crew(THREADS, run_job)
     workers = request.getfixturevalue("worker_processes")
-    return Crew(
-        PROCESSES, lambda name, root, who, arguments: workers[who].run(name, root, who, arguments)
-    )
+    return Crew(PROCESSES, lambda name, root, who, arguments: workers[who].run(name, root, who, arguments))
 
 
 @pytest.fixture(autouse=True)

@@ -140,12 +140,9 @@ def check_every_commit_adds_up(root: Path) -> None:
         history = graph._environment.manifest.history()
         states = {
             commit_id: sorted(
-                row["text"]
-                for row in table_rows(graph, snapshot_at(history, commit_id), "node:Note", ["text"])
+                row["text"] for row in table_rows(graph, snapshot_at(history, commit_id), "node:Note", ["text"])
             )
-            for commit_id in {
-                commit.commit_id for branch in graph.branches() for commit in graph.commits(branch)
-            }
+            for commit_id in {commit.commit_id for branch in graph.branches() for commit in graph.commits(branch)}
         }
         for commit_id, here in states.items():
             commit = history.commits[commit_id]
@@ -200,9 +197,7 @@ def test_a_merge_takes_a_state_of_the_source_while_others_write_to_it(root: Path
 def test_a_merge_is_planned_again_while_others_write_to_the_target(root: Path, stage: Stage):
     earlier = prepared(root, "one", "two")
     writer: Part = ("insert_notes", {"count": 4})
-    reports = stage.run(
-        root, writer, writer, ("merge", {"source": "one"}), ("merge", {"source": "two"})
-    )
+    reports = stage.run(root, writer, writer, ("merge", {"source": "one"}), ("merge", {"source": "two"}))
     assert failed(reports) == []
     assert lost(reports) == [], "a merge without conflicts is planned again, whoever wins"
     receipts = acknowledged(reports)
@@ -267,16 +262,12 @@ def test_branches_that_are_merged_into_each_other_end_equal(root: Path, stage: S
 # ---- merges and deletions
 
 
-def test_a_branch_that_is_deleted_while_it_is_merged_is_merged_whole_or_not_at_all(
-    root: Path, stage: Stage
-):
+def test_a_branch_that_is_deleted_while_it_is_merged_is_merged_whole_or_not_at_all(root: Path, stage: Stage):
     names = ["a", "b", "c"]
     prepared(root, *names)
     merged = []
     for name in names:
-        (outcome,), (deletion,) = stage.run(
-            root, ("merge", {"source": name}), ("delete", {"name": name})
-        )
+        (outcome,), (deletion,) = stage.run(root, ("merge", {"source": name}), ("delete", {"name": name}))
         assert deletion == {"deleted": name}
         assert outcome.get("commit") or outcome["error"] == "BranchNotFoundError", outcome
         merged += [f"of {name}"] if outcome.get("commit") else []
@@ -290,9 +281,7 @@ def test_a_branch_that_is_deleted_while_it_is_merged_is_merged_whole_or_not_at_a
     check_every_commit_adds_up(root)
 
 
-def test_a_target_that_is_deleted_while_something_is_merged_into_it_leaves_the_rest_alone(
-    root: Path, stage: Stage
-):
+def test_a_target_that_is_deleted_while_something_is_merged_into_it_leaves_the_rest_alone(root: Path, stage: Stage):
     prepared(root, "source", "target")
     (outcome,), (deletion,) = stage.run(
         root, ("merge", {"source": "source", "into": "target"}), ("delete", {"name": "target"})
@@ -339,9 +328,7 @@ def test_one_name_is_created_once_and_deleted_once(root: Path, stage: Stage):
 
 def test_a_branch_and_its_base_are_not_made_and_deleted_at_once(root: Path, stage: Stage):
     prepared(root, "base")
-    (made,), (gone,) = stage.run(
-        root, ("create", {"name": "child", "base": "base"}), ("delete", {"name": "base"})
-    )
+    (made,), (gone,) = stage.run(root, ("create", {"name": "child", "base": "base"}), ("delete", {"name": "base"}))
     with Graph.open(root) as graph:
         if "created" in made:
             assert gone["refused"]
@@ -390,9 +377,7 @@ def graph(root: Path) -> Iterator[Graph]:
         yield opened
 
 
-def overtaken(
-    graph: Graph, overtake: Callable[[Graph], object], times: int = 1
-) -> tuple[Graph, OvertakenLock]:
+def overtaken(graph: Graph, overtake: Callable[[Graph], object], times: int = 1) -> tuple[Graph, OvertakenLock]:
     """A second view of the graph, whose writes are overtaken by `overtake`."""
     other = Graph.open(graph.uri)
     lock = OvertakenLock(graph._environment.lock, lambda: overtake(other), times)
@@ -418,9 +403,7 @@ def test_an_overtaken_merge_is_planned_again_on_the_new_target(graph: Graph):
 
 def test_a_merge_that_is_overtaken_again_and_again_wins_in_the_end(graph: Graph):
     numbers = iter(range(100))
-    late, lock = overtaken(
-        graph, lambda other: other.mutate(ADD_NOTE, {"text": f"n{next(numbers)}"}), times=100
-    )
+    late, lock = overtaken(graph, lambda other: other.mutate(ADD_NOTE, {"text": f"n{next(numbers)}"}), times=100)
     assert late.merge("work").commit is not None
     assert lock.taken <= 4
     assert "of work" in notes(graph)
@@ -429,9 +412,7 @@ def test_a_merge_that_is_overtaken_again_and_again_wins_in_the_end(graph: Graph)
 
 def test_a_merge_does_not_care_whether_its_source_moved(graph: Graph):
     seen = graph.snapshot("work").commit_id
-    late, lock = overtaken(
-        graph, lambda other: other.mutate(ADD_NOTE, {"text": "more"}, branch="work")
-    )
+    late, lock = overtaken(graph, lambda other: other.mutate(ADD_NOTE, {"text": "more"}, branch="work"))
     commit = late.merge("work").commit
     assert commit is not None
     assert commit.merged_parent_id == seen
@@ -537,9 +518,7 @@ def check_heads_and_files(root: Path) -> None:
     assert list((root / "__recovery").glob("*")) == []
     with Graph.open(root, read_only=True) as graph_of_schema_races:
         known = {pin.location for pin in graph_of_schema_races.snapshot().pins.values()}
-        found = {
-            f"{kind}/{path.name}" for kind in ("nodes", "edges") for path in root.glob(f"{kind}/*")
-        }
+        found = {f"{kind}/{path.name}" for kind in ("nodes", "edges") for path in root.glob(f"{kind}/*")}
     assert found == known
 
 
@@ -555,12 +534,8 @@ def graph_of_schema_races(root: Path) -> Iterator[Graph]:
 # ---- a change that is overtaken
 
 
-def test_a_change_that_is_overtaken_by_an_insert_fills_the_new_row_too(
-    graph_of_schema_races: Graph,
-) -> None:
-    late = overtaken_of_schema_races(
-        graph_of_schema_races, lambda other: other.mutate(ADD_NOTE, {"text": "three"})
-    )
+def test_a_change_that_is_overtaken_by_an_insert_fills_the_new_row_too(graph_of_schema_races: Graph) -> None:
+    late = overtaken_of_schema_races(graph_of_schema_races, lambda other: other.mutate(ADD_NOTE, {"text": "three"}))
     assert change(late).applied
     assert notes_of_schema_races(graph_of_schema_races) == {"one": "en", "two": "en", "three": "en"}
     graph_of_schema_races.mutate(ADD_NOTE, {"text": "four"})
@@ -568,21 +543,15 @@ def test_a_change_that_is_overtaken_by_an_insert_fills_the_new_row_too(
     assert graph_of_schema_races.recoveries() == []
 
 
-def test_a_change_that_is_overtaken_by_a_delete_does_not_bring_the_row_back(
-    graph_of_schema_races: Graph,
-) -> None:
+def test_a_change_that_is_overtaken_by_a_delete_does_not_bring_the_row_back(graph_of_schema_races: Graph) -> None:
     delete = 'query drop() { delete Note where text = "one" }'
     late = overtaken_of_schema_races(graph_of_schema_races, lambda other: other.mutate(delete))
     assert change(late).applied
     assert notes_of_schema_races(graph_of_schema_races) == {"two": "en"}
 
 
-def test_a_rule_is_held_against_rows_that_came_meanwhile(
-    graph_of_schema_races: Graph, root: Path
-) -> None:
-    late = overtaken_of_schema_races(
-        graph_of_schema_races, lambda other: other.mutate(ADD_NOTE, {"text": "one"})
-    )
+def test_a_rule_is_held_against_rows_that_came_meanwhile(graph_of_schema_races: Graph, root: Path) -> None:
+    late = overtaken_of_schema_races(graph_of_schema_races, lambda other: other.mutate(ADD_NOTE, {"text": "one"}))
     before = graph_of_schema_races.schema
     with pytest.raises(SchemaViolationsError):
         change(late, SCHEMA.replace("{ text: String }", "{ text: String @unique }"))
@@ -590,9 +559,7 @@ def test_a_rule_is_held_against_rows_that_came_meanwhile(
     check_heads_and_files(root)
 
 
-def test_the_same_change_made_by_somebody_else_meanwhile_is_a_no_op(
-    graph_of_schema_races: Graph,
-) -> None:
+def test_the_same_change_made_by_somebody_else_meanwhile_is_a_no_op(graph_of_schema_races: Graph) -> None:
     late = overtaken_of_schema_races(graph_of_schema_races, change)
     result = change(late)
     assert (result.applied, result.commit) == (False, None)
@@ -612,12 +579,8 @@ def test_a_change_never_takes_back_what_another_one_brought_meanwhile(
     assert notes_of_schema_races(graph_of_schema_races) == {"one": "en", "two": "en"}
 
 
-def test_a_change_that_is_overtaken_by_a_new_branch_is_refused(
-    graph_of_schema_races: Graph, root: Path
-) -> None:
-    late = overtaken_of_schema_races(
-        graph_of_schema_races, lambda other: other.create_branch("dev")
-    )
+def test_a_change_that_is_overtaken_by_a_new_branch_is_refused(graph_of_schema_races: Graph, root: Path) -> None:
+    late = overtaken_of_schema_races(graph_of_schema_races, lambda other: other.create_branch("dev"))
     with pytest.raises(BranchesExistError, match="dev"):
         change(late)
     assert graph_of_schema_races.schema == SCHEMA
@@ -630,9 +593,7 @@ def test_a_change_that_is_overtaken_by_a_new_branch_is_refused(
 def test_a_change_that_is_overtaken_by_maintenance_is_prepared_again(
     graph_of_schema_races: Graph, maintain: str
 ) -> None:
-    late = overtaken_of_schema_races(
-        graph_of_schema_races, lambda other: getattr(other, maintain)()
-    )
+    late = overtaken_of_schema_races(graph_of_schema_races, lambda other: getattr(other, maintain)())
     assert change(late, RENAMED).applied
     query = "query all() { match { $r: Remark } return { $r.text as text } order { $r.text asc } }"
     assert graph_of_schema_races.query(query).to_pylist() == [{"text": "one"}, {"text": "two"}]
@@ -641,17 +602,13 @@ def test_a_change_that_is_overtaken_by_maintenance_is_prepared_again(
 # ---- overtaken by a change
 
 
-def test_an_insert_that_was_prepared_under_the_old_schema_is_prepared_again(
-    graph_of_schema_races: Graph,
-) -> None:
+def test_an_insert_that_was_prepared_under_the_old_schema_is_prepared_again(graph_of_schema_races: Graph) -> None:
     late = overtaken_of_schema_races(graph_of_schema_races, change)
     assert late.mutate(ADD_NOTE, {"text": "three"}).commit is not None
     assert notes_of_schema_races(graph_of_schema_races) == {"one": "en", "two": "en", "three": None}
 
 
-def test_an_insert_into_a_type_that_was_renamed_meanwhile_is_told_so(
-    graph_of_schema_races: Graph,
-) -> None:
+def test_an_insert_into_a_type_that_was_renamed_meanwhile_is_told_so(graph_of_schema_races: Graph) -> None:
     late = overtaken_of_schema_races(graph_of_schema_races, lambda other: change(other, RENAMED))
     with pytest.raises((CompilerError, ReadSetConflictError)):
         late.mutate(ADD_NOTE, {"text": "three"})
@@ -671,9 +628,7 @@ def test_an_update_or_delete_that_was_prepared_under_the_old_schema_is_a_conflic
     late = overtaken_of_schema_races(graph_of_schema_races, change)
     with pytest.raises(ReadSetConflictError, match="the schema"):
         late.mutate(query, parameters)
-    rows = graph_of_schema_races.query(
-        "query all() { match { $p: Person } return { $p.visits as visits } }"
-    )
+    rows = graph_of_schema_races.query("query all() { match { $p: Person } return { $p.visits as visits } }")
     assert rows.to_pylist() == [{"visits": 0}]
     assert late.mutate(query, parameters).commit is not None
 
@@ -719,9 +674,7 @@ def test_maintenance_that_was_prepared_under_the_old_schema_does_no_harm(
 
 def test_a_read_that_began_before_the_change_ends_as_it_began(graph_of_schema_races: Graph) -> None:
     result = graph_of_schema_races.query(READ_OLD)
-    persons = graph_of_schema_races.query(
-        "query all() { match { $p: Person } return { $p.visits as visits } }"
-    )
+    persons = graph_of_schema_races.query("query all() { match { $p: Person } return { $p.visits as visits } }")
     with Graph.open(graph_of_schema_races.uri) as other:
         change(other, RENAMED.replace("visits: I64? }", "calls: I32? }"))
     assert sorted(row["text"] for row in result.to_pylist()) == ["one", "two"]

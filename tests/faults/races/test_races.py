@@ -21,13 +21,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.locks import FileCommitLock
-from support.races.checks import (
-    acknowledged,
-    check_every_snapshot_is_closed,
-    check_graph,
-    failed,
-    lost,
-)
+from support.races.checks import acknowledged, check_every_snapshot_is_closed, check_graph, failed, lost
 from support.races.jobs import (
     ADD_EDGE,
     ADD_NOTE,
@@ -46,9 +40,7 @@ def sizes(small: int, large: int) -> list[object]:
     """Mutations per writer: a few, and many behind the marker."""
     return [
         pytest.param(small, id=f"{small} each"),
-        pytest.param(
-            large, id=f"{large} each", marks=[pytest.mark.slow, pytest.mark.timeout(1800)]
-        ),
+        pytest.param(large, id=f"{large} each", marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
     ]
 
 
@@ -72,9 +64,7 @@ def test_inserts_into_one_table_all_arrive_exactly_once(root: Path, crew: Crew, 
 
 
 @pytest.mark.parametrize("count", sizes(4, 40))
-def test_a_reader_beside_writers_always_sees_both_tables_of_a_mutation(
-    root: Path, crew: Crew, count: int
-) -> None:
+def test_a_reader_beside_writers_always_sees_both_tables_of_a_mutation(root: Path, crew: Crew, count: int) -> None:
     earlier = setup_people(root, "hub")
     running = crew.start("insert_pairs", root, count=count)
     versions = []
@@ -97,15 +87,11 @@ def test_a_reader_beside_writers_always_sees_both_tables_of_a_mutation(
     check_graph(root, acknowledged(reports), earlier)
     with Graph.open(root, read_only=True) as graph:
         tags = [row["tag"] for row in table_rows(graph, graph.snapshot(), "edge:Knows", ["tag"])]
-    assert sorted(tags) == sorted(
-        f"{who}-{number}" for who in range(crew.size) for number in range(count)
-    )
+    assert sorted(tags) == sorted(f"{who}-{number}" for who in range(crew.size) for number in range(count))
 
 
 @pytest.mark.parametrize("count", sizes(5, 50))
-def test_writers_of_different_tables_never_get_a_conflict(
-    root: Path, crew: Crew, count: int
-) -> None:
+def test_writers_of_different_tables_never_get_a_conflict(root: Path, crew: Crew, count: int) -> None:
     reports = crew.run("write_own_table", root, count=count)
     assert lost(reports) == []
     assert failed(reports) == []
@@ -119,17 +105,13 @@ def test_writers_of_different_tables_never_get_a_conflict(
 
 
 @pytest.mark.parametrize("count", sizes(4, 40))
-def test_writers_of_different_branches_never_get_a_conflict(
-    root: Path, crew: Crew, count: int
-) -> None:
+def test_writers_of_different_branches_never_get_a_conflict(root: Path, crew: Crew, count: int) -> None:
     earlier = setup_people(root, "hub")
     reports = crew.run("write_own_branch", root, count=count)
     assert lost(reports) == []
     assert failed(reports) == []
     receipts = acknowledged(reports)
-    assert Counter(receipt["branch"] for receipt in receipts) == {
-        f"team/{who}": count for who in range(crew.size)
-    }
+    assert Counter(receipt["branch"] for receipt in receipts) == {f"team/{who}": count for who in range(crew.size)}
     check_graph(root, receipts, earlier)
     with Graph.open(root, read_only=True) as graph:
         for branch in graph.branches():
@@ -147,13 +129,7 @@ def test_of_updates_prepared_against_one_version_exactly_one_wins(
         marks = tmp_path / f"marks-{number}"
         marks.mkdir()
         with FileCommitLock(root).held(60):
-            running = crew.start(
-                "update_at_the_door",
-                root,
-                name="hub",
-                visits=(number + 1) * 100,
-                marks=str(marks),
-            )
+            running = crew.start("update_at_the_door", root, name="hub", visits=(number + 1) * 100, marks=str(marks))
             for _ in range(MOST_TRIES):
                 if len(list(marks.iterdir())) == crew.size:
                     break
@@ -182,9 +158,7 @@ def test_of_updates_prepared_against_one_version_exactly_one_wins(
 
 
 @pytest.mark.parametrize("count", sizes(3, 30))
-def test_a_counter_ends_at_the_number_of_acknowledged_increments(
-    root: Path, crew: Crew, count: int
-) -> None:
+def test_a_counter_ends_at_the_number_of_acknowledged_increments(root: Path, crew: Crew, count: int) -> None:
     earlier = setup_people(root, "hub")
     reports = crew.run("increment", root, count=count)
     assert failed(reports) == []
@@ -197,9 +171,7 @@ def test_a_counter_ends_at_the_number_of_acknowledged_increments(
 
 
 @pytest.mark.parametrize("count", sizes(8, 60))
-def test_no_published_snapshot_holds_an_edge_without_its_ends(
-    root: Path, crew: Crew, count: int
-) -> None:
+def test_no_published_snapshot_holds_an_edge_without_its_ends(root: Path, crew: Crew, count: int) -> None:
     earlier = setup_people(root, "hub", *(f"p{number}" for number in range(count)))
     with Graph.open(root) as graph:
         first = graph.mutate(ADD_EDGE, {"from": "p0", "to": "hub", "tag": "first"}).commit
@@ -219,20 +191,14 @@ def test_no_published_snapshot_holds_an_edge_without_its_ends(
     doomed = {f"p{number}" for number in range(count) if number % 4 < deleted_by}
     assert people == {"hub", *(f"p{number}" for number in range(count))} - doomed
     # Every acknowledged edge is still there or went with its node, once.
-    inserted = 1 + sum(
-        outcome["affected_edges"] for report in reports[0::2] for outcome in acknowledged([report])
-    )
-    cascaded = sum(
-        outcome["affected_edges"] for report in reports[1::2] for outcome in acknowledged([report])
-    )
+    inserted = 1 + sum(outcome["affected_edges"] for report in reports[0::2] for outcome in acknowledged([report]))
+    cascaded = sum(outcome["affected_edges"] for report in reports[1::2] for outcome in acknowledged([report]))
     assert len(edges) == inserted - cascaded
     assert len({edge["tag"] for edge in edges}) == len(edges)
 
 
 @pytest.mark.parametrize("count", sizes(2, 20))
-def test_first_writes_to_a_type_on_a_new_branch_share_one_fork(
-    root: Path, crew: Crew, count: int
-) -> None:
+def test_first_writes_to_a_type_on_a_new_branch_share_one_fork(root: Path, crew: Crew, count: int) -> None:
     with Graph.open(root) as graph:
         base = graph.mutate('query a() { insert Note { text: "base" } }').commit
         assert base is not None
@@ -254,9 +220,7 @@ def test_first_writes_to_a_type_on_a_new_branch_share_one_fork(
     assert pin.version == pin_on_main.version + len(written)
 
 
-def test_first_increments_of_one_row_on_a_new_branch_are_all_counted(
-    root: Path, crew: Crew
-) -> None:
+def test_first_increments_of_one_row_on_a_new_branch_are_all_counted(root: Path, crew: Crew) -> None:
     earlier = setup_people(root, "hub")
     with Graph.open(root) as graph:
         graph.create_branch("fresh")
@@ -283,9 +247,7 @@ def test_one_of_several_creators_of_the_same_branch_wins(root: Path, crew: Crew)
 def test_one_of_several_creators_of_the_same_graph_wins(tmp_path: Path, crew: Crew) -> None:
     root = tmp_path / "new.omni"
     reports = crew.run("initialize", root)
-    created = [
-        outcome["created"] for report in reports for outcome in report if "created" in outcome
-    ]
+    created = [outcome["created"] for report in reports for outcome in report if "created" in outcome]
     errors = {outcome["error"] for report in reports for outcome in report if "error" in outcome}
     assert len(created) == 1
     assert errors <= {"AlreadyInitializedError", "InitializationClaimedError"}
@@ -323,9 +285,7 @@ def test_one_of_two_equal_schema_changes_happens_and_fills_exactly_the_rows_that
     assert seen == sorted(seen), "a reader went back in time"
 
 
-def test_a_schema_change_and_the_making_of_a_branch_come_one_after_the_other(
-    root: Path, crew: Crew
-) -> None:
+def test_a_schema_change_and_the_making_of_a_branch_come_one_after_the_other(root: Path, crew: Crew) -> None:
     ((changed,), (made,), *_) = crew.run("change_beside_branches", root)
     assert made == {"created": "dev"}
     with Graph.open(root, read_only=True) as graph:
@@ -421,9 +381,7 @@ def test_a_write_that_was_overtaken_on_another_table_goes_through(graph: Graph) 
     assert receipt.parent_id == graph.commits()[1].commit_id
 
 
-def test_a_first_write_on_a_branch_that_another_writer_forked_meanwhile_joins_the_fork(
-    graph: Graph,
-) -> None:
+def test_a_first_write_on_a_branch_that_another_writer_forked_meanwhile_joins_the_fork(graph: Graph) -> None:
     graph.mutate(ADD_NOTE, {"text": "base"})
     graph.create_branch("new")
     late = overtaken(graph, lambda other: other.mutate(ADD_NOTE, {"text": "first"}, branch="new"))
@@ -439,11 +397,7 @@ def test_a_writer_that_waits_too_long_for_the_lock_has_done_nothing(
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_LOCK_TIMEOUT_MS", "20")
     before = graph.snapshot()
-    with (
-        FileCommitLock(root).held(1),
-        Graph.open(root) as late,
-        pytest.raises(RetryableCommitConflictError) as caught,
-    ):
+    with FileCommitLock(root).held(1), Graph.open(root) as late, pytest.raises(RetryableCommitConflictError) as caught:
         late.mutate(ADD_NOTE, {"text": "late"})
     assert caught.value.exit_code == 75
     assert graph.snapshot() == before

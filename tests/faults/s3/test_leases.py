@@ -101,9 +101,7 @@ def test_a_waiting_writer_gets_the_lease_when_it_is_released(objects: ObstoreObj
     assert order == ["first", "second"]
 
 
-@pytest.mark.parametrize(
-    "left", [b'{"owner": "dead", "expires_at": 1.0}', b'{"owner": "de', b"", b"[]", b"{}"]
-)
+@pytest.mark.parametrize("left", [b'{"owner": "dead", "expires_at": 1.0}', b'{"owner": "de', b"", b"[]", b"{}"])
 def test_an_expired_or_damaged_lease_is_taken_over(objects: ObstoreObjects, left: bytes) -> None:
     objects.write("__lock", left)
     with LeaseCommitLock(objects).held(0):
@@ -175,9 +173,7 @@ def test_a_held_lease_is_renewed(objects: ObstoreObjects) -> None:
         pass
 
 
-def test_a_holder_that_was_replaced_leaves_the_lease_of_its_successor(
-    objects: ObstoreObjects,
-) -> None:
+def test_a_holder_that_was_replaced_leaves_the_lease_of_its_successor(objects: ObstoreObjects) -> None:
     slow = stopped_lock(objects)
     next_one = LeaseCommitLock(objects)
     with slow.held(0):
@@ -198,12 +194,7 @@ def stopped_lock(objects: ControlObjects) -> LeaseCommitLock:
 
     As one that stands still right after its look at the clock.
     """
-    return LeaseCommitLock(
-        objects,
-        renewal_s=NEVER,
-        wall=lambda: time.time() - NEVER,
-        elapsed=lambda: 0.0,
-    )
+    return LeaseCommitLock(objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: 0.0)
 
 
 class FailingReplace:
@@ -254,9 +245,7 @@ def test_a_published_write_is_acknowledged_when_the_lease_cannot_be_given_back(
 
 
 @contextmanager
-def at_place(
-    monkeypatch: pytest.MonkeyPatch, place: str, action: Callable[[], object]
-) -> Iterator[list[str]]:
+def at_place(monkeypatch: pytest.MonkeyPatch, place: str, action: Callable[[], object]) -> Iterator[list[str]]:
     """Do something when a write reaches a place for the first time."""
     original = attempt.reach
     reached: list[str] = []
@@ -393,9 +382,7 @@ def fence_of(graph: Graph) -> int:
     return graph._environment.manifest.state().fence
 
 
-def test_every_holder_has_a_higher_epoch_and_publishes_under_it(
-    s3_root: str, objects: ObstoreObjects
-) -> None:
+def test_every_holder_has_a_higher_epoch_and_publishes_under_it(s3_root: str, objects: ObstoreObjects) -> None:
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_NOTE, {"text": "one"})
         first = lease(objects)["epoch"]
@@ -424,9 +411,7 @@ def test_a_graph_whose_lock_object_is_gone_or_older_than_its_catalog_goes_on(
     check_graph(s3_root)
 
 
-def test_a_holder_is_above_the_fence_also_when_the_count_begins_again(
-    s3_root: str, objects: ObstoreObjects
-) -> None:
+def test_a_holder_is_above_the_fence_also_when_the_count_begins_again(s3_root: str, objects: ObstoreObjects) -> None:
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_NOTE, {"text": "one"})
         before = fence_of(graph)
@@ -461,12 +446,7 @@ class Sleeper:
     def write(self) -> GraphCommit | None:
         objects = self.graph._environment.objects
         # Its time of day lies far behind: others need not watch its lease before they take it.
-        lock = LeaseCommitLock(
-            objects,
-            renewal_s=NEVER,
-            wall=lambda: time.time() - NEVER,
-            elapsed=lambda: self.now,
-        )
+        lock = LeaseCommitLock(objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: self.now)
         with failpoints.watched(self.sleep):
             return with_lease(self.graph, lock).mutate(ADD_NOTE, {"text": "sleeper"}).commit
 
@@ -493,9 +473,7 @@ def test_a_writer_that_was_overtaken_before_any_effect_enters_another_window(s3_
     check_graph(s3_root)
 
 
-def test_a_writer_that_is_overtaken_in_every_window_is_told_which_setting_helps(
-    s3_root: str,
-) -> None:
+def test_a_writer_that_is_overtaken_in_every_window_is_told_which_setting_helps(s3_root: str) -> None:
     graph = Graph.init(s3_root, SCHEMA)
     with pytest.raises(LeaseLostError, match="OMNIGRAPH_LOCK_LEASE_MS"):
         Sleeper(graph, Graph.open(s3_root), 99).write()
@@ -513,9 +491,7 @@ def test_a_table_that_a_successor_moved_is_not_reported_as_drift(
     graph, successor = Graph.init(s3_root, SCHEMA), Graph.open(s3_root)
     graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
     now = [0.0]
-    lock = LeaseCommitLock(
-        objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: now[0]
-    )
+    lock = LeaseCommitLock(objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: now[0])
 
     def overtake() -> None:
         now[0] += NEVER
@@ -580,10 +556,7 @@ def start(uri: str, who: str, writes: int, said: Path) -> subprocess.Popen[bytes
     }
     with said.open("wb") as out:
         return subprocess.Popen(
-            [sys.executable, str(CHILD), uri, who, str(writes)],
-            env=environment,
-            stdout=out,
-            stderr=subprocess.STDOUT,
+            [sys.executable, str(CHILD), uri, who, str(writes)], env=environment, stdout=out, stderr=subprocess.STDOUT
         )
 
 
@@ -599,15 +572,9 @@ def stop_at_random(children: list[subprocess.Popen[bytes]], chance: random.Rando
 
 
 @pytest.mark.parametrize(
-    ("seed", "writes"),
-    [
-        (1, 3),
-        *(pytest.param(seed, 12, marks=pytest.mark.slow) for seed in range(2, 12)),
-    ],
+    ("seed", "writes"), [(1, 3), *(pytest.param(seed, 12, marks=pytest.mark.slow) for seed in range(2, 12))]
 )
-def test_processes_that_are_stopped_tear_nothing(
-    s3_root: str, tmp_path: Path, seed: int, writes: int
-) -> None:
+def test_processes_that_are_stopped_tear_nothing(s3_root: str, tmp_path: Path, seed: int, writes: int) -> None:
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
     files = [tmp_path / who for who in ("x", "y")]
@@ -615,9 +582,7 @@ def test_processes_that_are_stopped_tear_nothing(
     try:
         while not all(file.stat().st_size for file in files):
             time.sleep(0.02)  # the time until a process has begun is none of what is tried
-            assert all(child.poll() is None for child in children), [
-                file.read_text() for file in files
-            ]
+            assert all(child.poll() is None for child in children), [file.read_text() for file in files]
         stop_at_random(children, random.Random(seed))
     finally:
         for child in children:

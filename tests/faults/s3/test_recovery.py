@@ -22,11 +22,7 @@ from omnigraph.commit.leftovers import reclaim_staged_files
 from omnigraph.commit.sweep import RECOVERY_ACTOR
 from omnigraph.core.failpoints import VARIABLE, Failpoint, FailpointError
 from omnigraph.core.ids import TableKey, new_ulid
-from omnigraph.errors import (
-    LoadKeyConflictError,
-    RecoveryRequiredError,
-    RetryableCommitConflictError,
-)
+from omnigraph.errors import LoadKeyConflictError, RecoveryRequiredError, RetryableCommitConflictError
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.doctor import _check_leftovers
 from omnigraph.maintenance.findings import Inspection
@@ -171,10 +167,7 @@ def test_a_sidecar_that_cannot_be_deleted_is_consumed_by_the_next_open(
         assert fresh.pending_recoveries() == []
         (record,) = fresh.recoveries()
         assert stale == f"__recovery/{record.operation_id}.json"
-        assert (record.recovery_kind, record.graph_commit_id) == (
-            "RolledForward",
-            receipt.commit_id,
-        )
+        assert (record.recovery_kind, record.graph_commit_id) == ("RolledForward", receipt.commit_id)
         assert fresh.commits() == history
     check_next_write(root, ["a", "b"])
 
@@ -218,8 +211,7 @@ def test_a_folder_that_cannot_be_listed_stops_the_write(
 
 
 @pytest.mark.parametrize(
-    "place",
-    [pytest.param("audit_write", marks=pytest.mark.slow), "before_recovery_publish", "after_audit"],
+    "place", [pytest.param("audit_write", marks=pytest.mark.slow), "before_recovery_publish", "after_audit"]
 )
 def test_a_recovery_that_fails_too_is_finished_by_the_next_open(
     graph: Graph, root: str, place: str, monkeypatch: pytest.MonkeyPatch
@@ -258,9 +250,7 @@ def kill_a_writer(root: str, place: str) -> None:
     """A process that dies at a named place of its write, with the commit lock in its hands."""
     tests = str(Path(__file__).parents[2])
     environment = os.environ | {VARIABLE: f"{place}=kill", "PYTHONPATH": tests}
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, root], env=environment, capture_output=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", KILLED, root], env=environment, capture_output=True, check=False)
     assert done.returncode == -9, done.stderr.decode()
 
 
@@ -361,10 +351,7 @@ def test_a_compaction_is_committed_or_discarded(root: str) -> None:
     discarded = stage_compaction(table, rewrite(table))
     assert discarded is not None
     assert names(environment.location, pin.location) - before
-    discard_staged(
-        environment,
-        [StagedTable(table_key=pin.table_key, incarnation=pin.incarnation, staged=discarded)],
-    )
+    discard_staged(environment, [StagedTable(table_key=pin.table_key, incarnation=pin.incarnation, staged=discarded)])
     assert names(environment.location, pin.location) == before
     compacted = compact(table)
     assert compacted.version == table.version + 1
@@ -431,9 +418,7 @@ def test_doctor_cannot_tell_young_files_in_an_object_store(s3_root: str) -> None
         assert found.severity == "info"
         assert "2 files" in found.message
         assert graph.cleanup(keep=3, confirm=True).other_files_removed == 0
-        later = replace(
-            graph._environment, clock=lambda: int((time.time() + 8 * DAY_S) * 1_000_000)
-        )
+        later = replace(graph._environment, clock=lambda: int((time.time() + 8 * DAY_S) * 1_000_000))
         (found,) = _check_leftovers(Inspection(later))
         assert found.severity == "warning"
         assert found.action == f"omnigraph cleanup {graph.uri} --keep 10 --confirm"
@@ -482,8 +467,7 @@ def pairs(*chosen: tuple[str, str], extra: Iterable[str] = ()) -> list[Any]:
     """The chosen pairs always, all others behind `slow`."""
     every = [(one, other) for one in (*FIRST, *extra) for other in SECOND]
     return [
-        pytest.param(pair, id="-".join(pair), marks=() if pair in chosen else (pytest.mark.slow,))
-        for pair in every
+        pytest.param(pair, id="-".join(pair), marks=() if pair in chosen else (pytest.mark.slow,)) for pair in every
     ]
 
 
@@ -497,13 +481,9 @@ def pairs(*chosen: tuple[str, str], extra: Iterable[str] = ()) -> list[Any]:
         ("after_publish", "after_recovery_publish"),
     ),
 )
-def test_a_stalled_mutation_and_its_successor_leave_one_history(
-    s3_root: str, stalls: tuple[str, str]
-) -> None:
+def test_a_stalled_mutation_and_its_successor_leave_one_history(s3_root: str, stalls: tuple[str, str]) -> None:
     make_world(s3_root)
-    one, other = interleave(
-        s3_root, add_b, lambda graph: graph.mutate(ADD_CITING, {"doi": "c", "to": "a"}), stalls
-    )
+    one, other = interleave(s3_root, add_b, lambda graph: graph.mutate(ADD_CITING, {"doi": "c", "to": "a"}), stalls)
     with Graph.open(s3_root) as graph:
         papers = values(graph, "node:Paper", "doi")
         edges = values(graph, "edge:Cites", "src")
@@ -512,15 +492,8 @@ def test_a_stalled_mutation_and_its_successor_leave_one_history(
     check_whole(s3_root)
 
 
-@pytest.mark.parametrize(
-    "stalls",
-    pairs(
-        ("before_publish", "before_recovery_publish"),
-    ),
-)
-def test_an_edge_of_a_stalled_writer_never_outlives_its_end(
-    s3_root: str, stalls: tuple[str, str]
-) -> None:
+@pytest.mark.parametrize("stalls", pairs(("before_publish", "before_recovery_publish")))
+def test_an_edge_of_a_stalled_writer_never_outlives_its_end(s3_root: str, stalls: tuple[str, str]) -> None:
     make_world(s3_root)
     one, other = interleave(s3_root, add_b, forget_a, stalls)
     with Graph.open(s3_root) as graph:
@@ -532,22 +505,15 @@ def test_an_edge_of_a_stalled_writer_never_outlives_its_end(
     check_whole(s3_root)
 
 
-LINES = [
-    {"type": "Paper", "data": {"doi": "b"}},
-    {"edge": "Cites", "from": "b", "to": "a", "data": {"why": "b"}},
-]
+LINES = [{"type": "Paper", "data": {"doi": "b"}}, {"edge": "Cites", "from": "b", "to": "a", "data": {"why": "b"}}]
 
 
 @pytest.mark.parametrize("stalls", pairs(("before_publish", "before_recovery_publish")))
-def test_a_stalled_load_is_there_whole_or_not_at_all(
-    s3_root: str, tmp_path: Path, stalls: tuple[str, str]
-) -> None:
+def test_a_stalled_load_is_there_whole_or_not_at_all(s3_root: str, tmp_path: Path, stalls: tuple[str, str]) -> None:
     make_world(s3_root)
     file = tmp_path / "b.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in LINES))
-    one, other = interleave(
-        s3_root, lambda graph: graph.load(file, mode="append", engine="local"), forget_a, stalls
-    )
+    one, other = interleave(s3_root, lambda graph: graph.load(file, mode="append", engine="local"), forget_a, stalls)
     with Graph.open(s3_root) as graph:
         papers = values(graph, "node:Paper", "doi")
     assert ("b" in papers) is one.acknowledged
@@ -556,12 +522,9 @@ def test_a_stalled_load_is_there_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize(
-    "stalls",
-    pairs(("after_confirm", "before_recovery_publish"), extra=("before_confirm", "after_confirm")),
+    "stalls", pairs(("after_confirm", "before_recovery_publish"), extra=("before_confirm", "after_confirm"))
 )
-def test_a_stalled_merge_is_there_whole_or_not_at_all(
-    s3_root: str, stalls: tuple[str, str]
-) -> None:
+def test_a_stalled_merge_is_there_whole_or_not_at_all(s3_root: str, stalls: tuple[str, str]) -> None:
     make_world(s3_root)
     with Graph.open(s3_root) as graph:
         graph.create_branch("work")
@@ -576,10 +539,7 @@ def test_a_stalled_merge_is_there_whole_or_not_at_all(
     check_whole(s3_root)
 
 
-WIDER = (
-    SCHEMA.replace("title: String?", "title: String?  pages: I64?")
-    + "node Tag { name: String @key }\n"
-)
+WIDER = SCHEMA.replace("title: String?", "title: String?  pages: I64?") + "node Tag { name: String @key }\n"
 
 
 @pytest.mark.parametrize(
@@ -604,11 +564,7 @@ def test_a_stalled_schema_change_happens_or_does_not(s3_root: str, stalls: tuple
 
 
 @pytest.mark.parametrize(
-    "stalls",
-    pairs(
-        ("after_table_commit", "before_recovery_publish"),
-        ("before_table_commit", "after_table_commit"),
-    ),
+    "stalls", pairs(("after_table_commit", "before_recovery_publish"), ("before_table_commit", "after_table_commit"))
 )
 def test_a_stalled_optimize_changes_no_row(s3_root: str, stalls: tuple[str, str]) -> None:
     make_world(s3_root)

@@ -15,13 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from omnigraph.errors import (
-    NotFoundError,
-    OmniError,
-    RetryableCommitConflictError,
-    StorageError,
-    StorageFailure,
-)
+from omnigraph.errors import NotFoundError, OmniError, RetryableCommitConflictError, StorageError, StorageFailure
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.location import INIT_CLAIM, parse_location
 from omnigraph.storage.locks import LeaseCommitLock
@@ -178,9 +172,7 @@ def test_an_endpoint_that_refuses_connections_is_told_at_once(
     check_readable(caught.value)
 
 
-def test_an_endpoint_that_hangs_is_given_up_after_the_time_that_is_set(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_endpoint_that_hangs_is_given_up_after_the_time_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_STORAGE_CONNECT_TIMEOUT", "1s")
     with socket.socket() as silent:
         # Takes connections and never says a word.
@@ -209,9 +201,7 @@ def test_an_empty_file_of_the_catalog_is_named(root: str) -> None:
     names = objects.names("__manifest/_versions")
     (name,) = (name for name in names if name.endswith(".manifest"))
     objects.write(f"__manifest/_versions/{name}", b"")
-    with pytest.raises(
-        StorageError, match=f"restore them from a backup: __manifest/_versions/{name}"
-    ):
+    with pytest.raises(StorageError, match=f"restore them from a backup: __manifest/_versions/{name}"):
         Graph.open(root)
 
 
@@ -236,9 +226,7 @@ def test_an_open_graph_whose_server_went_away_fails_typed_and_readable(orphan: G
         check_readable(caught.value)
 
 
-@each_case(
-    "uri", ["s3://user:secret@graphs/graph.omni", "s3://graphs", "s3:///graph.omni", "gs://a/b"]
-)
+@each_case("uri", ["s3://user:secret@graphs/graph.omni", "s3://graphs", "s3:///graph.omni", "gs://a/b"])
 def test_an_address_that_names_no_graph_is_refused_before_anything_is_asked(uri: str) -> None:
     with pytest.raises(OmniError) as caught:
         Graph.open(uri)
@@ -383,9 +371,7 @@ ANSWERS = [OVERLOADED_AFTER, *(pytest.param(it, marks=pytest.mark.slow) for it i
 
 
 @pytest.mark.parametrize("treatment", ANSWERS)
-def test_an_init_whose_claim_or_catalog_was_not_answered_is_whole(
-    faulty: tuple[str, Faults], treatment: str
-) -> None:
+def test_an_init_whose_claim_or_catalog_was_not_answered_is_whole(faulty: tuple[str, Faults], treatment: str) -> None:
     root, faults = faulty
     for number, place in enumerate((INIT_CLAIM, "__manifest/_versions")):
         uri = f"{root}-{number}"
@@ -433,9 +419,7 @@ def test_a_request_about_the_lease_that_is_never_answered_is_given_up(
 
 
 @pytest.mark.parametrize("treatment", ANSWERS)
-def test_a_branch_whose_creation_was_not_answered_exists_once(
-    faulty: tuple[str, Faults], treatment: str
-) -> None:
+def test_a_branch_whose_creation_was_not_answered_exists_once(faulty: tuple[str, Faults], treatment: str) -> None:
     root, faults = faulty
     with Graph.init(root, SCHEMA) as graph:
         faults.arm(treatment, "__manifest/_versions")
@@ -448,12 +432,8 @@ def test_a_branch_whose_creation_was_not_answered_exists_once(
         assert sorted(graph.branches()) == ["main"]
 
 
-@pytest.mark.parametrize(
-    ("treatment", "method"), [(OVERLOADED, "PUT"), (OVERLOADED, "GET"), (TRUNCATE, "GET")]
-)
-def test_a_burst_of_failures_is_waited_out(
-    faulty: tuple[str, Faults], treatment: str, method: str
-) -> None:
+@pytest.mark.parametrize(("treatment", "method"), [(OVERLOADED, "PUT"), (OVERLOADED, "GET"), (TRUNCATE, "GET")])
+def test_a_burst_of_failures_is_waited_out(faulty: tuple[str, Faults], treatment: str, method: str) -> None:
     root, faults = faulty
     with Graph.init(root, SCHEMA) as graph:
         graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})

@@ -19,15 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.core.budget import Budget
-from omnigraph.core.types import (
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    scalar_of,
-)
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
 from omnigraph.engine import adjacency as neighbours
 from omnigraph.engine import adjacency as reachability
@@ -92,11 +84,7 @@ FIRST_EDGE = 1_000
 def index_of(edges: Edges) -> Adjacency:
     source, target = (np.array([pair[end] for pair in edges.pairs], np.int64) for end in (0, 1))
     return Adjacency.build(
-        source,
-        target,
-        np.arange(len(edges.pairs)) + FIRST_EDGE,
-        sources=edges.sources,
-        targets=edges.targets,
+        source, target, np.arange(len(edges.pairs)) + FIRST_EDGE, sources=edges.sources, targets=edges.targets
     )
 
 
@@ -113,11 +101,7 @@ def neighbours_in(side: Side, node: int) -> list[int]:
 
 def directions(edges: Edges) -> list[Direction]:
     """Both ways at once exist only inside one type."""
-    return [
-        direction
-        for direction in Direction
-        if direction is not Direction.BOTH or edges.sources == edges.targets
-    ]
+    return [direction for direction in Direction if direction is not Direction.BOTH or edges.sources == edges.targets]
 
 
 @settings(max_examples=250)
@@ -201,13 +185,8 @@ def test_ranges_run_one_after_the_other(parts: list[tuple[int, int]]) -> None:
     assert ranges(starts, counts).tolist() == expected
 
 
-@given(
-    st.lists(st.integers(0, 4), min_size=1, max_size=6),
-    st.lists(st.integers(0, 5), max_size=8),
-)
-def test_pairs_of_places_and_targets_follow_the_question(
-    counts: list[int], asked: list[int]
-) -> None:
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=8))
+def test_pairs_of_places_and_targets_follow_the_question(counts: list[int], asked: list[int]) -> None:
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     reach = Reach(offsets, np.arange(int(offsets[-1])))
     places = np.array([place % len(counts) for place in asked], np.int64)
@@ -263,9 +242,7 @@ def test_reached_is_what_a_walk_by_definition_reaches(edges, bounds, direction, 
     low, high = bounds
     neighbours = walker(edges, direction, gap)
     sources = np.array(nodes, np.int64) * gap
-    expected = [
-        sorted(n * gap for n in edges.reached(node, direction, low, high)) for node in nodes
-    ]
+    expected = [sorted(n * gap for n in edges.reached(node, direction, low, high)) for node in nodes]
     for is_dense in (True, False):
         assert answers(neighbours, sources, low, high, is_dense=is_dense) == expected
 
@@ -352,18 +329,14 @@ def edge_rows(edges: Edges, part: range, kinds: tuple[str, str]) -> pa.Table:
     return pa.table(columns, schema=EDGES)
 
 
-def store_edges(
-    location: GraphLocation, edges: Edges, kinds: tuple[str, str], *, is_indexed: bool
-) -> Table:
+def store_edges(location: GraphLocation, edges: Edges, kinds: tuple[str, str], *, is_indexed: bool) -> Table:
     """Edges in two fragments with one deleted row between them; an index covers the first."""
     dead = pa.table({"id": [GONE], "src": [f"{kinds[0]}1"], "dst": [f"{kinds[1]}1"]}, schema=EDGES)
     half = len(edges.pairs) // 2
     first = edge_rows(edges, range(half), kinds)
     table = stored(location, "edges/e", pa.concat_tables([first, dead]))
     if is_indexed:
-        specs = [
-            index_spec(WantedIndex(column=name, kind=IndexKind.BTREE), 1) for name in ("src", "dst")
-        ]
+        specs = [index_spec(WantedIndex(column=name, kind=IndexKind.BTREE), 1) for name in ("src", "dst")]
         staged = stage_indices(table, [spec for spec in specs if spec is not None])
         assert staged is not None
         table = commit_staged(staged)
@@ -471,10 +444,7 @@ def check_reach(world: World, direction: Direction, nodes: list[int], low: int, 
 
 @settings(max_examples=15)
 @given(
-    edges=edges_between(same_type=True),
-    is_indexed=st.booleans(),
-    probe=st.sampled_from([1, 2, 1000]),
-    data=st.data(),
+    edges=edges_between(same_type=True), is_indexed=st.booleans(), probe=st.sampled_from([1, 2, 1000]), data=st.data()
 )
 def test_all_ways_agree_inside_one_type(edges, is_indexed, probe, data) -> None:
     with (
@@ -584,9 +554,7 @@ def questions(draw: st.DrawFn, base: BaseType, number: int) -> Question:
 
 
 @contextmanager
-def table_of(
-    base: BaseType, values: list[Any], covered: int | None
-) -> Iterator[tuple[GraphLocation, Table]]:
+def table_of(base: BaseType, values: list[Any], covered: int | None) -> Iterator[tuple[GraphLocation, Table]]:
     """A table with one row per value; the first `covered` rows are in an index of the column."""
     folder = tempfile.mkdtemp(prefix="pushdown-")
     try:
@@ -617,17 +585,13 @@ def ids_of(table: Table, row_ids: np.ndarray) -> list[str]:
     return sorted(by_row[row_id] for row_id in row_ids.tolist())
 
 
-def check(
-    location: GraphLocation, table: Table, held_values: list[Any], asked_of: list[Question]
-) -> None:
+def check(location: GraphLocation, table: Table, held_values: list[Any], asked_of: list[Question]) -> None:
     """Storage and engine keep the rows for which every predicate is true."""
     values = {name: value for item in asked_of for name, value in item.values.items()}
     predicates = [item.predicate for item in asked_of]
     context = new_context(location, {"node:X": table}, {"n": "node:X"}, values)
     expected = sorted(
-        str(place)
-        for place, value in enumerate(held_values)
-        if all(item.holds(value) for item in asked_of)
+        str(place) for place, value in enumerate(held_values) if all(item.holds(value) for item in asked_of)
     )
 
     everything = Rows(count=table.row_count, variables={"n": row_id_array(read_rows(table)).copy()})
@@ -645,9 +609,7 @@ def check(
 
 
 def ask(data: st.DataObject, base: BaseType, *, is_indexed: bool) -> None:
-    values = data.draw(
-        st.lists(st.none() | column_values(base), min_size=2, max_size=10), label="column"
-    )
+    values = data.draw(st.lists(st.none() | column_values(base), min_size=2, max_size=10), label="column")
     covered = data.draw(st.integers(1, len(values)), label="covered") if is_indexed else None
     with table_of(base, values, covered) as (location, table):
         for _ in range(ROUNDS):
@@ -666,9 +628,7 @@ def test_storage_and_engine_keep_the_same_rows(base: BaseType, data: st.DataObje
 @pytest.mark.parametrize("base", PLAIN, ids=str)
 @settings(max_examples=4)
 @given(data=st.data())
-def test_an_index_over_some_of_the_rows_changes_nothing(
-    base: BaseType, data: st.DataObject
-) -> None:
+def test_an_index_over_some_of_the_rows_changes_nothing(base: BaseType, data: st.DataObject) -> None:
     ask(data, base, is_indexed=True)
 
 
@@ -685,9 +645,7 @@ def test_storage_compares_numbers_beside_the_limits_of_other_types(scalar: Scala
                 pushed = push_down([Comparison(field, op, operand)], {})
                 assert pushed.filter is not None
                 found = sorted(read_rows(table, ("id",), pushed.filter)["id"].to_pylist())
-                expected = sorted(
-                    str(place) for place, held_ in enumerate(values) if is_true(op, held_, value)
-                )
+                expected = sorted(str(place) for place, held_ in enumerate(values) if is_true(op, held_, value))
                 if found != expected:
                     wrong.append((op, value, found, expected))
     assert wrong == []

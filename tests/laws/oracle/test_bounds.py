@@ -19,12 +19,7 @@ from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.engine import executor, rows
 from omnigraph.engine import operators as pipeline
 from omnigraph.engine.pushdown import push_down
-from omnigraph.errors import (
-    MAX_DIAGNOSTICS,
-    BadRequestError,
-    QueryCancelledError,
-    ResourceLimitError,
-)
+from omnigraph.errors import MAX_DIAGNOSTICS, BadRequestError, QueryCancelledError, ResourceLimitError
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.compiler import compile_schema
@@ -149,9 +144,7 @@ def test_a_read_can_be_stopped_at_every_look(graph: Graph, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_batches_of_any_size_give_the_same_rows(
-    graph: Graph, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_any_size_give_the_same_rows(graph: Graph, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = rows_of(graph, name)
     monkeypatch.setattr(rows, "BATCH_ROWS", 3)
     monkeypatch.setattr(executor, "FIRST_ROWS", 2)
@@ -173,15 +166,10 @@ def test_all_memory_is_given_back(graph: Graph, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("name", ["cross product", "order", "group", "reach", "expand"])
-def test_what_does_not_fit_is_refused_by_name(
-    graph: Graph, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_is_refused_by_name(graph: Graph, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "_FEW_ROWS", 1)
     monkeypatch.setenv("OMNIGRAPH_QUERY_MEMORY_BYTES", "700")
-    with (
-        Graph.open(graph.uri, read_only=True) as small,
-        pytest.raises(ResourceLimitError) as caught,
-    ):
+    with Graph.open(graph.uri, read_only=True) as small, pytest.raises(ResourceLimitError) as caught:
         rows_of(small, name)
     assert caught.value.resource == "query_memory_bytes"
     assert "OMNIGRAPH_QUERY_MEMORY_BYTES" in caught.value.advice
@@ -243,9 +231,7 @@ def test_a_stopped_embedding_writes_nothing(graph: Graph) -> None:
 # ---- Texts of every shape that could be depth or size elsewhere: always a typed error or an answer, never a crash
 
 
-HOSTILE_TEXTS_SCHEMA = (
-    "node P { slug: String @key  n: I64?  s: String?  l: [I64]? }\nedge K: P -> P"
-)
+HOSTILE_TEXTS_SCHEMA = "node P { slug: String @key  n: I64?  s: String?  l: [I64]? }\nedge K: P -> P"
 #: Far beyond what any of these texts may take.
 MEMORY_BYTES = 6 * 1024**3
 #: An error is something that a person reads.
@@ -344,9 +330,7 @@ print(json.dumps(found))
 @pytest.mark.timeout(300)
 def test_no_text_hurts_the_process(tmp_path: Path) -> None:
     script = CHILD % (MEMORY_BYTES, MEMORY_BYTES, HOSTILE_TEXTS_SCHEMA.replace("\n", "\\n"))
-    child = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    child = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False)
 
     assert child.returncode == 0, child.stderr[-2_000:]
     found = json.loads(child.stdout)

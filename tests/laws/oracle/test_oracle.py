@@ -162,9 +162,7 @@ CATALOG = compile_schema(SCHEMA).catalog
 def test_a_random_query_compiles_and_takes_its_parameters(question) -> None:
     compiled = compile_query(question.text, CATALOG)
     bind_params(compiled.ir, question.params)
-    assert [item.name for item in compiled.ir.projections] == [
-        item.column for item in question.query.returns
-    ]
+    assert [item.name for item in compiled.ir.projections] == [item.column for item in question.query.returns]
 
 
 @pytest.mark.slow
@@ -200,10 +198,7 @@ def test_the_shape_is_that_of_the_schema() -> None:
     assert shape.nodes.keys() == CATALOG.nodes.keys()
     assert shape.edges.keys() == CATALOG.edges.keys()
     for name, definition in {**CATALOG.nodes, **CATALOG.edges}.items():
-        written = {
-            item.name: f"{item.type}{'?' if item.nullable else ''}"
-            for item in shape.properties(name).values()
-        }
+        written = {item.name: f"{item.type}{'?' if item.nullable else ''}" for item in shape.properties(name).values()}
         assert written == {key: str(prop.type) for key, prop in definition.properties.items()}
 
 
@@ -263,8 +258,7 @@ def check(workshop: Workshop, state: IndexState, examples: int) -> None:
     run()
     if failures:
         world, question = reduced(
-            *failures[0],
-            lambda world, question: bool(disagreements(workshop, state, world, (question,))),
+            *failures[0], lambda world, question: bool(disagreements(workshop, state, world, (question,)))
         )
         found = disagreements(workshop, state, world, (question,))
         problems = {} if found is None else found[1]
@@ -281,7 +275,5 @@ def test_the_engine_agrees_with_the_oracle(workshop: Workshop, state: IndexState
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("state", IndexState)
-def test_the_engine_agrees_with_the_oracle_on_many_worlds(
-    workshop: Workshop, state: IndexState
-) -> None:
+def test_the_engine_agrees_with_the_oracle_on_many_worlds(workshop: Workshop, state: IndexState) -> None:
     check(workshop, state, examples=1500)

@@ -69,9 +69,7 @@ class BranchWrites:
     graph: Graph
     model: GraphModel
 
-    def accept(
-        self, branch: str, commit: GraphCommit, state: State, merged_parent: str | None = None
-    ) -> None:
+    def accept(self, branch: str, commit: GraphCommit, state: State, merged_parent: str | None = None) -> None:
         """A commit that the graph made; its place in the history is what the model expects."""
         known = self.model.add(branch, commit.commit_id, state, merged_parent)
         assert (commit.graph_version, commit.parent_id) == (known.version, known.parent)
@@ -151,18 +149,13 @@ class BranchWrites:
         edges = {key: [make_row(key, (name, team)) for team in teams]}
         self.mutate(where, text, {"n": name}, self.model.state(where), edges)
 
-    def update_people(
-        self, where: str, age: int | None, note: str | None, badge: int | None
-    ) -> None:
+    def update_people(self, where: str, age: int | None, note: str | None, badge: int | None) -> None:
         after = copy_state(self.model.state(where))
         for name, row in after[PERSON].items():
             if age is not None and row["properties"]["age"] == age:
                 new = {**row["properties"], "note": note, "badge": badge}
                 after[PERSON][name] = {"properties": new}
-        text = (
-            "query q($a: I32?, $n: String?, $b: I32?) "
-            "{ update Person set { note: $n, badge: $b } where age = $a }"
-        )
+        text = "query q($a: I32?, $n: String?, $b: I32?) { update Person set { note: $n, badge: $b } where age = $a }"
         self.mutate(where, text, {"a": age, "n": note, "b": badge}, after)
 
     def delete_people(self, where: str, name: str, badge: int | None) -> None:
@@ -173,10 +166,7 @@ class BranchWrites:
             for it, row in state[PERSON].items()
             if it == name or (badge is not None and row["properties"]["badge"] == badge)
         }
-        text = (
-            "query q($n: String, $b: I32?) "
-            "{ delete Person where name = $n delete Person where badge = $b }"
-        )
+        text = "query q($n: String, $b: I32?) { delete Person where name = $n delete Person where badge = $b }"
         self.mutate(where, text, {"n": name, "b": badge}, without_nodes(state, PERSON, gone))
 
     def delete_team(self, where: str, name: str) -> None:
@@ -282,9 +272,7 @@ class BranchWrites:
                 tables=(pin.table_key,),
             )
 
-        expectations = Expectations(
-            branch=where, incarnation=snapshot.incarnation, schema_hash=snapshot.schema_hash
-        )
+        expectations = Expectations(branch=where, incarnation=snapshot.incarnation, schema_hash=snapshot.schema_hash)
         commit = environment.manifest.publish(expectations, Changes(pins=(moved,)), make_commit)
         self.accept(where, commit, self.model.state(where))
 
@@ -317,9 +305,7 @@ class BranchChecks(BranchWrites):
 
     # ---- merging
 
-    def check_conflicts(
-        self, plan: MergePlan, source: str, target: str, found: tuple[MergeConflict, ...]
-    ) -> None:
+    def check_conflicts(self, plan: MergePlan, source: str, target: str, found: tuple[MergeConflict, ...]) -> None:
         """The conflicts are those that the model found."""
         rows = [it for it in found if it.kind.is_about_a_row]
         assert {(str(it.kind), it.type_key, it.entity_id) for it in rows} == plan.rows
@@ -353,17 +339,13 @@ class BranchChecks(BranchWrites):
         told = {it.type_key: (it.inserted, it.updated, it.deleted) for it in result.changes}
         assert told == changed
 
-    def run_merge(
-        self, source: str, target: str, strategy: str | None, delete: bool = False
-    ) -> None:
+    def run_merge(self, source: str, target: str, strategy: str | None, delete: bool = False) -> None:
         """A merge does what the model expects; on conflicts the target stays (the invariant looks at it)."""
         plan = self.model.plan_merge(source, target, strategy)
         head = self.graph.snapshot(target)
 
         def merge() -> MergeResult:
-            return self.graph.merge(
-                source, target, strategy=strategy, delete_branch=delete, engine="local"
-            )
+            return self.graph.merge(source, target, strategy=strategy, delete_branch=delete, engine="local")
 
         if not plan.is_possible:
             with pytest.raises(MergeConflictsError) as caught:
@@ -401,10 +383,7 @@ class BranchChecks(BranchWrites):
         assert self.export(snapshot=commit.id) == commit.state
 
     def check_entities(self, commit: Commit, name: str) -> None:
-        text = (
-            "query q() { match { $p: Person $p knows $q } "
-            "return { $p.name as p, $q.name as q, $q.age as age } }"
-        )
+        text = "query q() { match { $p: Person $p knows $q } return { $p.name as p, $q.name as q, $q.age as age } }"
         people, knows = commit.state[PERSON], commit.state[KNOWS].values()
         pairs = {(source_of(row), target_of(row)) for row in knows}
         found = self.graph.query(text, snapshot=commit.id).to_pylist()
@@ -465,9 +444,7 @@ class BranchChecks(BranchWrites):
 
     # ---- following
 
-    def follow(
-        self, branch: str, told: Commit, limit: int, max_commits: int, **start: str
-    ) -> tuple[str, Commit]:
+    def follow(self, branch: str, told: Commit, limit: int, max_commits: int, **start: str) -> tuple[str, Commit]:
         """One poll tells what happened after a commit; its cursor, and the last commit that it told."""
         line = self.model.line(branch)
         place = next(number for number, it in enumerate(line) if it.id == told.id)
@@ -481,9 +458,7 @@ class BranchChecks(BranchWrites):
             if page.next_page_token is None:
                 break
             assert page.cursor is None
-            page = self.graph.feed(
-                branch, page_token=page.next_page_token, limit=limit, max_commits=max_commits
-            )
+            page = self.graph.feed(branch, page_token=page.next_page_token, limit=limit, max_commits=max_commits)
         assert list(blocks) == [it.id for it in expected]
         for commit in expected:
             changes = as_differences(blocks[commit.id])

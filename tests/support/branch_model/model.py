@@ -95,8 +95,7 @@ def without_nodes(state: State, key: str, gone: set[str]) -> State:
         left[edge] = {
             edge_id: row
             for edge_id, row in state[edge].items()
-            if not (begin == key and source_of(row) in gone)
-            and not (end == key and target_of(row) in gone)
+            if not (begin == key and source_of(row) in gone) and not (end == key and target_of(row) in gone)
         }
     return left
 
@@ -132,11 +131,7 @@ def is_legal(state: State) -> bool:
     return (
         not shared_tuples(state)
         and not any(lacks_an_end(state, key, row) for key in ENDS for row in state[key].values())
-        and not any(
-            is_outside(state, key, source_of(row))
-            for key in EDGES_PER_SOURCE
-            for row in state[key].values()
-        )
+        and not any(is_outside(state, key, source_of(row)) for key in EDGES_PER_SOURCE for row in state[key].values())
     )
 
 
@@ -238,9 +233,7 @@ def check_result(plan: MergePlan, target: State) -> MergePlan:
         if key in EDGES_PER_SOURCE:
             touched |= {(key, source_of(row)) for row in (change.before, change.after) if row}
     crowded = {
-        (key, source)
-        for key, source in touched
-        if source in result[ENDS[key][0]] and is_outside(result, key, source)
+        (key, source) for key, source in touched if source in result[ENDS[key][0]] and is_outside(result, key, source)
     }
     shared = {
         (key, frozenset(ids))
@@ -302,9 +295,7 @@ class GraphModel:
         self.version += 1
         self.branches[name] = Branch(incarnation=self.version, head=head, base=base)
 
-    def add(
-        self, branch: str, commit_id: str, state: State, merged_parent: str | None = None
-    ) -> Commit:
+    def add(self, branch: str, commit_id: str, state: State, merged_parent: str | None = None) -> Commit:
         """Add a commit to a branch."""
         self.version += 1
         known = self.branches[branch]
@@ -505,17 +496,12 @@ OPERATIONS = st.one_of(
     operation("insert_team", name=TEAMS, city=TEXTS, size=CODES),
     operation("meet", name=PEOPLE, friend=PEOPLE, since=SMALL),
     operation("join", key=st.just(ON), name=PEOPLE, teams=st.lists(TEAMS, min_size=1, max_size=2)),
-    operation(
-        "join", key=st.just(LEADS), name=PEOPLE, teams=st.lists(TEAMS, min_size=1, max_size=3)
-    ),
+    operation("join", key=st.just(LEADS), name=PEOPLE, teams=st.lists(TEAMS, min_size=1, max_size=3)),
     operation("update_people", age=SMALL, note=TEXTS, badge=CODES),
     operation("delete_people", name=PEOPLE, badge=CODES),
     operation("delete_team", name=TEAMS),
     operation(
-        "delete_edges",
-        key=st.sampled_from(sorted(ENDS)),
-        end=st.sampled_from(["from", "to"]),
-        name=PEOPLE | TEAMS,
+        "delete_edges", key=st.sampled_from(sorted(ENDS)), end=st.sampled_from(["from", "to"]), name=PEOPLE | TEAMS
     ),
     operation("load", mode=st.just("append"), rows=st.lists(records(), max_size=2)),
     operation("load", mode=st.just("merge"), rows=st.lists(records(), max_size=3)),
@@ -537,22 +523,13 @@ CLASHES = st.sampled_from(
         (person("a", note=""), person("a", note="x")),
         (person("a", note="x"), ("delete_people", {"name": "a", "badge": None})),
         (person("a", badge=1), person("n", badge=1)),
-        (
-            ("insert_team", {"name": "t", "city": "", "size": 1}),
-            ("insert_team", {"name": "v", "city": "", "size": 1}),
-        ),
-        (
-            ("meet", {"name": "a", "friend": "b", "since": None}),
-            ("delete_people", {"name": "b", "badge": None}),
-        ),
+        (("insert_team", {"name": "t", "city": "", "size": 1}), ("insert_team", {"name": "v", "city": "", "size": 1})),
+        (("meet", {"name": "a", "friend": "b", "since": None}), ("delete_people", {"name": "b", "badge": None})),
         (
             ("delete_edges", {"key": LEADS, "end": "to", "name": "a"}),
             ("delete_edges", {"key": LEADS, "end": "to", "name": "t"}),
         ),
-        (
-            ("join", {"key": ON, "name": "b", "teams": ["t", "t"]}),
-            ("join", {"key": ON, "name": "b", "teams": ["u"]}),
-        ),
+        (("join", {"key": ON, "name": "b", "teams": ["t", "t"]}), ("join", {"key": ON, "name": "b", "teams": ["u"]})),
     ]
 )
 FEW_OPERATIONS = st.lists(OPERATIONS, min_size=1, max_size=2)

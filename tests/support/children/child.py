@@ -75,17 +75,11 @@ def run_forked(job: dict[str, Any]) -> dict[str, Any]:
         _, status = os.waitpid(child, 0)
         out.seek(0)
         err.seek(0)
-        return {
-            "code": os.waitstatus_to_exitcode(status),
-            "out": out.read().decode(),
-            "err": err.read().decode(),
-        }
+        return {"code": os.waitstatus_to_exitcode(status), "out": out.read().decode(), "err": err.read().decode()}
 
 
 def main() -> None:
-    warnings.simplefilter(
-        "ignore", DeprecationWarning
-    )  # allocators own a thread; none of ours runs
+    warnings.simplefilter("ignore", DeprecationWarning)  # allocators own a thread; none of ours runs
     prepare()
     for line in sys.stdin:
         print(json.dumps(run_forked(json.loads(line))), flush=True)

@@ -42,9 +42,7 @@ def start(job: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    warnings.simplefilter(
-        "ignore", DeprecationWarning
-    )  # allocators own a thread; none of ours runs
+    warnings.simplefilter("ignore", DeprecationWarning)  # allocators own a thread; none of ours runs
     for line in sys.stdin:
         job = json.loads(line)
         if "wait" in job:

@@ -35,9 +35,7 @@ class Approximate:
     is_exact: bool = False
 
     def accepts(self, found: object) -> bool:
-        return type(found) is float and (
-            found == self.value or abs(found - self.value) <= self.slack
-        )
+        return type(found) is float and (found == self.value or abs(found - self.value) <= self.slack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,7 @@ class Answer:
                 return f"a row has the columns {list(row)}"
         if len(rows) != self.row_count:
             return f"{len(rows)} rows, wanted {self.row_count}: {self._shown(rows)}"
-        return self._drifting(rows) or (
-            self._misplaced(rows) if self.is_ordered else self._surplus(rows)
-        )
+        return self._drifting(rows) or (self._misplaced(rows) if self.is_ordered else self._surplus(rows))
 
     def _misplaced(self, rows: Sequence[Row]) -> str | None:
         for number, (wanted, found) in enumerate(zip(self.rows, rows, strict=False)):
@@ -156,9 +152,7 @@ MOST_TRIES = 300
 _CATALOG = compile_schema(SCHEMA).catalog
 
 
-def reduced(
-    world: World, question: Question, fails: Callable[[World, Question], bool]
-) -> tuple[World, Question]:
+def reduced(world: World, question: Question, fails: Callable[[World, Question], bool]) -> tuple[World, Question]:
     """The smallest world and query that still fail, as far as a greedy search finds them."""
     tries = 0
     again = True
@@ -195,9 +189,7 @@ def shown(world: World, question: Question) -> str:
             kept = {
                 name: value
                 for name, value in row.items()
-                if name in ("id", "src", "dst")
-                or f".{name}" in question.text
-                or f"{name}:" in question.text
+                if name in ("id", "src", "dst") or f".{name}" in question.text or f"{name}:" in question.text
             }
             lines.append(f"{type_} {kept}")
     return "\n".join([*lines, question.text, f"params = {question.params}"])
@@ -207,9 +199,7 @@ def _with_query(question: Question, query: Query) -> Question:
     """The question with another query, and without the parameters that it no longer uses."""
     body = str(replace(query, params=()))
     used = tuple(item for item in query.params if f"${item.name}" in body)
-    values = {
-        item.name: question.params[item.name] for item in used if item.name in question.params
-    }
+    values = {item.name: question.params[item.name] for item in used if item.name in question.params}
     return Question(replace(query, params=used), values)
 
 

@@ -84,9 +84,7 @@ def opened(path: Path) -> dict[str, Graph]:
     return graphs
 
 
-def objections(
-    graphs: Mapping[str, Graph], text: str, params: Mapping[str, Any], answer: Answer
-) -> dict[str, str]:
+def objections(graphs: Mapping[str, Graph], text: str, params: Mapping[str, Any], answer: Answer) -> dict[str, str]:
     """What is wrong with the result in each mode; empty when everything is right."""
     found: dict[str, str] = {}
     for mode, graph in graphs.items():

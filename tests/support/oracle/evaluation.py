@@ -51,11 +51,7 @@ _EXACT = 2**53
 
 
 def evaluate(
-    query: Query,
-    world: World,
-    params: Mapping[str, object] | None = None,
-    *,
-    now: datetime | None = None,
+    query: Query, world: World, params: Mapping[str, object] | None = None, *, now: datetime | None = None
 ) -> Answer:
     """The answer to a query that type-checks."""
     now = now or datetime.now(UTC)
@@ -124,20 +120,14 @@ class _Oracle:
         ranking = None if rank is None else self._ranking(rank, matches, query.limit)
         if ranking is not None:
             matches = [match for match in matches if ranking.id_of(match) in ranking.best]
-            matches.sort(
-                key=lambda match: (ranking.places[ranking.id_of(match)], ranking.id_of(match))
-            )
+            matches.sort(key=lambda match: (ranking.places[ranking.id_of(match)], ranking.id_of(match)))
         for expression, descending in reversed(keys):
-            matches.sort(
-                key=lambda match, e=expression: _sort_key(key_value(e, match)), reverse=descending
-            )
+            matches.sort(key=lambda match, e=expression: _sort_key(key_value(e, match)), reverse=descending)
         if ranking is None:
             rows = [self._projected(query, match, None) for match in matches]
             return rows, bool(query.order)
         matches.sort(key=lambda match: ranking.best[ranking.id_of(match)])
-        rows = [
-            self._projected(query, match, ranking.scores[ranking.id_of(match)]) for match in matches
-        ]
+        rows = [self._projected(query, match, ranking.scores[ranking.id_of(match)]) for match in matches]
         return rows, True
 
     def _projected(self, query: Query, match: Match, score: Any) -> Row:
@@ -211,14 +201,9 @@ class _Oracle:
         variable = rank.field.variable
         numbers = {match[variable]["id"]: number for match, number in self._arm(rank, matches)}
         if isinstance(rank, Nearest):
-            scores = {
-                id_: Approximate(sqrt(number), sqrt(number) * 1e-6)
-                for id_, number in numbers.items()
-            }
+            scores = {id_: Approximate(sqrt(number), sqrt(number) * 1e-6) for id_, number in numbers.items()}
         else:
-            scores = {
-                id_: Approximate(-number, -number * TOLERANCE) for id_, number in numbers.items()
-            }
+            scores = {id_: Approximate(-number, -number * TOLERANCE) for id_, number in numbers.items()}
         return _Ranking(variable, numbers, scores, dict.fromkeys(numbers, ()))
 
     def _arm(self, arm: Nearest | Bm25, matches: list[Match]) -> list[tuple[Match, Any]]:
@@ -244,9 +229,7 @@ class _Oracle:
         if query is None or not matches:
             return {}
         entity, name = matches[0][arm.field.variable], arm.field.name
-        nodes = next(
-            rows for rows in self.matcher.world.values() if any(row is entity for row in rows)
-        )
+        nodes = next(rows for rows in self.matcher.world.values() if any(row is entity for row in rows))
         terms = {row["id"]: words.stems(row[name] or "") for row in nodes}
         terms = {id_: stems for id_, stems in terms.items() if stems}
         average = sum(map(len, terms.values())) / max(len(terms), 1)
@@ -344,7 +327,6 @@ def _is_shaky(cells: Iterable[Any]) -> bool:
     """Whether sums lie so close together that the order of additions decides about their order."""
     sums = sorted((c for c in cells if isinstance(c, Approximate)), key=lambda cell: cell.value)
     return any(
-        right.value - left.value <= left.slack + right.slack
-        and not (left.is_exact and right.is_exact)
+        right.value - left.value <= left.slack + right.slack and not (left.is_exact and right.is_exact)
         for left, right in pairwise(sums)
     )

@@ -172,9 +172,7 @@ _DECLARATION = re.compile(
     r"(?P<kind>node|edge) (?P<name>\w+)(?:: (?P<source>\w+) -> (?P<target>\w+))?"
     r"(?: \{(?P<body>[^}]*)\})?"
 )
-_PROPERTY = re.compile(
-    r"(?P<name>\w+): (?P<type>enum\([^)]*\)|Vector\(\d+\)|\[\w+\]|\w+)(?P<null>\??)(?P<key> @key)?"
-)
+_PROPERTY = re.compile(r"(?P<name>\w+): (?P<type>enum\([^)]*\)|Vector\(\d+\)|\[\w+\]|\w+)(?P<null>\??)(?P<key> @key)?")
 
 
 @cache
@@ -184,9 +182,7 @@ def read_shape(schema: str = SCHEMA) -> Shape:
     edges: dict[str, EdgeShape] = {}
     for found in _DECLARATION.finditer(schema):
         matches = list(_PROPERTY.finditer(found["body"] or ""))
-        properties = {
-            m["name"]: PropertyShape(m["name"], m["type"], bool(m["null"])) for m in matches
-        }
+        properties = {m["name"]: PropertyShape(m["name"], m["type"], bool(m["null"])) for m in matches}
         name = found["name"]
         if found["kind"] == "node":
             key = next((m["name"] for m in matches if m["key"]), None)
@@ -413,10 +409,7 @@ def _stored(value: Any) -> Any:
 
 def halves(world: World) -> tuple[World, World]:
     """Every other row, and the rest."""
-    return (
-        {type_: rows[::2] for type_, rows in world.items()},
-        {type_: rows[1::2] for type_, rows in world.items()},
-    )
+    return ({type_: rows[::2] for type_, rows in world.items()}, {type_: rows[1::2] for type_, rows in world.items()})
 
 
 def load(graph: Graph, world: World) -> None:

@@ -76,9 +76,7 @@ def rounded(value: Any) -> Any:
 # ---- reach
 
 
-def distances(
-    edges: Iterable[Row], start: str, *, is_loop: bool, undirected: bool
-) -> dict[str, int]:
+def distances(edges: Iterable[Row], start: str, *, is_loop: bool, undirected: bool) -> dict[str, int]:
     """The hop at which each node is reached first from `start`; the start itself only over a self-loop."""
     pairs = {(row["src"], row["dst"]) for row in edges}
     if undirected:
@@ -163,9 +161,7 @@ def is_hidden(variable: str) -> bool:
     return variable.startswith("_")
 
 
-def types_of(
-    shape: Shape, clauses: Iterable[Clause], outer: Mapping[str, str]
-) -> dict[str, str] | None:
+def types_of(shape: Shape, clauses: Iterable[Clause], outer: Mapping[str, str]) -> dict[str, str] | None:
     """The type of every node variable that a block sees; None when there is none that fits."""
     try:
         return _links(shape, tuple(clauses), outer)[0]
@@ -228,12 +224,7 @@ class Matcher:
     """One query over one world, with values for its parameters."""
 
     def __init__(
-        self,
-        shape: Shape,
-        world: World,
-        params: dict[str, Any],
-        param_types: Mapping[str, str],
-        now: datetime,
+        self, shape: Shape, world: World, params: dict[str, Any], param_types: Mapping[str, str], now: datetime
     ) -> None:
         self.world = world
         self._shape = shape
@@ -349,10 +340,7 @@ class Matcher:
         key = link.edge.name, link.hop.undirected, source
         if key not in self._reach:
             self._reach[key] = distances(
-                self.world[link.edge.name],
-                source,
-                is_loop=link.edge.is_loop,
-                undirected=link.hop.undirected,
+                self.world[link.edge.name], source, is_loop=link.edge.is_loop, undirected=link.hop.undirected
             )
         low, high = link.bounds
         return low <= self._reach[key].get(target, 0) <= high

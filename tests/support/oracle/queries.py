@@ -248,15 +248,10 @@ def variables_of(clauses: Iterable[Clause]) -> Iterator[str]:
 
 def render(query: Query) -> str:
     """The text of a query."""
-    params = ", ".join(
-        f"${item.name}: {item.type}{'?' if item.nullable else ''}" for item in query.params
-    )
+    params = ", ".join(f"${item.name}: {item.type}{'?' if item.nullable else ''}" for item in query.params)
     lines = [f"query {query.name}({params}) {{", "  match {"]
     lines += [f"    {_clause(clause)}" for clause in query.clauses]
-    returned = [
-        _expression(item.expression) + (f" as {item.alias}" if item.alias else "")
-        for item in query.returns
-    ]
+    returned = [_expression(item.expression) + (f" as {item.alias}" if item.alias else "") for item in query.returns]
     lines += ["  }", f"  return {{ {', '.join(returned)} }}"]
     if query.order:
         keys = [f"{_expression(key.expression)} {key.direction}".strip() for key in query.order]
@@ -358,16 +353,10 @@ def from_text(text: str) -> Query:
     assert isinstance(body, ast.ReadBody), "a read query"
     reader = _Reader(frozenset(param.name for param in parsed.params))
     return Query(
-        params=tuple(
-            Declared(param.name, _param_type(param.type), param.nullable) for param in parsed.params
-        ),
+        params=tuple(Declared(param.name, _param_type(param.type), param.nullable) for param in parsed.params),
         clauses=tuple(map(reader.clause, body.clauses)),
-        returns=tuple(
-            Return(reader.expression(item.expression), item.alias) for item in body.projections
-        ),
-        order=tuple(
-            Sort(reader.expression(item.expression), item.direction or "") for item in body.order
-        ),
+        returns=tuple(Return(reader.expression(item.expression), item.alias) for item in body.projections),
+        order=tuple(Sort(reader.expression(item.expression), item.direction or "") for item in body.order),
         limit=None if body.limit is None else body.limit.count,
         name=parsed.name,
     )

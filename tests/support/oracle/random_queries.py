@@ -141,12 +141,7 @@ def _fits(type_: str, value: Any) -> bool:
     return value == math.floor(value) and low <= value <= high
 
 
-_RANGES = {
-    "I32": (-(2**31), 2**31 - 1),
-    "I64": (-(2**63), 2**63 - 1),
-    "U32": (0, 2**32 - 1),
-    "U64": (0, 2**64 - 1),
-}
+_RANGES = {"I32": (-(2**31), 2**31 - 1), "I64": (-(2**63), 2**63 - 1), "U32": (0, 2**32 - 1), "U64": (0, 2**64 - 1)}
 
 
 def _scalar(item: PropertyShape) -> str:
@@ -172,9 +167,7 @@ class _Scope:
     def child(self) -> _Scope:
         return _Scope(dict(self.nodes), dict(self.edges))
 
-    def properties(
-        self, wanted: Callable[[PropertyShape], bool]
-    ) -> list[tuple[Property, PropertyShape]]:
+    def properties(self, wanted: Callable[[PropertyShape], bool]) -> list[tuple[Property, PropertyShape]]:
         """The properties of all variables that are wanted."""
         shape = read_shape()
         return [
@@ -264,18 +257,7 @@ class _Writer:
         return self.filter(scope)
 
     def clause(self, scope: _Scope, depth: int) -> Clause:
-        kinds = [
-            "hop",
-            "filter",
-            "hop",
-            "binding",
-            "hop",
-            "filter",
-            "hop",
-            "binding",
-            "text",
-            "again",
-        ]
+        kinds = ["hop", "filter", "hop", "binding", "hop", "filter", "hop", "binding", "text", "again"]
         if depth < 2 and (scope.nodes or scope.edges):
             kinds += ["not"] * 3
         clause: Clause | None = None
@@ -342,14 +324,7 @@ class _Writer:
         return self.finish_hop(scope, depth, self.pick(fitting), start, type_)
 
     def finish_hop(
-        self,
-        scope: _Scope,
-        depth: int,
-        edge: EdgeShape,
-        start: str,
-        type_: str,
-        *,
-        is_fresh: bool = False,
+        self, scope: _Scope, depth: int, edge: EdgeShape, start: str, type_: str, *, is_fresh: bool = False
     ) -> Hop:
         other_type = edge.target if type_ == edge.source else edge.source
         candidates = [name for name, known in scope.nodes.items() if known == other_type]
@@ -433,9 +408,7 @@ class _Writer:
         operator = self.pick(["contains", "starts_with"])
         strings = [p for p, _ in scope.properties(lambda item: item.scalar == "String")]
         right: Expression
-        match self.pick(
-            ["property", "property", "literal", "parameter"] if strings else ["literal"]
-        ):
+        match self.pick(["property", "property", "literal", "parameter"] if strings else ["literal"]):
             case "property":
                 left: Expression = self.pick(strings)
             case "parameter":
@@ -461,9 +434,7 @@ class _Writer:
                 left = self.list_parameter(scalar)
                 return Where(left, "contains", self.literal(_family(scalar)))
             left = self.list_literal(scalar)
-        members = scope.properties(
-            lambda item: item.scalar is not None and _family(item.scalar) == _family(scalar)
-        )
+        members = scope.properties(lambda item: item.scalar is not None and _family(item.scalar) == _family(scalar))
         if members and self.chance(3):
             return Where(left, "contains", self.pick(members)[0])
         pool = self.pool((scope.nodes | scope.edges)[left.variable], item) if item else None
@@ -528,9 +499,7 @@ class _Writer:
         value = self.pick(often_first(POOLS[scalar]) if pool is None else pool)
         if scalar in NUMBERS:
             fitting = [type_ for type_ in NUMBERS if _fits(type_, value)]
-            scalar = (
-                scalar if scalar in fitting and self.chance(2) else self.pick(fitting or ["F64"])
-            )
+            scalar = scalar if scalar in fitting and self.chance(2) else self.pick(fitting or ["F64"])
         return self.declare(scalar, self.json_value(scalar, [value]), may_be_null=True)
 
     def list_parameter(self, scalar: str) -> Parameter:
@@ -578,9 +547,7 @@ class _Writer:
 
     def returned(self, scope: _Scope) -> Expression:
         properties = scope.properties(lambda item: item.type != "Blob")
-        match self.pick(
-            ["property", "property", "variable", "literal", "parameter", "list", "now"]
-        ):
+        match self.pick(["property", "property", "variable", "literal", "parameter", "list", "now"]):
             case "property" if properties:
                 return self.pick(properties)[0]
             case "variable" | "property" if scope.nodes:
@@ -604,9 +571,7 @@ class _Writer:
 
     def grouped_returns(self, scope: _Scope) -> list[Return]:
         returns: list[Return] = []
-        groupable: list[Expression] = [
-            p for p, _ in scope.properties(lambda item: item.scalar is not None)
-        ]
+        groupable: list[Expression] = [p for p, _ in scope.properties(lambda item: item.scalar is not None)]
         groupable += map(Variable, scope.nodes)
         if self.chance(8):
             lists = scope.properties(lambda i: i.item is not None or i.type.startswith("Vector"))
@@ -629,9 +594,7 @@ class _Writer:
 
     # ---- order
 
-    def order_key(
-        self, scope: _Scope, returns: list[Return], is_grouped: bool, rank: Rank | None
-    ) -> Sort | None:
+    def order_key(self, scope: _Scope, returns: list[Return], is_grouped: bool, rank: Rank | None) -> Sort | None:
         direction = self.pick(["", "asc", "desc"])
         columns = [
             Column(item.column)
@@ -676,9 +639,7 @@ class _Writer:
         # Usually both arms rank one variable.
         same = [p for p in vectors if p.variable == first.field.variable]
         second = arm(vectors if self.chance(6) else same)
-        if second is None or (
-            isinstance(second, Bm25) and second.field.variable != first.field.variable
-        ):
+        if second is None or (isinstance(second, Bm25) and second.field.variable != first.field.variable):
             return first
         k: Parameter | Literal | None = None
         match self.pick(["default", "literal", "parameter"]):

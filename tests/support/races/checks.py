@@ -26,12 +26,7 @@ def lost(reports: Iterable[Iterable[Outcome]]) -> list[Outcome]:
 
 def failed(reports: Iterable[Iterable[Outcome]]) -> list[Outcome]:
     """Everything that was neither acknowledged nor lost."""
-    return [
-        outcome
-        for report in reports
-        for outcome in report
-        if "error" in outcome and not outcome["lost"]
-    ]
+    return [outcome for report in reports for outcome in report if "error" in outcome and not outcome["lost"]]
 
 
 def check_graph(root: Path, receipts: list[Outcome], earlier: Iterable[str] = ()) -> None:

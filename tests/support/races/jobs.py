@@ -58,15 +58,11 @@ Outcome = dict[str, Any]
 Send = Callable[[Callable[[], Any], list[Outcome]], Outcome]
 
 
-def table_rows(
-    graph: Graph, snapshot: Snapshot, key: str, columns: list[str]
-) -> list[dict[str, Any]]:
+def table_rows(graph: Graph, snapshot: Snapshot, key: str, columns: list[str]) -> list[dict[str, Any]]:
     """The rows of one table of a snapshot, read from the dataset itself."""
     pin = snapshot.pins[TableKey(key)]
     store = TableStore(parse_location(graph.uri))
-    rows: list[dict[str, Any]] = (
-        store.open(pin.location, pin.branch, pin.version).read(columns).to_pylist()
-    )
+    rows: list[dict[str, Any]] = store.open(pin.location, pin.branch, pin.version).read(columns).to_pylist()
     return rows
 
 
@@ -118,18 +114,14 @@ def insert_pairs(graph: Graph, who: int, count: int, branch: str = "main") -> li
     outcomes: list[Outcome] = []
     for number in range(count):
         pair = {"name": f"{who}-{number}", "hub": "hub"}
-        until_acknowledged(
-            lambda pair=pair: graph.mutate(ADD_PERSON_AND_EDGE, pair, branch=branch), outcomes
-        )
+        until_acknowledged(lambda pair=pair: graph.mutate(ADD_PERSON_AND_EDGE, pair, branch=branch), outcomes)
     return outcomes
 
 
 def write_own_table(graph: Graph, who: int, count: int) -> list[Outcome]:
     """Insert into a table that nobody else touches, then update the row; nothing is submitted twice."""
     insert = f'query add() {{ insert City{who} {{ name: "c", visits: 0 }} }}'
-    update = (
-        f'query set($visits: I64) {{ update City{who} set {{ visits: $visits }} where name = "c" }}'
-    )
+    update = f'query set($visits: I64) {{ update City{who} set {{ visits: $visits }} where name = "c" }}'
     outcomes = [attempt(lambda: graph.mutate(insert))]
     outcomes += [attempt(lambda n=n: graph.mutate(update, {"visits": n})) for n in range(1, count)]
     return outcomes

@@ -41,9 +41,7 @@ def merge(graph: Graph, who: int, source: str, into: str = "main", **options: An
     return [told(call)]
 
 
-def merge_often(
-    graph: Graph, who: int, source: str, count: int, into: str = "main"
-) -> list[Outcome]:
+def merge_often(graph: Graph, who: int, source: str, count: int, into: str = "main") -> list[Outcome]:
     """The same merge again and again."""
     return [outcome for _ in range(count) for outcome in merge(graph, who, source, into)]
 

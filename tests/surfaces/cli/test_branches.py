@@ -86,9 +86,7 @@ def test_the_receipts_of_create_and_delete_as_json(og: Run, store: str) -> None:
     assert made.json() == {"uri": store, "name": "b", "from": "review", "actor_id": "ann"}
     assert gone.json() == {"uri": store, "name": "b", "actor_id": "ann"}
     assert (made.err, gone.err) == ("", "")
-    assert og("branch", "list", "--store", store, "--json").json() == {
-        "branches": ["main", "review"]
-    }
+    assert og("branch", "list", "--store", store, "--json").json() == {"branches": ["main", "review"]}
 
 
 def test_a_branch_may_begin_at_a_commit(og: Run, store: str) -> None:
@@ -127,9 +125,7 @@ def test_global_flags_may_stand_before_the_command(og: Run, store: str) -> None:
     ],
     ids=lambda item: " ".join(item) if isinstance(item, list) else "",
 )
-def test_what_cannot_be_done_exits_with_1(
-    og: Run, store: str, words: list[str], message: str
-) -> None:
+def test_what_cannot_be_done_exits_with_1(og: Run, store: str, words: list[str], message: str) -> None:
     plain = og("branch", *words, "--store", store, "--quiet")
     as_json = og("branch", *words, "--store", store, "--quiet", "--json")
     assert (plain.code, plain.out) == (1, "")
@@ -186,10 +182,7 @@ def _address(store: str) -> Address:
 
 @pytest.mark.parametrize(("answer", "is_consent"), [("yes", True), (" Y ", True), ("no", False)])
 def test_a_person_at_a_terminal_is_asked_on_stderr(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    answer: str,
-    is_consent: bool,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, is_consent: bool
 ) -> None:
     monkeypatch.setattr(sys, "stdin", _Typing(f"{answer}\n"))
     expected = nullcontext() if is_consent else pytest.raises(typer.Exit)
@@ -208,9 +201,7 @@ def test_a_local_graph_needs_no_consent(address: str) -> None:
 # ---- merge
 
 
-def test_a_merge_names_its_outcome_its_commit_and_the_rows_of_every_type(
-    og: Run, store: str
-) -> None:
+def test_a_merge_names_its_outcome_its_commit_and_the_rows_of_every_type(og: Run, store: str) -> None:
     change(store, "review", EVE, age=3)
     change(store, "review", OLDER, age=31)
     change(store, "review", 'query q() { delete Knows where from = "Alice" }')
@@ -239,13 +230,7 @@ def test_the_receipt_of_a_merge_as_json(og: Run, store: str) -> None:
     assert (body["outcome"], body["actor_id"]) == ("merged", "ann")
     assert body["branch_deleted"] is True
     assert body["changes"] == [
-        {
-            "entity_kind": "node",
-            "type_name": "Person",
-            "inserted": 1,
-            "updated": 0,
-            "deleted": 0,
-        }
+        {"entity_kind": "node", "type_name": "Person", "inserted": 1, "updated": 0, "deleted": 0}
     ]
     shown = og("commit", "show", body["commit"]["graph_commit_id"], "--store", store, "--json")
     assert shown.json() == body["commit"]
@@ -362,9 +347,7 @@ def test_a_strategy_decides_and_is_recorded(og: Run, store: str, strategy: str, 
     disagree(store)
     outcome = merge(og, store, "--strategy", strategy)
     assert outcome.code == 0
-    found = re.match(
-        rf"merged review into main: merged with strategy {strategy}, commit (\S+)", outcome.out
-    )
+    found = re.match(rf"merged review into main: merged with strategy {strategy}, commit (\S+)", outcome.out)
     assert found is not None
     with Graph.open(store, read_only=True) as graph:
         alice = graph.entity_at("node:Person", "Alice")
@@ -399,20 +382,10 @@ def test_a_conflict_about_an_edge_shows_its_ends(og: Run, tmp_path: Path) -> Non
             graph.load(data, mode="append", branch=branch, engine="local")
         uri = graph.uri
     lines = merge(og, uri, "--dry-run").out.splitlines()
-    assert re.split(r"  +", lines[3]) == [
-        "divergent_insert",
-        "edge:E",
-        "e",
-        "to",
-        "(none)",
-        '"a"',
-        '"b"',
-    ]
+    assert re.split(r"  +", lines[3]) == ["divergent_insert", "edge:E", "e", "to", "(none)", '"a"', '"b"']
 
 
-def test_a_violated_rule_is_shown_with_its_message_and_without_a_strategy(
-    og: Run, store: str
-) -> None:
+def test_a_violated_rule_is_shown_with_its_message_and_without_a_strategy(og: Run, store: str) -> None:
     text = 'query q($name: String) { insert Person { name: $name, email: "one@x" } }'
     change(store, "review", text, name="Eve")
     change(store, "main", text, name="Dan")
@@ -592,9 +565,7 @@ def test_a_branch_without_commits_of_its_own_is_a_label(og: Run, merged: Merged)
 
 
 @pytest.mark.parametrize("words", [[], ["--graph"]], ids=["list", "graph"])
-def test_the_log_of_an_unknown_branch_is_an_error(
-    og: Run, merged: Merged, words: list[str]
-) -> None:
+def test_the_log_of_an_unknown_branch_is_an_error(og: Run, merged: Merged, words: list[str]) -> None:
     plain = og("log", merged.uri, "--branch", "nope", *words)
     as_json = og("log", merged.uri, "--branch", "nope", *words, "--json")
     assert (plain.code, plain.out) == (1, "")
@@ -611,10 +582,7 @@ def test_a_merge_commit_shows_both_parents(og: Run, merged: Merged) -> None:
     assert f"parent         {merged.ours}" in shown.out
     assert f"merged parent  {merged.theirs}" in shown.out
     assert "strategy" not in shown.out
-    assert (body["parent_commit_id"], body["merged_parent_commit_id"]) == (
-        merged.ours,
-        merged.theirs,
-    )
+    assert (body["parent_commit_id"], body["merged_parent_commit_id"]) == (merged.ours, merged.theirs)
 
 
 def test_a_commit_of_a_deleted_branch_is_not_readable(og: Run, merged: Merged) -> None:
@@ -656,12 +624,7 @@ def test_a_diff_as_json_names_both_states(og: Run, merged: Merged) -> None:
         ("node", "Person", "Alice", "update"),
         ("node", "Person", "Carol", "insert"),
     ]
-    assert body["stats"] == {
-        "inserts": 1,
-        "updates": 1,
-        "deletes": 0,
-        "types_affected": ["node:Person"],
-    }
+    assert body["stats"] == {"inserts": 1, "updates": 1, "deletes": 0, "types_affected": ["node:Person"]}
 
 
 def test_states_without_a_difference_say_so(og: Run, merged: Merged) -> None:
@@ -712,8 +675,6 @@ def test_a_diff_of_something_unknown_is_an_error(
     ],
     ids=" ".join,
 )
-def test_wrong_command_lines_are_usage_errors_of_history(
-    og: Run, merged: Merged, words: list[str]
-) -> None:
+def test_wrong_command_lines_are_usage_errors_of_history(og: Run, merged: Merged, words: list[str]) -> None:
     outcome = diff(og, merged, *words)
     assert (outcome.code, outcome.out) == (2, "")

@@ -102,9 +102,7 @@ def test_pages_are_followed(og: Run, graph: Graph) -> None:
     assert len(lines(og(*call))) == 5
 
 
-def test_with_a_page_token_there_is_one_page_and_the_token_of_the_next(
-    og: Run, graph: Graph
-) -> None:
+def test_with_a_page_token_there_is_one_page_and_the_token_of_the_next(og: Run, graph: Graph) -> None:
     commit = people(graph, *"abcde")
     call = ("commit", "changes", commit, "--store", graph.uri, "--limit", "2", "--page-token")
     first = og(*call, "", "--json").json()
@@ -120,8 +118,7 @@ def test_with_a_page_token_there_is_one_page_and_the_token_of_the_next(
 
 def test_filters_choose_the_changes(og: Run, graph: Graph) -> None:
     commit = change(
-        graph,
-        'insert Person { name: "a" } insert Person { name: "b" } insert Knows { from: "a", to: "b" }',
+        graph, 'insert Person { name: "a" } insert Person { name: "b" } insert Knows { from: "a", to: "b" }'
     )
     call = ("commit", "changes", commit, "--store", graph.uri)
     assert len(lines(og(*call, "--kind", "edge"))) == 1
@@ -139,9 +136,7 @@ def test_filters_choose_the_changes(og: Run, graph: Graph) -> None:
     ],
     ids=lambda item: " ".join(item) if isinstance(item, list) else "",
 )
-def test_a_wrong_page_or_filter_is_an_error(
-    og: Run, graph: Graph, words: list[str], kind: str
-) -> None:
+def test_a_wrong_page_or_filter_is_an_error(og: Run, graph: Graph, words: list[str], kind: str) -> None:
     commit = people(graph, "a")
     call = ("commit", "changes", commit, "--store", graph.uri, *words)
     plain, as_json = og(*call), og(*call, "--json")
@@ -193,17 +188,12 @@ def test_a_poll_may_start_after_a_commit(og: Run, graph: Graph) -> None:
     assert [line for line in printed if line.startswith("commit")] == [f"commit {second}  main"]
 
 
-def test_the_pages_of_a_poll_are_one_document_with_one_block_per_commit(
-    og: Run, graph: Graph
-) -> None:
+def test_the_pages_of_a_poll_are_one_document_with_one_block_per_commit(og: Run, graph: Graph) -> None:
     people(graph, *"abc")
     people(graph, *"de")
     body = poll(og, graph, "--start", "beginning", "--limit", "2", "--json").json()
     assert set(body) == {"blocks", "cursor", "caught_up"}
-    assert [[item["id"] for item in block["changes"]] for block in body["blocks"]] == [
-        ["a", "b", "c"],
-        ["d", "e"],
-    ]
+    assert [[item["id"] for item in block["changes"]] for block in body["blocks"]] == [["a", "b", "c"], ["d", "e"]]
     assert body["caught_up"] is True
 
 
@@ -234,9 +224,7 @@ def test_a_poll_with_filters_is_of_the_branch_that_was_asked_for(og: Run, graph:
     assert [block["changes"] for block in hidden["blocks"]] == [[]]
 
 
-def test_more_commits_than_one_poll_tells_are_announced(
-    og: Run, graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_commits_than_one_poll_tells_are_announced(og: Run, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     people(graph, "a")
     people(graph, "b")
     feed = Graph.feed
@@ -249,9 +237,7 @@ def test_more_commits_than_one_poll_tells_are_announced(
     assert "'b'" in rest.out
 
 
-def test_a_failure_on_the_way_prints_no_cursor(
-    og: Run, graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_on_the_way_prints_no_cursor(og: Run, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     from omnigraph.errors import ChangeFeedGapError
 
     people(graph, *"abc")
@@ -280,9 +266,7 @@ def test_a_failure_on_the_way_prints_no_cursor(
     ],
     ids=lambda item: " ".join(item) if isinstance(item, list) else "",
 )
-def test_a_poll_from_nowhere_is_an_error(
-    og: Run, graph: Graph, words: list[str], message: str
-) -> None:
+def test_a_poll_from_nowhere_is_an_error(og: Run, graph: Graph, words: list[str], message: str) -> None:
     plain, as_json = poll(og, graph, *words), poll(og, graph, *words, "--json")
     assert (plain.code, plain.out, as_json.code) == (1, "", 1)
     assert message in plain.err
@@ -299,27 +283,20 @@ def test_a_cursor_of_another_filter_is_rejected(og: Run, graph: Graph) -> None:
 # ---- baselines
 
 
-def test_a_baseline_and_the_polls_behind_it_tell_everything(
-    og: Run, graph: Graph, tmp_path: Path
-) -> None:
+def test_a_baseline_and_the_polls_behind_it_tell_everything(og: Run, graph: Graph, tmp_path: Path) -> None:
     head = people(graph, *"ab")
     target = tmp_path / "baseline.jsonl"
     call = ("changes", "baseline", "--uri", graph.uri, "--out", str(target), "--json")
     body = og(*call).json()
     assert body["snapshot_commit_id"] == head
     assert body["entities"] == 2
-    assert [json.loads(line)["data"]["id"] for line in target.read_text().splitlines()] == [
-        "a",
-        "b",
-    ]
+    assert [json.loads(line)["data"]["id"] for line in target.read_text().splitlines()] == ["a", "b"]
     people(graph, "c")
     polled = poll(og, graph, "--cursor", body["resume_cursor"], "--json").json()
     assert [[item["id"] for item in block["changes"]] for block in polled["blocks"]] == [["c"]]
 
 
-def test_a_baseline_says_where_it_is_and_how_to_go_on(
-    og: Run, graph: Graph, tmp_path: Path
-) -> None:
+def test_a_baseline_says_where_it_is_and_how_to_go_on(og: Run, graph: Graph, tmp_path: Path) -> None:
     head = people(graph, "a")
     target = tmp_path / "baseline.jsonl"
     outcome = og("changes", "baseline", "--uri", graph.uri, "--out", str(target))

@@ -27,12 +27,7 @@ READING = "tests/unit/lang/golden/reading.pg"
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     """A command in this process, which saves the start of another one."""
     printed, told = io.StringIO(), io.StringIO()
-    with (
-        chdir(ROOT),
-        redirect_stdout(printed),
-        redirect_stderr(told),
-        pytest.raises(SystemExit) as ended,
-    ):
+    with chdir(ROOT), redirect_stdout(printed), redirect_stderr(told), pytest.raises(SystemExit) as ended:
         main(list(words))
     code = int(ended.value.code or 0)
     return subprocess.CompletedProcess(words, code, printed.getvalue(), told.getvalue())
@@ -41,11 +36,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 def start(*words: str) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "omnigraph", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "omnigraph", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
 
@@ -217,9 +208,7 @@ def test_schema_plan_json_has_the_contract_keys(write) -> None:
     old = write("old.pg", "node Paper { doi: String @key gone: I32? }")
     new = write("new.pg", "node Paper { doi: String @key }")
     soft = json.loads(run("schema", "plan", "--from", old, "--schema", new, "--json").stdout)
-    hard = json.loads(
-        run("schema", "plan", "--from", old, "--schema", new, "--allow-data-loss", "--json").stdout
-    )
+    hard = json.loads(run("schema", "plan", "--from", old, "--schema", new, "--allow-data-loss", "--json").stdout)
     assert {"uri", "supported", "step_count", "steps"} <= set(soft)
     assert soft["steps"][0]["kind"] == "drop_property"
     assert (soft["steps"][0]["mode"], hard["steps"][0]["mode"]) == ("soft", "hard")
@@ -320,21 +309,12 @@ def probe(*words: str) -> dict[str, Any]:
 
 def probe_all(lines: list[list[str]]) -> dict[str, Any]:
     """What several command lines load in one process, one after the other."""
-    run = subprocess.run(
-        [sys.executable, "-c", PROBE.format(lines=lines)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = subprocess.run([sys.executable, "-c", PROBE.format(lines=lines)], capture_output=True, text=True, check=True)
     return json.loads(run.stdout.rpartition("@@")[2])
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param(("query",), id="query"),
-        pytest.param(("explain", "--analyze"), id="explain"),
-    ],
+    "words", [pytest.param(("query",), id="query"), pytest.param(("explain", "--analyze"), id="explain")]
 )
 def test_a_read_starts_no_jvm(past: History, words: tuple[str, ...]) -> None:
     text = "query keys() { match { $i: Item } return { $i.k as k } order { k } }"
@@ -359,9 +339,7 @@ def test_a_remote_read_starts_no_jvm_and_loads_no_server() -> None:
     assert report["code"] == 1, "nobody answers there"
     assert "omnigraph.client" in report["modules"]
     assert report["asked"] == []
-    assert not {"starlette", "uvicorn", "omnigraph.server", "omnigraph.graph"} & set(
-        report["modules"]
-    )
+    assert not {"starlette", "uvicorn", "omnigraph.server", "omnigraph.graph"} & set(report["modules"])
 
 
 HEAVY = {"lance", "pyarrow", "numpy", "pandas", "lark", "httpx", "obstore", "pyspark", "yaml"}

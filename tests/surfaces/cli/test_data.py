@@ -50,11 +50,7 @@ def test_lines_go_to_stdout(og: Run, past: History) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--branch", "side"], ["a", "b", "c"]),
-        (["--type", "Item", "--type", "node:Item"], ["b"]),
-    ],
+    ("words", "expected"), [(["--branch", "side"], ["a", "b", "c"]), (["--type", "Item", "--type", "node:Item"], ["b"])]
 )
 def test_flags_choose_the_rows(og: Run, past: History, words: list[str], expected: Any) -> None:
     assert ids(og("export", "--store", past.uri, *words).out) == expected
@@ -96,10 +92,7 @@ def test_json_tells_what_was_written(og: Run, past: History, tmp_path: Path) -> 
     assert found["format"] == "parquet"
     assert found["nodes"] == {"Item": 1}
     assert found["graph_commit_id"] == past.commits[6]
-    assert sorted(Path(file).name for file in found["files"]) == [
-        "mapping.yaml",
-        "part-00000.parquet",
-    ]
+    assert sorted(Path(file).name for file in found["files"]) == ["mapping.yaml", "part-00000.parquet"]
     parts = og("export", past.uri, "--out", str(tmp_path / "parts"), "--parts", "--json").json()
     assert [Path(file).name for file in parts["files"]] == ["node-Item-00000.jsonl"]
 
@@ -166,11 +159,7 @@ def test_the_receipt_counts_every_type_and_progress_goes_to_stderr(store: str, l
     assert result.out.splitlines()[2].startswith("5 records in commit ")
     lines = result.err.splitlines()
     assert lines[0] == f"load into {store} (direct, local)"
-    assert [line.partition(":")[0] for line in lines[1:]] == [
-        "write fragments",
-        "check relations",
-        "commit",
-    ]
+    assert [line.partition(":")[0] for line in lines[1:]] == ["write fragments", "check relations", "commit"]
     assert "5 rows in" in lines[1]
 
 
@@ -207,9 +196,7 @@ def test_records_that_a_later_one_replaced_are_read_and_not_written(
     assert (body["total_entities"], body["superseded"]) == (2 + times, times)
 
 
-def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(
-    store: str, tmp_path: Path, load, og
-) -> None:
+def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(store: str, tmp_path: Path, load, og) -> None:
     report = tmp_path / "report.json"
     result = load(store, "--data", BROKEN, "--mode", "append", "--report", str(report))
     assert result.code == 1
@@ -259,12 +246,9 @@ def test_ingest_is_a_deprecated_merge_of_forgiving_grammar(store: str, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("heights", "said"),
-    [(["tall"], "1 value that does not fit was"), ([True, "x"], "2 values that do not fit were")],
+    ("heights", "said"), [(["tall"], "1 value that does not fit was"), ([True, "x"], "2 values that do not fit were")]
 )
-def test_values_that_become_null_are_told(
-    store: str, tmp_path: Path, load, heights: list[object], said: str
-) -> None:
+def test_values_that_become_null_are_told(store: str, tmp_path: Path, load, heights: list[object], said: str) -> None:
     data = tmp_path / "old.jsonl"
     people = [
         {"type": "Person", "data": {"email": f"{n}@y", "name": "X", "height": height}}
@@ -341,10 +325,7 @@ def test_a_list_says_what_a_caller_needs_to_know(og: Run, folder: Path) -> None:
 def test_a_list_as_json_is_the_catalog(og: Run, folder: Path) -> None:
     done = og("queries", "list", "--queries", str(folder / "queries"), "--json")
     entries = json.loads(done.out)["queries"]
-    assert [(entry["name"], entry["mutation"]) for entry in entries] == [
-        ("add", True),
-        ("by_year", False),
-    ]
+    assert [(entry["name"], entry["mutation"]) for entry in entries] == [("add", True), ("by_year", False)]
 
 
 def test_a_graph_without_stored_queries_has_an_empty_list(og: Run, folder: Path) -> None:
@@ -352,17 +333,13 @@ def test_a_graph_without_stored_queries_has_an_empty_list(og: Run, folder: Path)
     assert (done.code, done.out) == (0, "no stored queries\n")
 
 
-def test_queries_that_fit_are_validated_against_the_graph_of_the_configuration(
-    og: Run, folder: Path
-) -> None:
+def test_queries_that_fit_are_validated_against_the_graph_of_the_configuration(og: Run, folder: Path) -> None:
     done = og("queries", "validate", "--config", str(folder / "serve.yaml"), "--graph", "papers")
     assert (done.code, done.out) == (0, "2 queries, 0 breakages, 0 warnings\n")
 
 
 @pytest.mark.parametrize("against", [("--store", "papers.omni"), ("--schema", "schema.pg")])
-def test_a_query_that_does_not_fit_fails_with_its_place(
-    og: Run, folder: Path, against: tuple[str, str]
-) -> None:
+def test_a_query_that_does_not_fit_fails_with_its_place(og: Run, folder: Path, against: tuple[str, str]) -> None:
     bad = folder / "queries" / "bad.gq"
     bad.write_text(BAD)
     flag, name = against
@@ -372,9 +349,7 @@ def test_a_query_that_does_not_fit_fails_with_its_place(
     assert done.out.endswith("3 queries, 1 breakage, 0 warnings\n")
 
 
-def test_a_validation_as_json_is_a_report_even_when_a_file_does_not_parse(
-    og: Run, folder: Path
-) -> None:
+def test_a_validation_as_json_is_a_report_even_when_a_file_does_not_parse(og: Run, folder: Path) -> None:
     (folder / "queries" / "bad.gq").write_text("query (")
     done = og(
         *("queries", "validate", "--queries", str(folder / "queries")),

@@ -42,9 +42,7 @@ def store(tmp_path: Path, og) -> str:
 def test_a_file_gets_its_vectors_and_a_summary(tmp_path: Path, og, files: list[str]) -> None:
     result = og("embed", *files)
     assert result.code == 0
-    assert result.out == (
-        f"3 records, 3 selected, embedded 3 with mock (fill_missing)\n{tmp_path}/out.jsonl\n"
-    )
+    assert result.out == (f"3 records, 3 selected, embedded 3 with mock (fill_missing)\n{tmp_path}/out.jsonl\n")
     assert result.err.startswith("embed: 3 rows in ")
     cleaned = og("embed", *files, "--clean", "--json", "--quiet")
     assert (json.loads(cleaned.out)["mode"], json.loads(cleaned.out)["model"]) == ("clean", "")
@@ -92,10 +90,7 @@ def test_a_wrong_line_is_a_failure_with_its_number(tmp_path: Path, og, files: li
 
 def test_a_graph_is_embedded_once(store: str, og) -> None:
     before = og("embed", "--graph", store, "--dry-run")
-    assert before.out.splitlines() == [
-        "node:Note.vec: 2 missing",
-        "2 rows would change on main; nothing was written",
-    ]
+    assert before.out.splitlines() == ["node:Note.vec: 2 missing", "2 rows would change on main; nothing was written"]
     result = og("embed", "--graph", store, "--as", "ann", "--engine", "local", "--type", "Note")
     assert result.code == 0
     assert result.err.splitlines()[0] == f"embed {store} (direct, local)"

@@ -50,9 +50,7 @@ query friends($name: String) {
   limit 5
 }
 """
-ADULTS = (
-    "query adults() { match { $p: Person $p.age > 35 } return { $p.name as name } order { name } }"
-)
+ADULTS = "query adults() { match { $p: Person $p.age > 35 } return { $p.name as name } order { name } }"
 PAIRS = """
 query pairs() {
   match { $p: Person $q: Person $p.age < $q.age }
@@ -126,9 +124,7 @@ def measured(outcome: Outcome) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("text", [FRIENDS, ADULTS, PAIRS, COUNTS, NEAREST, LONELY])
-def test_the_meaning_stands_above_the_plan(
-    og: Run, people: str, schema_file: str, text: str
-) -> None:
+def test_the_meaning_stands_above_the_plan(og: Run, people: str, schema_file: str, text: str) -> None:
     """With a graph the same text as with a schema file alone, then the physical choices; no values are needed."""
     meaning = og("explain", "--schema", schema_file, "-e", text)
     assert meaning.code == 0
@@ -158,9 +154,7 @@ def test_estimates_know_how_large_the_types_are(og: Run, people: str) -> None:
     everyone = "query q() { match { $p: Person } return { $p.name } }"
     pairs = "query q() { match { $p: Person $q: Person } return { $p.name, $q.name } }"
     places = "query q() { match { $p: Place } return { $p.name } }"
-    assert plan_of(og("explain", "--store", people, "-e", everyone)) == [
-        "  NodeScan $p: all rows · about 4 rows"
-    ]
+    assert plan_of(og("explain", "--store", people, "-e", everyone)) == ["  NodeScan $p: all rows · about 4 rows"]
     assert plan_of(og("explain", "--store", people, "-e", pairs))[-1].endswith(" · about 16 rows")
     (line,) = plan_of(og("explain", "--store", people, "-e", places))
     assert re.fullmatch(r"  NodeScan \$p: all rows · about 1 rows?", line)
@@ -203,12 +197,7 @@ def test_values_are_checked_when_they_are_given(og: Run, people: str) -> None:
 def test_analyze_shows_rows_and_time_of_every_operator(og: Run, people: str) -> None:
     words = ("explain", "--store", people, "-e", FRIENDS, "--params", '{"name": "ada"}')
     outcome = og(*words, "--analyze")
-    assert measured(outcome) == [
-        ("NodeScan", 1),
-        ("Expand", 2),
-        ("AntiJoin", 1),
-        ("Expand", 1),
-    ]
+    assert measured(outcome) == [("NodeScan", 1), ("Expand", 2), ("AntiJoin", 1), ("Expand", 1)]
     assert re.search(r"^  Project: 1 rows? in \d+\.\d\d ms$", outcome.out, re.MULTILINE)
     plain = og(*words).out
     meaning = plain.partition("plan\n")[0]
@@ -216,18 +205,13 @@ def test_analyze_shows_rows_and_time_of_every_operator(og: Run, people: str) -> 
 
 
 def test_analyze_counts_rows_behind_filters_and_products(og: Run, people: str) -> None:
-    assert measured(og("explain", "--store", people, "-e", ADULTS, "--analyze")) == [
-        ("NodeScan", 2)
-    ]
+    assert measured(og("explain", "--store", people, "-e", ADULTS, "--analyze")) == [("NodeScan", 2)]
     assert measured(og("explain", "--store", people, "-e", PAIRS, "--analyze")) == [
         ("NodeScan", 4),
         ("NodeScan", 16),
         ("Filter", 3),
     ]
-    assert measured(og("explain", "--store", people, "-e", COUNTS, "--analyze")) == [
-        ("NodeScan", 4),
-        ("Expand", 3),
-    ]
+    assert measured(og("explain", "--store", people, "-e", COUNTS, "--analyze")) == [("NodeScan", 4), ("Expand", 3)]
 
 
 def test_analyze_estimates_what_was_known_before_the_run(og: Run, people: str) -> None:
@@ -239,9 +223,7 @@ def test_analyze_estimates_what_was_known_before_the_run(og: Run, people: str) -
     assert after[: len(before)] == before
 
 
-def test_analyze_of_a_ranked_query_measures_what_is_behind_the_ranking(
-    og: Run, people: str
-) -> None:
+def test_analyze_of_a_ranked_query_measures_what_is_behind_the_ranking(og: Run, people: str) -> None:
     words = ("explain", "--store", people, "--analyze")
     close = og(*words, "-e", NEAREST, "--params", '{"v": [0.0, 1.0]}')
     assert "  Rank $p best candidates first (" in close.out
@@ -256,10 +238,7 @@ def test_analyze_of_a_ranked_query_measures_what_is_behind_the_ranking(
 def test_analyze_of_an_empty_graph_says_zero(og: Run, tmp_path: Path) -> None:
     with Graph.init(tmp_path / "g.omni", SCHEMA) as graph:
         uri = graph.uri
-    assert measured(og("explain", "--store", uri, "-e", COUNTS, "--analyze")) == [
-        ("NodeScan", 0),
-        ("Expand", 0),
-    ]
+    assert measured(og("explain", "--store", uri, "-e", COUNTS, "--analyze")) == [("NodeScan", 0), ("Expand", 0)]
 
 
 def test_analyze_needs_the_values(og: Run, people: str) -> None:
@@ -278,9 +257,7 @@ def test_a_mutation_is_explained_and_never_run(og: Run, people: str, schema_file
     outcome = og("explain", "--store", people, "-e", WRITE)
     assert outcome.code == 0
     assert outcome.out == og("explain", "--schema", schema_file, "-e", WRITE).out
-    assert outcome.out.startswith(
-        "mutation add($n: String)\n  InsertNode Person { name: param(n) }\n"
-    )
+    assert outcome.out.startswith("mutation add($n: String)\n  InsertNode Person { name: param(n) }\n")
     og("explain", "--store", people, "-e", WRITE, "--analyze", "--params", '{"n": "eve"}')
     assert og("snapshot", people).out == before
 
@@ -312,9 +289,7 @@ def test_json_with_analyze_has_the_numbers(og: Run, people: str) -> None:
         pytest.param(("--schema", "FILE", "--analyze"), "need a graph", id="analyze"),
         pytest.param(("--schema", "FILE", "--branch", "main"), "need a graph", id="branch"),
         pytest.param(("--schema", "FILE", "--params", '{"x": 1}'), "need a graph", id="params"),
-        pytest.param(
-            ("--store", "GRAPH", "-e", ADULTS, "--query", "x"), "exactly one of", id="src"
-        ),
+        pytest.param(("--store", "GRAPH", "-e", ADULTS, "--query", "x"), "exactly one of", id="src"),
         pytest.param(("--store", "GRAPH", "-e", " "), "the query text is empty", id="empty"),
     ],
 )

@@ -68,8 +68,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             graph.mutate(CHANGE, {"t": "ours" + HOSTILE}, actor=HOSTILE)
             graph.mutate(CHANGE, {"t": "theirs" + HOSTILE}, branch="draft", actor=HOSTILE)
         (folder / "bad.jsonl").write_text(
-            json.dumps({"type": f"No{HOSTILE}", "data": {"key": 1}}) + f"\n{{{HOSTILE}\n",
-            encoding="utf-8",
+            json.dumps({"type": f"No{HOSTILE}", "data": {"key": 1}}) + f"\n{{{HOSTILE}\n", encoding="utf-8"
         )
         (folder / "other.pg").write_text(f"node Note {{ key: {NAME} }}", encoding="utf-8")
         yield folder
@@ -82,11 +81,7 @@ COMMANDS: dict[str, list[str]] = {
     "query jsonl": ["query", "-e", READ, "--format", "jsonl"],
     "query json": ["query", "-e", READ, "--json"],
     "query of an unknown name": ["query", "-e", READ, HOSTILE.replace("\x00", "")],
-    "query of an unknown type": [
-        "query",
-        "-e",
-        f"query q() {{ match {{ $n: {NAME} }} return {{ $n }} }}",
-    ],
+    "query of an unknown type": ["query", "-e", f"query q() {{ match {{ $n: {NAME} }} return {{ $n }} }}"],
     "query of an unknown branch": ["query", "-e", READ, "--branch", NAME],
     "explain": ["explain", "-e", READ],
     "export": ["export"],
@@ -105,15 +100,7 @@ COMMANDS: dict[str, list[str]] = {
     "schema plan": ["schema", "plan", "--schema", "{folder}/other.pg"],
     "load": ["load", "--data", "{folder}/bad.jsonl", "--mode", "append", "--engine", "local"],
     "load of no file": ["load", "--data", NAME, "--mode", "append", "--engine", "local"],
-    "mutate": [
-        "mutate",
-        "-e",
-        WRITE,
-        "--params",
-        json.dumps({"k": "plain", "t": HOSTILE}),
-        "--as",
-        NAME,
-    ],
+    "mutate": ["mutate", "-e", WRITE, "--params", json.dumps({"k": "plain", "t": HOSTILE}), "--as", NAME],
     "mutate wrongly": ["mutate", "-e", WRITE, "--params", json.dumps({HOSTILE: 1})],
     "doctor": ["doctor"],
     "optimize": ["optimize", "--as", NAME],

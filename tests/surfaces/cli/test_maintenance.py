@@ -61,9 +61,7 @@ def test_json_tells_every_dataset_and_the_totals(root: str, capsys):
     assert paper["bytes_removed"] < document["total_bytes_removed"]
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("--keep", "0"), ("--older-than", "soon")], ids=["none", "zero", "soon"]
-)
+@pytest.mark.parametrize("words", [(), ("--keep", "0"), ("--older-than", "soon")], ids=["none", "zero", "soon"])
 def test_a_policy_that_makes_no_sense_is_a_failure(root: str, capsys, words: tuple[str, ...]):
     assert run(root, *words, "--confirm", "--quiet") == 1
     assert capsys.readouterr().err.strip()
@@ -76,21 +74,12 @@ def test_a_remote_graph_needs_a_word_before_anything_is_touched(capsys):
 
 def test_a_dataset_with_a_problem_is_told():
     item = DatasetCleanup(type_key="node:Paper", location="nodes/1", error="HEAD is elsewhere")
-    report = CleanupReport(
-        confirmed=True, keep=3, older_than_s=None, datasets=(item,), commits_kept=1
-    )
+    report = CleanupReport(confirmed=True, keep=3, older_than_s=None, datasets=(item,), commits_kept=1)
     assert "node:Paper: not cleaned up, HEAD is elsewhere" in list(cleanup_lines(report))
 
 
 @each_case(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1 KiB"),
-        (5 << 20, "5 MiB"),
-        (1 << 60, "1048576 TiB"),
-    ],
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (5 << 20, "5 MiB"), (1 << 60, "1048576 TiB")]
 )
 def test_sizes_have_the_unit_that_fits(size: int, text: str):
     assert size_text(size) == text
@@ -171,8 +160,7 @@ def test_json_lists_every_dataset(og: Run, store: str) -> None:
     assert first["graph_commit_id"] == head["graph_commit_id"]
     assert second["graph_commit_id"] is None
     versions = {
-        f"{item['entity_kind']}:{item['type_name']}": item["published_dataset_version"]
-        for item in head["datasets"]
+        f"{item['entity_kind']}:{item['type_name']}": item["published_dataset_version"] for item in head["datasets"]
     }
     for body in (first, second):
         found = {item["type_key"]: item["published_dataset_version"] for item in body["datasets"]}
@@ -186,9 +174,7 @@ def test_json_lists_every_dataset(og: Run, store: str) -> None:
     }
     assert {"doi_btree", "year_btree"} <= set(by_key["node:Paper"]["built_indexes"])
     assert by_key["node:Unused"]["built_indexes"] == []
-    assert by_key["node:Paper"]["pending_indexes"] == [
-        {"property": "vec", "reason": "no row has a vector yet"}
-    ]
+    assert by_key["node:Paper"]["pending_indexes"] == [{"property": "vec", "reason": "no row has a vector yet"}]
     assert [item["committed"] for item in second["datasets"]] == [False, False, False]
     assert second["datasets"][1]["pending_indexes"] == by_key["node:Paper"]["pending_indexes"]
 
@@ -201,20 +187,9 @@ def test_a_pending_vector_is_built_once_there_are_vectors(og: Run, store: str) -
     paper = next(item for item in body["datasets"] if item["type_key"] == "node:Paper")
     assert paper["pending_indexes"] == []
     nearest = (
-        "query q($v: Vector(4)) { match { $p: Paper } return { $p.doi as doi } "
-        "order { nearest($p.vec, $v) } limit 3 }"
+        "query q($v: Vector(4)) { match { $p: Paper } return { $p.doi as doi } order { nearest($p.vec, $v) } limit 3 }"
     )
-    found = og(
-        "query",
-        "--store",
-        store,
-        "-e",
-        nearest,
-        "--params",
-        '{"v": [1, 0, 0, 0]}',
-        "--format",
-        "csv",
-    )
+    found = og("query", "--store", store, "-e", nearest, "--params", '{"v": [1, 0, 0, 0]}', "--format", "csv")
     assert found.out == "doi\n1\n"
 
 
@@ -233,9 +208,7 @@ def test_the_run_changes_no_row_and_is_one_commit_of_its_kind(og: Run, store: st
     newest, *older = commits(og, store)
     assert older == history
     assert newest["actor_id"] == "ada"
-    assert (
-        og("query", "--store", store, "-e", READ, "--format", "csv").out == before == "a,b\n1,2\n"
-    )
+    assert og("query", "--store", store, "-e", READ, "--format", "csv").out == before == "a,b\n1,2\n"
     for words in (("--graph-version", "1"), ("--snapshot", str(history[0]["graph_commit_id"]))):
         assert og("query", "--store", store, "-e", READ, *words).code == 0
 
@@ -256,9 +229,7 @@ def test_a_branch_has_indexes_of_its_own(og: Run, store: str) -> None:
     on_main = og("explain", "--store", store, "-e", text).out
     assert "with year_btree" in on_side
     assert "with year_btree" not in on_main
-    assert og("query", "--store", store, "-e", text, "--branch", "side", "--format", "csv").out == (
-        "doi\n1\n"
-    )
+    assert og("query", "--store", store, "-e", text, "--branch", "side", "--format", "csv").out == ("doi\n1\n")
 
 
 @pytest.mark.parametrize(
@@ -266,12 +237,8 @@ def test_a_branch_has_indexes_of_its_own(og: Run, store: str) -> None:
     [
         pytest.param(("GRAPH", "--branch", "b"), 2, "give --indexes-only", id="another branch"),
         pytest.param(("--indexes-only",), 2, "no graph is addressed", id="no graph"),
-        pytest.param(
-            ("GRAPH", "--store", "x", "--indexes-only"), 2, "give the graph once", id="two graphs"
-        ),
-        pytest.param(
-            ("GRAPH", "--indexes-only", "--branch", "nope"), 1, "no branch `nope`", id="no branch"
-        ),
+        pytest.param(("GRAPH", "--store", "x", "--indexes-only"), 2, "give the graph once", id="two graphs"),
+        pytest.param(("GRAPH", "--indexes-only", "--branch", "nope"), 1, "no branch `nope`", id="no branch"),
         pytest.param(("nowhere", "--indexes-only"), 1, "there is no graph at", id="nowhere"),
     ],
 )

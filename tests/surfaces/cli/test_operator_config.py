@@ -96,23 +96,12 @@ def test_every_key_is_read(configure, capsys: pytest.CaptureFixture[str]) -> Non
     assert config.defaults.table_max_column_width == 12
     assert config.defaults.table_cell_layout is CellLayout.WRAP
     recent = config.aliases["recent"]
-    assert (recent.query, recent.args, recent.format) == (
-        "recent_papers",
-        ("since", "tag"),
-        RowFormat.KV,
-    )
-    assert recent.params == {
-        "max": 15,
-        "ratio": 0.5,
-        "since": "2024-01-01",
-        "deep": {"a": [1, None, True]},
-    }
+    assert (recent.query, recent.args, recent.format) == ("recent_papers", ("since", "tag"), RowFormat.KV)
+    assert recent.params == {"max": 15, "ratio": 0.5, "since": "2024-01-01", "deep": {"a": [1, None, True]}}
     assert capsys.readouterr().err == ""
 
 
-def test_unknown_keys_are_named_with_their_place_and_ignored(
-    configure, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_keys_are_named_with_their_place_and_ignored(configure, capsys: pytest.CaptureFixture[str]) -> None:
     path = configure("operator: { actr: ann }\nthemes: {}\ndefaults: { server: x, colour: red }\n")
     assert read_operator_config().defaults.server == "x"
     told = capsys.readouterr().err
@@ -171,12 +160,7 @@ STORED = {"lab": "stored-lab", "far.x": "stored-far"}
         ("http://lab:9000", None, {}, "stored-lab"),
         ("http://lab:9000/graphs/g", None, {}, "stored-lab"),
         ("http://lab:9000", "lab", {"OMNIGRAPH_TOKEN_LAB": "own"}, "own"),
-        (
-            "http://lab:9000",
-            None,
-            {"OMNIGRAPH_TOKEN_LAB": "own", "OMNIGRAPH_BEARER_TOKEN": "any"},
-            "own",
-        ),
+        ("http://lab:9000", None, {"OMNIGRAPH_TOKEN_LAB": "own", "OMNIGRAPH_BEARER_TOKEN": "any"}, "own"),
         ("http://lab:9000", None, {"OMNIGRAPH_BEARER_TOKEN": "any"}, "stored-lab"),
         ("http://b:9000", None, {"OMNIGRAPH_BEARER_TOKEN": "any"}, "any"),
         ("https://far/x", None, {"OMNIGRAPH_TOKEN_FAR_X": "own"}, "own"),
@@ -217,11 +201,7 @@ def test_login_keeps_a_token_that_only_its_owner_can_read(configure, og: Run, ho
     assert stat.S_IMODE(credentials_path().stat().st_mode) == 0o600
     assert sorted(path.name for path in home.iterdir()) == ["config.yaml", "credentials"]
     told = og("login", "lab", "--token", "secret-2", "--json").json()
-    assert told == {
-        "server": "lab",
-        "url": "http://127.0.0.1:9000",
-        "credentials": str(home / "credentials"),
-    }
+    assert told == {"server": "lab", "url": "http://127.0.0.1:9000", "credentials": str(home / "credentials")}
     assert read_credentials() == {"lab": "secret-2"}
 
 
@@ -232,9 +212,7 @@ def test_login_reads_one_line(configure, og: Run, monkeypatch: pytest.MonkeyPatc
     assert read_credentials() == {"lab": "from-a-pipe"}
 
 
-def test_login_asks_a_person_without_showing_the_token(
-    configure, og: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_login_asks_a_person_without_showing_the_token(configure, og: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     class Keyboard(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -346,17 +324,12 @@ def test_there_may_be_no_profiles(home: Path, og: Run) -> None:
 
 def test_the_operator_is_the_actor_of_embedded_writes(configure, og: Run, tmp_path: Path) -> None:
     (tmp_path / "s.pg").write_text("node Item { k: String @key }")
-    configure(
-        "operator: { actor: act-nadia }\nprofiles: { here: { store: ../g.omni } }\n"
-        "defaults: { output: csv }\n"
-    )
+    configure("operator: { actor: act-nadia }\nprofiles: { here: { store: ../g.omni } }\ndefaults: { output: csv }\n")
     assert og("init", str(tmp_path / "g.omni"), "--schema", str(tmp_path / "s.pg")).code == 0
     add = "query add($k: String) { insert Item { k: $k } }"
     own = og("--profile", "here", "mutate", "-e", add, "--params", '{"k": "a"}', "--json")
     assert own.json()["actor_id"] == "act-nadia"
-    other = og(
-        "mutate", "-e", add, "--params", '{"k": "b"}', "--json", "--as", "ivo", "--profile", "here"
-    )
+    other = og("mutate", "-e", add, "--params", '{"k": "b"}', "--json", "--as", "ivo", "--profile", "here")
     assert other.json()["actor_id"] == "ivo"
     read = "query keys() { match { $i: Item } return { $i.k as k } order { k } }"
     assert og("query", "-e", read, "--profile=here").out == "k\na\nb\n"
@@ -388,9 +361,7 @@ RECENT = Alias(server="lab", query="q", args=("since", "tag"), params={"max": 15
         (["[1, 2]"], {"since": 1, "max": None}, {"max": None, "tag": "x", "since": 1}),
     ],
 )
-def test_parameters_by_name_go_before_arguments_and_those_before_fixed_ones(
-    args, given, expected
-) -> None:
+def test_parameters_by_name_go_before_arguments_and_those_before_fixed_ones(args, given, expected) -> None:
     assert alias_params("recent", RECENT, args, given) == expected
 
 

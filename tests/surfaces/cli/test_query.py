@@ -32,18 +32,14 @@ query some() {
   order { name }
 }
 """
-EVERYTHING = (
-    f"query everything() {{ match {{ $t: Thing }} return {{ {ALL_COLUMNS} }} order {{ name }} }}"
-)
+EVERYTHING = f"query everything() {{ match {{ $t: Thing }} return {{ {ALL_COLUMNS} }} order {{ name }} }}"
 NOTHING = """
 query nothing() {
   match { $t: Thing { name: "nobody" } }
   return { $t.name as name, $t.at as at, $t.vec as vec }
 }
 """
-BY_NAME = (
-    "query by_name($n: String) { match { $t: Thing { name: $n } } return { $t.name as name } }"
-)
+BY_NAME = "query by_name($n: String) { match { $t: Thing { name: $n } } return { $t.name as name } }"
 KEYS = "query keys() { match { $i: Item } return { $i.k as k } order { k } }"
 
 
@@ -137,9 +133,7 @@ def test_csv_reads_back_as_it_was(og: Run, things: str, text: str) -> None:
 def test_jsonl_begins_with_the_metadata(og: Run, things: str) -> None:
     outcome = og("query", "--store", things, "-e", EVERYTHING, "--format", "jsonl")
     first, *rows = outcome.out.split("\n")[:-1]
-    assert first == (
-        '{"kind": "metadata", "query_name": "everything", "target": {"branch": "main"}, "row_count": 3}'
-    )
+    assert first == ('{"kind": "metadata", "query_name": "everything", "target": {"branch": "main"}, "row_count": 3}')
     assert [json.loads(row) for row in rows] == [all_values(row) for row in (EMPTY, FULL, NULLS)]
     assert '"é, \\"y\\"\\n"' in rows[1], "characters stay readable"
 
@@ -171,9 +165,7 @@ def test_the_largest_safe_integers_and_the_first_unsafe_ones(og: Run, things: st
         '{ match { $t: Thing { name: "nulls" } } return { $a, $b, $c, $d } }'
     )
     edges = {"a": 2**53 - 1, "b": 2**53, "c": -(2**53) + 1, "d": -(2**53)}
-    outcome = og(
-        "query", "--store", things, "-e", text, "--params", json.dumps(edges), "--format", "jsonl"
-    )
+    outcome = og("query", "--store", things, "-e", text, "--params", json.dumps(edges), "--format", "jsonl")
     assert outcome.out.splitlines()[1] == (
         '{"a": 9007199254740991, "b": "9007199254740992", "c": -9007199254740991, "d": "-9007199254740992"}'
     )
@@ -182,9 +174,7 @@ def test_the_largest_safe_integers_and_the_first_unsafe_ones(og: Run, things: st
 def test_numbers_that_are_not_finite_are_words(og: Run, tmp_path: Path) -> None:
     with Graph.init(tmp_path / "g.omni", "node N { g: String x: F64 }") as graph:
         for group, x in (("up", 1.7e308), ("up", 1.6e308), ("down", -1.7e308), ("down", -1.6e308)):
-            graph.mutate(
-                "query q($g: String, $x: F64) { insert N { g: $g, x: $x } }", {"g": group, "x": x}
-            )
+            graph.mutate("query q($g: String, $x: F64) { insert N { g: $g, x: $x } }", {"g": group, "x": x})
     text = "query q() { match { $n: N } return { $n.g as g, sum($n.x) as s } order { g } }"
     body = og("query", "--store", graph.uri, "-e", text, "--json").json()
     assert body["rows"] == [{"g": "down", "s": "-Infinity"}, {"g": "up", "s": "Infinity"}]
@@ -209,9 +199,7 @@ def test_wide_and_combining_characters_keep_columns_aligned(og: Run, tmp_path: P
     with Graph.init(tmp_path / "g.omni", "node N { name: String @key n: I32 }") as graph:
         for name in ("日本語", "plain", "e\u0301le\u0300ve", "ＦＵＬＬ", "한국"):
             graph.mutate("query q($n: String) { insert N { name: $n, n: 1 } }", {"n": name})
-    text = (
-        "query q() { match { $n: N } return { $n.name as name, $n.n as number, $n.name as again } }"
-    )
+    text = "query q() { match { $n: N } return { $n.name as name, $n.n as number, $n.name as again } }"
     _, *lines = og("query", "--store", graph.uri, "-e", text).out.splitlines()
     assert len(lines) == 2 + 5
     assert {tuple(columns_of(line)) for line in lines} == {(0, 10, 18)}
@@ -255,9 +243,7 @@ def test_no_control_character_reaches_the_terminal(og: Run, things: str, format_
 
 
 def test_a_result_without_rows_still_has_columns(og: Run, things: str) -> None:
-    printed = {
-        name: og("query", "--store", things, "-e", NOTHING, "--format", name) for name in FORMATS
-    }
+    printed = {name: og("query", "--store", things, "-e", NOTHING, "--format", name) for name in FORMATS}
     assert {outcome.code for outcome in printed.values()} == {0}
     assert printed["csv"].out == "name,at,vec\n"
     assert printed["jsonl"].out == (
@@ -272,9 +258,7 @@ def test_a_result_without_rows_still_has_columns(og: Run, things: str) -> None:
 
 def test_columns_stand_in_the_order_of_the_projection(og: Run, things: str) -> None:
     text = 'query q() { match { $t: Thing { name: "full" } } return { $t.i32 as z, $t.name as a, $t.flag as m } }'
-    out = {
-        name: og("query", "--store", things, "-e", text, "--format", name).out for name in FORMATS
-    }
+    out = {name: og("query", "--store", things, "-e", text, "--format", name).out for name in FORMATS}
     assert out["table"].splitlines()[1:] == ["z   a     m", "--  ----  ----", "-5  full  true"]
     assert out["kv"].splitlines()[1:] == ["row 1", "  z: -5", "  a: full", "  m: true"]
     assert out["csv"] == "z,a,m\n-5,full,true\n"
@@ -284,38 +268,28 @@ def test_columns_stand_in_the_order_of_the_projection(og: Run, things: str) -> N
 
 
 def test_columns_without_an_alias_have_their_run_time_names(og: Run, things: str) -> None:
-    text = (
-        'query q($x: I32) { match { $t: Thing { name: "full" } } return { $t, $t.i32, $x, "a" } }'
-    )
+    text = 'query q($x: I32) { match { $t: Thing { name: "full" } } return { $t, $t.i32, $x, "a" } }'
     out = og("query", "--store", things, "-e", text, "--params", '{"x": 1}', "--format", "csv").out
     assert out == "t,t.i32,x,literal\nfull,-5,1,a\n"
     grouped = "query q() { match { $t: Thing } return { count($t), max($t.name) } }"
-    assert og("query", "--store", things, "-e", grouped, "--format", "csv").out == (
-        "count,max\n3,nulls\n"
-    )
+    assert og("query", "--store", things, "-e", grouped, "--format", "csv").out == ("count,max\n3,nulls\n")
 
 
 @pytest.mark.parametrize("format_", ["table", "kv"])
-def test_the_header_counts_rows_and_names_branch_and_query(
-    og: Run, past: History, format_: str
-) -> None:
+def test_the_header_counts_rows_and_names_branch_and_query(og: Run, past: History, format_: str) -> None:
     def header(*words: str) -> str:
         printed = og("query", "--store", past.uri, "-e", KEYS, "--format", format_, *words)
         return printed.out.splitlines()[0]
 
     assert header() == "1 row from branch main via keys"
     assert header("--branch", "side") == "3 rows from branch side via keys"
-    assert (
-        header("--snapshot", past.commits[1]) == f"0 rows from snapshot {past.commits[1]} via keys"
-    )
+    assert header("--snapshot", past.commits[1]) == f"0 rows from snapshot {past.commits[1]} via keys"
 
 
 # ---- where the query and its parameters come from
 
 
-def test_a_query_comes_from_a_file_or_the_command_line(
-    og: Run, things: str, tmp_path: Path
-) -> None:
+def test_a_query_comes_from_a_file_or_the_command_line(og: Run, things: str, tmp_path: Path) -> None:
     path = tmp_path / "q.gq"
     path.write_text(SOME, encoding="utf-8")
     printed = [
@@ -357,9 +331,7 @@ def test_a_finding_in_a_file_names_the_file(og: Run, things: str, tmp_path: Path
     assert several.err.startswith(f"{path} holds 2 queries")
 
 
-def test_parameters_come_from_the_command_line_or_a_file(
-    og: Run, things: str, tmp_path: Path
-) -> None:
+def test_parameters_come_from_the_command_line_or_a_file(og: Run, things: str, tmp_path: Path) -> None:
     path = tmp_path / "params.json"
     path.write_text('{"n": "full"}', encoding="utf-8")
     inline = og("query", "--store", things, "-e", BY_NAME, "--params", '{"n": "full"}')
@@ -434,24 +406,12 @@ def test_unreadable_parameters_are_explained(og: Run, things: str, words, text: 
         pytest.param(("-e", ""), "the query text is empty", id="empty text"),
         pytest.param(("-e", " \n\t"), "the query text is empty", id="blank text"),
         pytest.param(("-e", SOME, "--json", "--format", "csv"), "--format and --json", id="format"),
-        pytest.param(
-            ("-e", SOME, "--json", "--format", "json"), "--format and --json", id="format json"
-        ),
-        pytest.param(
-            ("-e", SOME, "--branch", "main", "--snapshot", "x"), "--branch and --snapshot", id="b+s"
-        ),
-        pytest.param(
-            ("-e", SOME, "--snapshot", "x", "--graph-version", "1"), "one of --snapshot", id="s+v"
-        ),
-        pytest.param(
-            ("-e", SOME, "--snapshot", "x", "--as-of", "2026-01-01"), "one of --snapshot", id="s+t"
-        ),
-        pytest.param(
-            ("-e", SOME, "--graph-version", "1", "--as-of", "2026-01-01"), "one of", id="v+t"
-        ),
-        pytest.param(
-            ("-e", SOME, "--params", "{}", "--params-file", "x"), "--params-file", id="params"
-        ),
+        pytest.param(("-e", SOME, "--json", "--format", "json"), "--format and --json", id="format json"),
+        pytest.param(("-e", SOME, "--branch", "main", "--snapshot", "x"), "--branch and --snapshot", id="b+s"),
+        pytest.param(("-e", SOME, "--snapshot", "x", "--graph-version", "1"), "one of --snapshot", id="s+v"),
+        pytest.param(("-e", SOME, "--snapshot", "x", "--as-of", "2026-01-01"), "one of --snapshot", id="s+t"),
+        pytest.param(("-e", SOME, "--graph-version", "1", "--as-of", "2026-01-01"), "one of", id="v+t"),
+        pytest.param(("-e", SOME, "--params", "{}", "--params-file", "x"), "--params-file", id="params"),
         pytest.param(("-e", SOME, "--format", "xml"), "'table', 'kv', 'csv'", id="unknown format"),
         pytest.param(("-e", SOME, "--graph-version", "one"), "--graph-version", id="no number"),
         pytest.param(("-e", SOME, "--frobnicate"), "No such option", id="unknown flag"),
@@ -577,15 +537,9 @@ def test_a_snapshot_is_a_commit_of_any_branch(og: Run, past: History) -> None:
         pytest.param(("--branch", "nope"), "branch_not_found", "no branch `nope`", id="branch"),
         pytest.param(("--branch", "a b"), "bad_request", "is not a branch name", id="name"),
         pytest.param(("--snapshot", "nope"), "not_found", "no commit nope", id="commit"),
-        pytest.param(
-            ("--graph-version", "7"), "not_found", "graph versions 1 to 6, not 7", id="future"
-        ),
-        pytest.param(
-            ("--graph-version", "0"), "not_found", "graph versions 1 to 6, not 0", id="zero"
-        ),
-        pytest.param(
-            ("--graph-version", "-1"), "not_found", "graph versions 1 to 6, not -1", id="negative"
-        ),
+        pytest.param(("--graph-version", "7"), "not_found", "graph versions 1 to 6, not 7", id="future"),
+        pytest.param(("--graph-version", "0"), "not_found", "graph versions 1 to 6, not 0", id="zero"),
+        pytest.param(("--graph-version", "-1"), "not_found", "graph versions 1 to 6, not -1", id="negative"),
         pytest.param(
             ("--branch", "side", "--graph-version", "3"),
             "not_found",
@@ -657,20 +611,13 @@ def test_the_commit_of_a_read_is_a_condition_of_a_write(og: Run, tmp_path: Path)
 
 
 def test_a_read_writes_nothing_into_the_graph(og: Run, tmp_path: Path) -> None:
-    with Graph.init(
-        tmp_path / "g.omni", "node Thing { name: String @key } edge Rel: Thing -> Thing"
-    ) as graph:
+    with Graph.init(tmp_path / "g.omni", "node Thing { name: String @key } edge Rel: Thing -> Thing") as graph:
         graph.mutate(
             'query q() { insert Thing { name: "a" } insert Thing { name: "b" } insert Rel { from: "a", to: "b" } }'
         )
     before = sorted(path for path in Path(graph.uri).rglob("*"))
-    text = (
-        "query q() { match { $a: Thing $a rel $b } return { $a.name, $b.name } order { $a.name } }"
-    )
-    assert (
-        og("query", "--store", graph.uri, "-e", text, "--format", "csv").out
-        == "a.name,b.name\na,b\n"
-    )
+    text = "query q() { match { $a: Thing $a rel $b } return { $a.name, $b.name } order { $a.name } }"
+    assert og("query", "--store", graph.uri, "-e", text, "--format", "csv").out == "a.name,b.name\na,b\n"
     assert og("explain", "--store", graph.uri, "-e", text, "--analyze").code == 0
     assert sorted(path for path in Path(graph.uri).rglob("*")) == before
 

@@ -98,9 +98,7 @@ def test_blobs_print_the_same(both: Both, og: Run, pair: Twins, tmp_path: Path) 
     assert (tmp_path / "photo").read_bytes() == b"ell"
 
 
-def test_writes_and_the_history_print_the_same(
-    both: Both, og: Run, pair: Twins, tmp_path: Path
-) -> None:
+def test_writes_and_the_history_print_the_same(both: Both, og: Run, pair: Twins, tmp_path: Path) -> None:
     """One story, told by both graphs: every command sees what those before it did."""
     rows = tmp_path / "more.jsonl"
     rows.write_text('{"type": "Person", "data": {"name": "mary", "age": 91}}\n')

@@ -64,15 +64,10 @@ def test_a_plan_that_is_not_supported_is_no_failure_of_the_command(
     assert body["steps"][1]["code"] == "OG-MF-103"
 
 
-def test_a_schema_is_applied(
-    og: Callable[..., Outcome], store: str, write: Callable[[str], str]
-) -> None:
+def test_a_schema_is_applied(og: Callable[..., Outcome], store: str, write: Callable[[str], str]) -> None:
     done = og("schema", "apply", store, "--schema", write(NEW), *FILL, "--as", "me")
     commit = Graph.open(store).commits()[0]
-    assert (done.code, done.out) == (
-        0,
-        f"{LINES}3 steps applied, commit {commit.commit_id} on main\n",
-    )
+    assert (done.code, done.out) == (0, f"{LINES}3 steps applied, commit {commit.commit_id} on main\n")
     assert done.err == f"schema apply to {store} (direct, local)\n"
     assert (commit.kind, commit.actor) == ("schema_apply", "me")
     assert og("schema", "show", store).out.strip() == NEW.strip()
@@ -81,9 +76,7 @@ def test_a_schema_is_applied(
     assert "warning S-29" in again.err
 
 
-def test_the_receipt_is_one_document(
-    og: Callable[..., Outcome], store: str, write: Callable[[str], str]
-) -> None:
+def test_the_receipt_is_one_document(og: Callable[..., Outcome], store: str, write: Callable[[str], str]) -> None:
     done = og("schema", "apply", store, "--schema", write(NEW), *FILL, "--json", "--quiet")
     commit = Graph.open(store).commits()[0]
     body = json.loads(done.out)
@@ -95,14 +88,8 @@ def test_the_receipt_is_one_document(
         "graph_manifest_version": commit.graph_version,
         "graph_commit_id": commit.commit_id,
     }
-    assert [step["kind"] for step in body["steps"]] == [
-        "rename_property",
-        "add_property",
-        "widen_property",
-    ]
-    again = json.loads(
-        og("schema", "apply", store, "--schema", write(NEW), "--json", "--quiet").out
-    )
+    assert [step["kind"] for step in body["steps"]] == ["rename_property", "add_property", "widen_property"]
+    again = json.loads(og("schema", "apply", store, "--schema", write(NEW), "--json", "--quiet").out)
     assert (again["applied"], again["graph_commit_id"], again["steps"]) == (False, None, [])
 
 
@@ -145,23 +132,18 @@ def test_a_refusal_in_json_carries_the_plan_or_the_report(
     assert done.json()["report"]["total"] == 1
 
 
-def test_other_branches_are_named(
-    og: Callable[..., Outcome], store: str, write: Callable[[str], str]
-) -> None:
+def test_other_branches_are_named(og: Callable[..., Outcome], store: str, write: Callable[[str], str]) -> None:
     Graph.open(store).create_branch("work")
     done = og("schema", "apply", store, "--schema", write(NEW), *FILL, "--quiet")
     assert done.code == 1
     assert "merge or delete work first" in done.err
 
 
-def test_what_is_dropped_may_be_destroyed(
-    og: Callable[..., Outcome], store: str, write: Callable[[str], str]
-) -> None:
+def test_what_is_dropped_may_be_destroyed(og: Callable[..., Outcome], store: str, write: Callable[[str], str]) -> None:
     less = write("node Paper { doi: String @key  year: I32? }")
     planned = og("schema", "plan", store, "--schema", less, "--allow-data-loss")
     assert (
-        planned.out
-        == "- node Paper.title (hard: every earlier version of the type is destroyed)\n1 step, supported\n"
+        planned.out == "- node Paper.title (hard: every earlier version of the type is destroyed)\n1 step, supported\n"
     )
     done = og("schema", "apply", store, "--schema", less, "--allow-data-loss", "--quiet")
     assert done.out.startswith(
@@ -178,13 +160,9 @@ def test_what_is_dropped_may_be_destroyed(
 def test_destroying_in_a_remote_graph_needs_consent(
     og: Callable[..., Outcome], write: Callable[[str], str], words: tuple[str, ...]
 ) -> None:
-    done = og(
-        "schema", "apply", "s3://nowhere/g", "--schema", write(OLD), "--allow-data-loss", *words
-    )
+    done = og("schema", "apply", "s3://nowhere/g", "--schema", write(OLD), "--allow-data-loss", *words)
     assert done.code == 2
-    assert (
-        "this destroys what the schema drops in s3://nowhere/g: give --yes" in done.err + done.out
-    )
+    assert "this destroys what the schema drops in s3://nowhere/g: give --yes" in done.err + done.out
 
 
 def test_the_difference_of_two_commits_is_shown(
@@ -196,20 +174,10 @@ def test_the_difference_of_two_commits_is_shown(
     first, last = graph.commits()[-1].commit_id, graph.commits()[0].commit_id
     done = og("schema", "diff", store, "--from", first, "--to", last)
     assert done.code == 0
-    assert done.out.splitlines() == [
-        f"--- {first}",
-        f"+++ {last}",
-        "@@ -1 +1 @@",
-        f"-{OLD.strip()}",
-        f"+{NEW.strip()}",
-    ]
+    assert done.out.splitlines() == [f"--- {first}", f"+++ {last}", "@@ -1 +1 @@", f"-{OLD.strip()}", f"+{NEW.strip()}"]
     body = json.loads(og("schema", "diff", store, "--json").out)
     assert (body["from"], body["to"]) == (first, "main")
-    assert [step["kind"] for step in body["steps"]] == [
-        "rename_property",
-        "add_property",
-        "widen_property",
-    ]
+    assert [step["kind"] for step in body["steps"]] == ["rename_property", "add_property", "widen_property"]
     for wrong in ("nowhere", first[:-1] + ("0" if first[-1] != "0" else "1")):
         missing = og("schema", "diff", store, "--from", wrong)
         assert missing.code == 1
@@ -290,9 +258,7 @@ def store_of_graph_commands(tmp_path: Path, run) -> str:
     return uri
 
 
-def add(
-    run, store_of_graph_commands: str, doi: str, *more: str, year: int = 2000
-) -> OutcomeGraphCommands:
+def add(run, store_of_graph_commands: str, doi: str, *more: str, year: int = 2000) -> OutcomeGraphCommands:
     params = json.dumps({"doi": doi, "year": year})
     return run("mutate", "--store", store_of_graph_commands, "-e", ADD, "--params", params, *more)
 
@@ -306,9 +272,7 @@ def test_init_says_where_the_graph_is(tmp_path: Path, run) -> None:
 
 
 def test_init_of_a_used_root_is_refused(store_of_graph_commands: str, tmp_path: Path, run) -> None:
-    outcome = run(
-        "init", store_of_graph_commands, "--schema", str(tmp_path / "schema.pg"), "--json"
-    )
+    outcome = run("init", store_of_graph_commands, "--schema", str(tmp_path / "schema.pg"), "--json")
     assert outcome.code == 1
     assert outcome.json()["kind"] == "already_initialized"
 
@@ -331,32 +295,14 @@ def test_mutate_prints_a_receipt(store_of_graph_commands: str, run) -> None:
 
 def test_mutate_json_is_the_write_envelope(store_of_graph_commands: str, run) -> None:
     body = add(run, store_of_graph_commands, "10.1", "--as", "ada", "--json").json()
-    assert set(body) == {
-        "branch",
-        "query_name",
-        "affected_nodes",
-        "affected_edges",
-        "actor_id",
-        "commit",
-    }
+    assert set(body) == {"branch", "query_name", "affected_nodes", "affected_edges", "actor_id", "commit"}
     assert (body["branch"], body["query_name"], body["actor_id"]) == ("main", "add", "ada")
     assert body["commit"]["graph_manifest_version"] == 2
 
 
 def test_global_flags_may_stand_before_the_command(store_of_graph_commands: str, run) -> None:
     params = '{"doi": "10.1", "year": 2000}'
-    outcome = run(
-        "--as",
-        "ada",
-        "--json",
-        "mutate",
-        "--store",
-        store_of_graph_commands,
-        "-e",
-        ADD,
-        "--params",
-        params,
-    )
+    outcome = run("--as", "ada", "--json", "mutate", "--store", store_of_graph_commands, "-e", ADD, "--params", params)
     assert outcome.json()["actor_id"] == "ada"
 
 
@@ -371,9 +317,7 @@ def test_a_mutation_that_matches_nothing_has_no_commit(store_of_graph_commands: 
 def test_parameters_may_come_from_a_file(store_of_graph_commands: str, tmp_path: Path, run) -> None:
     path = tmp_path / "params.json"
     path.write_text('{"doi": "10.5", "year": 1999}', encoding="utf-8")
-    outcome = run(
-        "mutate", "--store", store_of_graph_commands, "-e", ADD, "--params-file", str(path)
-    )
+    outcome = run("mutate", "--store", store_of_graph_commands, "-e", ADD, "--params-file", str(path))
     assert outcome.code == 0
 
 
@@ -387,17 +331,13 @@ def test_parameters_may_come_from_a_file(store_of_graph_commands: str, tmp_path:
         pytest.param(["--params", '{"doi": "1"}'], 1, "`year` is missing", id="missing"),
     ],
 )
-def test_wrong_parameters_are_explained(
-    store_of_graph_commands: str, run, words, code: int, text: str
-) -> None:
+def test_wrong_parameters_are_explained(store_of_graph_commands: str, run, words, code: int, text: str) -> None:
     outcome = run("mutate", "--store", store_of_graph_commands, "-e", ADD, *words)
     assert outcome.code == code
     assert text in outcome.err
 
 
-def test_a_violated_rule_exits_with_1_and_changes_nothing(
-    store_of_graph_commands: str, run
-) -> None:
+def test_a_violated_rule_exits_with_1_and_changes_nothing(store_of_graph_commands: str, run) -> None:
     outcome = add(run, store_of_graph_commands, "10.1", year=1)
     assert outcome.code == 1
     assert "@range violation on Paper.year" in outcome.err
@@ -443,9 +383,7 @@ def test_snapshot_names_every_dataset(store_of_graph_commands: str, run) -> None
     assert "node:Paper" in run("snapshot", store_of_graph_commands).out
 
 
-def test_commit_list_is_newest_first_and_filters_by_actor(
-    store_of_graph_commands: str, run
-) -> None:
+def test_commit_list_is_newest_first_and_filters_by_actor(store_of_graph_commands: str, run) -> None:
     add(run, store_of_graph_commands, "10.1", "--as", "ada")
     add(run, store_of_graph_commands, "10.2", "--as", "bob")
     everything = run("commit", "list", store_of_graph_commands, "--json").json()["commits"]
@@ -458,38 +396,26 @@ def test_commit_list_is_newest_first_and_filters_by_actor(
 
 def test_commit_show_shows_one_commit(store_of_graph_commands: str, run) -> None:
     commit = add(run, store_of_graph_commands, "10.1", "--as", "ada", "--json").json()["commit"]
-    shown = run(
-        "commit", "show", commit["graph_commit_id"], "--store", store_of_graph_commands, "--json"
-    ).json()
+    shown = run("commit", "show", commit["graph_commit_id"], "--store", store_of_graph_commands, "--json").json()
     assert shown == commit
-    assert (
-        "ada"
-        in run("commit", "show", commit["graph_commit_id"], "--uri", store_of_graph_commands).out
-    )
+    assert "ada" in run("commit", "show", commit["graph_commit_id"], "--uri", store_of_graph_commands).out
 
 
 def test_an_unknown_commit_is_not_found(store_of_graph_commands: str, run) -> None:
-    outcome = run(
-        "commit", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--store", store_of_graph_commands
-    )
+    outcome = run("commit", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--store", store_of_graph_commands)
     assert outcome.code == 1
     assert "there is no commit" in outcome.err
 
 
 def test_recovery_list_is_empty_on_a_healthy_graph(store_of_graph_commands: str, run) -> None:
     assert run("recovery", "list", store_of_graph_commands).out == "no recoveries\n"
-    assert run("recovery", "list", store_of_graph_commands, "--json").json() == {
-        "recoveries": [],
-        "pending": [],
-    }
+    assert run("recovery", "list", store_of_graph_commands, "--json").json() == {"recoveries": [], "pending": []}
 
 
 @pytest.mark.parametrize("verb", ["show", "get"])
 def test_schema_show_prints_the_accepted_text(store_of_graph_commands: str, run, verb: str) -> None:
     assert run("schema", verb, store_of_graph_commands).out == SCHEMA
-    assert run("schema", verb, store_of_graph_commands, "--json").json() == {
-        "schema_source": SCHEMA
-    }
+    assert run("schema", verb, store_of_graph_commands, "--json").json() == {"schema_source": SCHEMA}
 
 
 def test_change_is_the_old_name_of_mutate(store_of_graph_commands: str, run) -> None:

@@ -42,9 +42,7 @@ CONFIG = OperatorConfig(
     },
 )
 SERVER_DEFAULT = OperatorConfig(
-    servers=CONFIG.servers,
-    profiles=CONFIG.profiles,
-    defaults=Defaults(server="lab", default_graph="papers"),
+    servers=CONFIG.servers, profiles=CONFIG.profiles, defaults=Defaults(server="lab", default_graph="papers")
 )
 STORE_DEFAULT = OperatorConfig(defaults=Defaults(store="s3://bucket/g"))
 
@@ -69,9 +67,7 @@ def resolve(command="query", config=CONFIG, active=None, **flags):
         pytest.param({"uri": LAB, "graph": "a"}, ServerScope(LAB, "a"), id="uri and graph"),
         pytest.param({"uri": "HTTP://127.0.0.1"}, ServerScope("HTTP://127.0.0.1"), id="capitals"),
         pytest.param({"profile": "work"}, ServerScope(LAB, "papers", "lab"), id="profile"),
-        pytest.param(
-            {"profile": "work", "graph": "b"}, ServerScope(LAB, "b", "lab"), id="profile, graph"
-        ),
+        pytest.param({"profile": "work", "graph": "b"}, ServerScope(LAB, "b", "lab"), id="profile, graph"),
         pytest.param({"profile": "disk"}, StoreScope("disk.omni"), id="profile of a store"),
     ],
 )
@@ -84,17 +80,11 @@ def test_a_scope_is_what_the_flags_say(flags, expected) -> None:
     [
         pytest.param(SERVER_DEFAULT, None, {}, ServerScope(LAB, "papers", "lab"), id="default"),
         pytest.param(STORE_DEFAULT, None, {}, StoreScope("s3://bucket/g"), id="default store"),
-        pytest.param(
-            SERVER_DEFAULT, None, {"graph": "b"}, ServerScope(LAB, "b", "lab"), id="other graph"
-        ),
+        pytest.param(SERVER_DEFAULT, None, {"graph": "b"}, ServerScope(LAB, "b", "lab"), id="other graph"),
         pytest.param(SERVER_DEFAULT, "disk", {}, StoreScope("disk.omni"), id="active profile"),
-        pytest.param(
-            SERVER_DEFAULT, "disk", {"profile": "plain"}, ServerScope(LAB, None, "lab"), id="flag"
-        ),
+        pytest.param(SERVER_DEFAULT, "disk", {"profile": "plain"}, ServerScope(LAB, None, "lab"), id="flag"),
         pytest.param(SERVER_DEFAULT, "disk", {"store": "x"}, StoreScope("x"), id="explicit"),
-        pytest.param(
-            SERVER_DEFAULT, None, {"server": "far"}, ServerScope(FAR, None, "far"), id="no"
-        ),
+        pytest.param(SERVER_DEFAULT, None, {"server": "far"}, ServerScope(FAR, None, "far"), id="no"),
     ],
 )
 def test_an_explicit_address_goes_before_a_profile_and_a_profile_before_the_defaults(
@@ -134,9 +124,7 @@ def test_an_explicit_address_goes_before_a_profile_and_a_profile_before_the_defa
         pytest.param("doctor", {"cluster": "c"}, "clusters cannot be used yet", id="--cluster"),
         pytest.param("doctor", {"positional": LAB}, "works on the storage", id="direct url"),
         pytest.param("doctor", {"profile": "work"}, "profile `work` (http", id="direct profile"),
-        pytest.param(
-            "doctor", {"store": "a", "graph": "g"}, "one graph already", id="direct graph"
-        ),
+        pytest.param("doctor", {"store": "a", "graph": "g"}, "one graph already", id="direct graph"),
         pytest.param("graphs list", {"profile": "disk"}, "asks a server", id="served store"),
     ],
 )
@@ -153,14 +141,7 @@ def test_a_default_of_the_wrong_kind_is_named() -> None:
         resolve("query", STORE_DEFAULT, graph="g")
 
 
-ALL = {
-    "server": "lab",
-    "cluster": "c",
-    "graph": "g",
-    "store": "s",
-    "actor": "ann",
-    "profile": "work",
-}
+ALL = {"server": "lab", "cluster": "c", "graph": "g", "store": "s", "actor": "ann", "profile": "work"}
 _FIELD = {flag: name for flag, name in zip(ScopeFlag, ALL, strict=True)}
 
 
@@ -250,16 +231,7 @@ def test_a_graph_within_an_address_is_its_last_part() -> None:
     assert server_url(f"{FAR}//") == FAR
 
 
-@each_case(
-    "url",
-    [
-        LAB,
-        f"{LAB}/graphs/a",
-        f"{FAR}/graphs/a",
-        f"{LAB}/graphs/a/graphs/b",
-        f"{LAB}/graphs/graphs/a",
-    ],
-)
+@each_case("url", [LAB, f"{LAB}/graphs/a", f"{FAR}/graphs/a", f"{LAB}/graphs/a/graphs/b", f"{LAB}/graphs/graphs/a"])
 def test_commands_and_the_client_read_the_same_graph_out_of_an_address(url: str) -> None:
     scope, address = resolve(server=url), parse_address(url)
     assert isinstance(scope, ServerScope)
@@ -373,18 +345,13 @@ def test_a_graph_a_file_or_a_text_in_the_place_of_a_query_is_told_its_flag(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (
-            ["diff", "main", "review", "g.omni"],
-            "extra argument g.omni: if it is the graph, give it",
-        ),
+        (["diff", "main", "review", "g.omni"], "extra argument g.omni: if it is the graph, give it"),
         (["branch", "list", "g.omni"], "give it with --store"),
         (["branch", "list", "http://127.0.0.1:1"], "give it with --server"),
         (["blob", "stat", "node", "Paper", "a", "scan", "g.omni"], "unexpected extra argument"),
     ],
 )
-def test_a_graph_where_no_argument_is_left_is_told_its_flag(
-    og, words: list[str], said: str
-) -> None:
+def test_a_graph_where_no_argument_is_left_is_told_its_flag(og, words: list[str], said: str) -> None:
     refused = og(*words)
     assert (refused.code, refused.out) == (2, "")
     assert said in " ".join(refused.err.split())
@@ -392,9 +359,7 @@ def test_a_graph_where_no_argument_is_left_is_told_its_flag(
     assert said in as_json.json()["error"]
 
 
-@pytest.mark.parametrize(
-    "words", [["snapshot", "one.omni", "two.omni"], ["branch", "list", "x", "--store", "g.omni"]]
-)
+@pytest.mark.parametrize("words", [["snapshot", "one.omni", "two.omni"], ["branch", "list", "x", "--store", "g.omni"]])
 def test_an_extra_argument_beside_an_address_gets_no_advice(og, words: list[str]) -> None:
     refused = og(*words)
     assert refused.code == 2
@@ -425,8 +390,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "server.yaml").write_text(SERVER)
     (tmp_path / "cases.yaml").write_text(CASES)
     (tmp_path / "serve.yaml").write_text(
-        "graphs: {papers: {store: p.omni, policy: papers.yaml}, free: {store: f.omni}}\n"
-        "policy: server.yaml\n"
+        "graphs: {papers: {store: p.omni, policy: papers.yaml}, free: {store: f.omni}}\npolicy: server.yaml\n"
     )
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -476,9 +440,7 @@ def test_cases_are_run(og: Run, folder: Path) -> None:
     run = og("policy", "test", "papers.yaml", "--tests", "cases.yaml")
     assert (run.code, run.out.splitlines()[-1]) == (0, "3 cases, 0 failed")
     (folder / "cases.yaml").write_text(CASES.replace("expect: deny", "expect: allow"))
-    run = og(
-        "policy", "test", "--config", "serve.yaml", "--graph", "papers", "--tests", "cases.yaml"
-    )
+    run = og("policy", "test", "--config", "serve.yaml", "--graph", "papers", "--tests", "cases.yaml")
     assert run.code == 1
     assert run.out.splitlines() == [
         "OK    bots read: allow: actor `act-bot` may read branch `main`: rule `everyone-reads` allows it",
@@ -531,8 +493,7 @@ def test_a_decision_is_explained(og: Run, folder: Path) -> None:
         "target_branch": "main",
         "decision": "allow",
         "rule": "curators-publish",
-        "message": "actor `act-nadia` may merge branch `d` into branch `main`: "
-        "rule `curators-publish` allows it",
+        "message": "actor `act-nadia` may merge branch `d` into branch `main`: rule `curators-publish` allows it",
     }
     denied = og(*words, "read", "--branch", "main")
     assert (denied.code, denied.out.startswith("deny: actor `act-nadia` may not read")) == (0, True)
@@ -551,9 +512,7 @@ def test_a_decision_is_explained(og: Run, folder: Path) -> None:
         (("explain", "papers.yaml", "--actor", "a"), 2, "--action"),
     ],
 )
-def test_wrong_arguments_are_told(
-    og: Run, folder: Path, words: tuple[str, ...], code: int, message: str
-) -> None:
+def test_wrong_arguments_are_told(og: Run, folder: Path, words: tuple[str, ...], code: int, message: str) -> None:
     run = og("policy", *words)
     assert run.code == code
     assert message in " ".join(run.err.split())

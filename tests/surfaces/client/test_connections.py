@@ -148,10 +148,7 @@ def test_nobody_is_followed_to_another_place(status: int) -> None:
 # ---- the way
 
 
-@each_case(
-    "error",
-    [httpx.ConnectError("refused"), httpx.ConnectTimeout("slow"), httpx.PoolTimeout("full")],
-)
+@each_case("error", [httpx.ConnectError("refused"), httpx.ConnectTimeout("slow"), httpx.PoolTimeout("full")])
 @each_case("call", ["branches", "mutate"])
 def test_a_server_that_cannot_be_reached_has_done_nothing(error: Exception, call: str) -> None:
     fake = Fake(error)
@@ -316,18 +313,12 @@ def test_a_condition_has_a_path_and_a_header_of_its_own() -> None:
     lost = PreconditionFailedError("main", COMMIT, None)
     fake = Fake(refusal(lost), refusal(lost))
     graph = fake.graph()
-    for call in (
-        lambda: graph.mutate(ADD, if_commit=COMMIT),
-        lambda: graph.run("add", if_commit=COMMIT),
-    ):
+    for call in (lambda: graph.mutate(ADD, if_commit=COMMIT), lambda: graph.run("add", if_commit=COMMIT)):
         with pytest.raises(PreconditionFailedError) as caught:
             call()
         assert caught.value.exit_code == 4
     paths = [request.url.path for request in fake.requests]
-    assert paths == [
-        "/graphs/papers/mutate/if-graph-commit",
-        "/graphs/papers/queries/add/if-graph-commit",
-    ]
+    assert paths == ["/graphs/papers/mutate/if-graph-commit", "/graphs/papers/queries/add/if-graph-commit"]
     assert {request.headers["Omnigraph-If-Graph-Commit"] for request in fake.requests} == {COMMIT}
 
 
@@ -505,10 +496,7 @@ LINE = b'{"type":"Paper","data":{"id":"\xc3\xa4"}}\n{"edge":"Cites","from":"a","
 def exported(content: bytes | httpx.Response) -> httpx.Response:
     if isinstance(content, httpx.Response):
         return content
-    headers = {
-        "Omnigraph-Snapshot-Id": COMMIT,
-        "Omnigraph-Types": "edge:Cites node:Note node:Paper",
-    }
+    headers = {"Omnigraph-Snapshot-Id": COMMIT, "Omnigraph-Types": "edge:Cites node:Note node:Paper"}
     return httpx.Response(200, headers=headers, content=iter([content[:31], content[31:]]))
 
 
@@ -520,13 +508,7 @@ class Piece(bytes):
 
 
 def test_a_line_in_many_pieces_is_put_together_once() -> None:
-    pieces = [
-        Piece(b'{"type":"Paper",'),
-        Piece(b'"data":'),
-        Piece(b""),
-        Piece(b"{}}\n{"),
-        Piece(b"}\n"),
-    ]
+    pieces = [Piece(b'{"type":"Paper",'), Piece(b'"data":'), Piece(b""), Piece(b"{}}\n{"), Piece(b"}\n")]
     count = LineCount()
     assert list(count.whole_lines(pieces)) == [b'{"type":"Paper","data":{}}\n', b"{}\n"]
     assert count.entities == {"node:Paper": 1}
@@ -564,9 +546,7 @@ def test_an_export_counts_what_passes(tmp_path: Path) -> None:
     ],
     ids=["broken off", "half a line", "refused"],
 )
-def test_an_export_that_fails_leaves_no_file(
-    answer: httpx.Response, expected: type[OmniError], tmp_path: Path
-) -> None:
+def test_an_export_that_fails_leaves_no_file(answer: httpx.Response, expected: type[OmniError], tmp_path: Path) -> None:
     with pytest.raises(expected):
         Fake(answer).graph().export(tmp_path / "out.jsonl")
     assert list(tmp_path.iterdir()) == []

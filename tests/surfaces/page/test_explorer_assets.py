@@ -15,9 +15,7 @@ from support.subtests import each_case
 PAGE = Path(omnigraph.__file__).parent / "server" / "page"
 VENDOR = PAGE / "vendor"
 OWN = sorted(
-    path
-    for path in PAGE.rglob("*")
-    if path.suffix in {".html", ".css", ".js", ".svg"} and VENDOR not in path.parents
+    path for path in PAGE.rglob("*") if path.suffix in {".html", ".css", ".js", ".svg"} and VENDOR not in path.parents
 )
 MODULES = [path for path in OWN if path.suffix == ".js"]
 #: The names of the languages of drawings are no addresses: nothing is fetched from there.
@@ -37,9 +35,7 @@ class Markup(HTMLParser):
         names = dict(attrs)
         self.forbidden += [name for name in names if name.startswith("on") or name == "style"]
         self.references += [
-            value
-            for name in ("src", "href")
-            if (value := names.get(name)) and not value.startswith("#")
+            value for name in ("src", "href") if (value := names.get(name)) and not value.startswith("#")
         ]
         self._open = tag
 

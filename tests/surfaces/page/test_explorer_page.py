@@ -24,8 +24,7 @@ BROWSER = os.environ.get("OMNIGRAPH_TEST_BROWSER") or shutil.which(
     "chromium", path=os.pathsep.join([f"{sys.prefix}/bin", os.environ.get("PATH", "")])
 )
 pytestmark = pytest.mark.skipif(
-    BROWSER is None,
-    reason="no browser: run tools/browser.py, install Chromium, or name one in OMNIGRAPH_TEST_BROWSER",
+    BROWSER is None, reason="no browser: run tools/browser.py, install Chromium, or name one in OMNIGRAPH_TEST_BROWSER"
 )
 
 ARGUMENTS = [
@@ -59,9 +58,7 @@ def _rows() -> list[dict[str, object]]:
         for place, name in enumerate(people)
     ]
     notes = [{"type": "Note", "data": {"id": f"note-{n}", "text": f"note {n}"}} for n in (1, 2)]
-    knows = [
-        {"edge": "Knows", "from": "ada", "to": name, "data": {"since": 1990}} for name in people[2:]
-    ]
+    knows = [{"edge": "Knows", "from": "ada", "to": name, "data": {"since": 1990}} for name in people[2:]]
     mentions = [{"edge": "Mentions", "from": "note-1", "to": "ada", "data": {}}]
     return [*nodes, *notes, *knows, *mentions]
 
@@ -99,9 +96,7 @@ def contexts(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
     def context(**options: object) -> BrowserContext:
         kind = repr(options)
         if kind not in made:
-            made[kind] = browser.new_context(
-                **{"viewport": {"width": 1200, "height": 800}, **options}
-            )
+            made[kind] = browser.new_context(**{"viewport": {"width": 1200, "height": 800}, **options})
             made[kind].set_default_timeout(TIMEOUT_MS)
         return made[kind]
 
@@ -122,9 +117,7 @@ def visit(contexts: Callable[..., BrowserContext], address: str) -> Iterator[Cal
         if message.type == "error" and not is_told:
             problems.append(message.text)
 
-    def open_(
-        view: str = "schema", *, token: str | None = TOKENS["act-bot"], **options: object
-    ) -> Page:
+    def open_(view: str = "schema", *, token: str | None = TOKENS["act-bot"], **options: object) -> Page:
         page = contexts(**options).new_page()
         pages.append(page)
         page.on("console", note)
@@ -164,9 +157,7 @@ def test_the_schema_is_a_diagram_whose_types_can_be_chosen(visit: Callable[..., 
     expect(page.locator("pre.source")).to_contain_text("edge Mentions: Note -> Person")
 
 
-def test_a_query_runs_with_parameters_and_its_rows_can_be_sorted(
-    visit: Callable[..., Page],
-) -> None:
+def test_a_query_runs_with_parameters_and_its_rows_can_be_sorted(visit: Callable[..., Page]) -> None:
     page = visit("query")
     _run(page, QUERY, age="48")
     expect(page.locator(".rows tbody tr")).to_have_count(3)
@@ -198,10 +189,7 @@ def test_an_error_is_underlined_at_its_column(visit: Callable[..., Page]) -> Non
     text = page.get_by_label("Query", exact=True).last.input_value()
     assert text[caret:].startswith("Persn")
     # The underlined copy lies exactly under the text that is edited.
-    copy, area = (
-        page.locator(".editor-colours").bounding_box(),
-        page.locator(".editor-text").bounding_box(),
-    )
+    copy, area = (page.locator(".editor-colours").bounding_box(), page.locator(".editor-text").bounding_box())
     assert (copy["x"], copy["y"]) == (area["x"], area["y"])
 
     page.keyboard.type("x")
@@ -219,9 +207,7 @@ def test_the_nodes_of_a_result_are_drawn_and_opened(visit: Callable[..., Page]) 
     expect(page.locator("#view-explore .details h2")).to_have_text("ada")
 
 
-def test_a_stored_query_runs_and_one_that_changes_the_graph_does_not(
-    visit: Callable[..., Page],
-) -> None:
+def test_a_stored_query_runs_and_one_that_changes_the_graph_does_not(visit: Callable[..., Page]) -> None:
     page = visit("query")
     page.locator("#stored-query").select_option("older_than")
     page.locator("input[name=age]").fill("50")
@@ -312,9 +298,7 @@ def test_thousands_of_commits_are_drawn_as_far_as_they_are_seen(visit: Callable[
         for n in range(5000)
     ]
     page = visit("schema")
-    page.route(
-        "**/log", lambda route: route.fulfill(json={"commits": commits, "heads": {"main": "c0"}})
-    )
+    page.route("**/log", lambda route: route.fulfill(json={"commits": commits, "heads": {"main": "c0"}}))
     page.goto(f"{page.url.partition('#')[0]}#history")
     rows = page.locator(".commit-item")
     expect(rows.first).to_have_attribute("data-commit", "c0")
@@ -338,13 +322,7 @@ def test_lanes_lead_from_every_commit_to_its_parents(visit: Callable[..., Page])
     )
     assert [row["column"] for row in laid["rows"]] == [1, 0, 1, 0, 0]
     lines = [sorted((line["from"], line["to"]) for line in row["lines"]) for row in laid["rows"]]
-    assert lines == [
-        [(1, 1)],
-        [(0, 0), (0, 1), (1, 1)],
-        [(0, 0), (1, 1)],
-        [(0, 0), (1, 0)],
-        [(0, 0)],
-    ]
+    assert lines == [[(1, 1)], [(0, 0), (0, 1), (1, 1)], [(0, 0), (1, 1)], [(0, 0), (1, 0)], [(0, 0)]]
     assert laid["rows"][-1]["lines"][0]["isCut"]
 
 
@@ -360,9 +338,7 @@ def test_a_phone_needs_no_sideways_scrolling(visit: Callable[..., Page]) -> None
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_the_page_is_dark_where_the_system_is_and_when_it_is_asked_to_be(
-    visit: Callable[..., Page],
-) -> None:
+def test_the_page_is_dark_where_the_system_is_and_when_it_is_asked_to_be(visit: Callable[..., Page]) -> None:
     def brightness() -> int:
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         return max(map(int, re.findall(r"\d+", colour)[:3]))

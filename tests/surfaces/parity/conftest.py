@@ -15,16 +15,9 @@ from support.servers import copy_graph, listening
 
 def _pair(embedded: str, served: str, queries: Path) -> Iterator[Pair]:
     service = open_service(
-        single_graph(served, queries=queries),
-        ServerSettings(),
-        unauthenticated=True,
-        environment={},
+        single_graph(served, queries=queries), ServerSettings(), unauthenticated=True, environment={}
     )
-    with (
-        listening(service) as url,
-        Graph.open(embedded) as local,
-        Graph.connect(url, graph="default") as remote,
-    ):
+    with listening(service) as url, Graph.open(embedded) as local, Graph.connect(url, graph="default") as remote:
         yield Pair(embedded=local, remote=remote)
 
 
@@ -58,6 +51,4 @@ def same(tmp_path_factory: pytest.TempPathFactory, queries: Path, history: str) 
 @pytest.fixture
 def twins(tmp_path: Path, queries: Path, history: str) -> Iterator[Pair]:
     """Two graphs with the same history, one to be written directly and one through a server."""
-    yield from _pair(
-        copy_graph(history, tmp_path / "one"), copy_graph(history, tmp_path / "other"), queries
-    )
+    yield from _pair(copy_graph(history, tmp_path / "one"), copy_graph(history, tmp_path / "other"), queries)

@@ -168,9 +168,7 @@ BLOBS: dict[str, Callable[[Any], object]] = {
     "bytes of an edge": lambda g: g.read_blob("edge:Wrote", "w1", "note"),
     "opened": lambda g: g.open_blob("node:Person", "ada", "photo").info,
     "pieces": lambda g: list(g.open_blob("node:Person", "ada", "photo").chunks(3)),
-    "pieces of an empty one": lambda g: list(
-        g.open_blob("node:Person", 'gr"ace\t', "photo").chunks()
-    ),
+    "pieces of an empty one": lambda g: list(g.open_blob("node:Person", 'gr"ace\t', "photo").chunks()),
     "opened and read": lambda g: g.open_blob("node:Person", "ada", "photo").read(1, 2),
     "opened and too far": lambda g: g.open_blob("node:Person", "ada", "photo").read(50),
     "size": lambda g: g.open_blob("node:Person", "ada", "photo").size,
@@ -249,8 +247,7 @@ def test_baselines(same: Pair, filters: dict[str, Any]) -> None:
 def test_stored_queries_are_queries(same: Pair) -> None:
     people = same.remote.run("people")
     text = (
-        'query people() @description("Everybody") '
-        "{ match { $p: Person } return { $p.name as name } order { $p.name } }"
+        'query people() @description("Everybody") { match { $p: Person } return { $p.name as name } order { $p.name } }'
     )
     assert people.to_json() == same.embedded.query(text).to_json()
     older = same.remote.run("older", {"age": 36}, branch="draft/one", expect_mutation=False)
@@ -290,9 +287,7 @@ def test_a_remote_graph_has_every_method_of_an_embedded_one_with_its_signature()
 # ---- Writes to twin graphs, directly and through a server, give the same receipts and leave the same graphs
 
 
-SET_AGE = (
-    "query set_age($name: String, $age: I32) { update Person set { age: $age } where name = $name }"
-)
+SET_AGE = "query set_age($name: String, $age: I32) { update Person set { age: $age } where name = $name }"
 WROTE = "query wrote($who: String, $what: String) { insert Wrote { from: $who, to: $what } }"
 
 
@@ -344,9 +339,7 @@ def test_mutations(twins: Pair) -> None:
         "nothing matches": lambda g: g.mutate(SET_AGE, {"name": "nobody", "age": 4}),
         "one of several": lambda g: g.mutate(ADD + SET_AGE, {"name": "two"}, name="add"),
         "a condition that holds": conditional,
-        "a condition that does not": lambda g: g.mutate(
-            ADD, {"name": "never"}, if_commit=g.commits()[-1].commit_id
-        ),
+        "a condition that does not": lambda g: g.mutate(ADD, {"name": "never"}, if_commit=g.commits()[-1].commit_id),
         "a condition that is no commit": lambda g: g.mutate(ADD, {"name": "no"}, if_commit="no"),
         "an end that is missing": lambda g: g.mutate(WROTE, {"who": "ada", "what": "10.9"}),
         "reads and writes mixed": lambda g: g.mutate(
@@ -435,9 +428,7 @@ def test_schema_changes(twins: Pair, files: Path) -> None:
         "a hint without effect": lambda g: [
             warning.render()
             for warning in g.apply_schema(
-                (files / "new.pg")
-                .read_text()
-                .replace("node Paper", 'node Paper @rename_from("Old")')
+                (files / "new.pg").read_text().replace("node Paper", 'node Paper @rename_from("Old")')
             ).plan.warnings
         ],
         "the schema": lambda g: g.schema,

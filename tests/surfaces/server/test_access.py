@@ -11,13 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from omnigraph import Graph
-from omnigraph.errors import (
-    BadRequestError,
-    InputFileError,
-    PolicyDeniedError,
-    StorageError,
-    StorageFailure,
-)
+from omnigraph.errors import BadRequestError, InputFileError, PolicyDeniedError, StorageError, StorageFailure
 from omnigraph.server import boot as reloading
 from omnigraph.server.boot import open_service, reload
 from omnigraph.server.config import ServedGraph, ServerConfig, read_config, single_graph
@@ -63,17 +57,7 @@ def test_the_first_source_of_tokens_wins(tmp_path):
 
 
 @each_case(
-    "text",
-    [
-        "{}",
-        "[]",
-        '{"a": 1}',
-        '{" ": "t"}',
-        '{"a": " "}',
-        '{"a": "t", "b": "t"}',
-        "sekrit",
-        '{"a":"s","a":"t"}',
-    ],
+    "text", ["{}", "[]", '{"a": 1}', '{" ": "t"}', '{"a": " "}', '{"a": "t", "b": "t"}', "sekrit", '{"a":"s","a":"t"}']
 )
 def test_wrong_tokens_are_refused_without_being_repeated(text):
     with pytest.raises(BadRequestError) as refused:
@@ -138,9 +122,7 @@ def test_without_tokens_a_server_starts_only_when_it_is_told_to(uri, tmp_path):
 
 
 def test_with_tokens_and_no_policy_everybody_reads_and_nobody_writes(uri, tmp_path):
-    (tmp_path / "q.gq").write_text(
-        "query people() { match { $p: Person } return { $p.name } }", encoding="utf-8"
-    )
+    (tmp_path / "q.gq").write_text("query people() { match { $p: Person } return { $p.name } }", encoding="utf-8")
     config = single_graph(uri, queries=tmp_path / "q.gq")
     with (
         open_service(config, ServerSettings(), environment=TOKENS_JSON) as service,
@@ -166,14 +148,10 @@ def test_an_open_server_answers_to_its_own_names_only(client):
 def test_graphs_are_listed_only_where_a_policy_of_the_server_grants_it(uri, tmp_path):
     (tmp_path / "server-policy.yaml").write_text(SERVER_POLICY, encoding="utf-8")
     file = tmp_path / "server.yaml"
-    file.write_text(
-        f"policy: server-policy.yaml\ngraphs: {{people: {{store: {uri}}}}}\n", encoding="utf-8"
-    )
+    file.write_text(f"policy: server-policy.yaml\ngraphs: {{people: {{store: {uri}}}}}\n", encoding="utf-8")
     with open_service(read_config(file), ServerSettings(), environment=TOKENS_JSON) as service:
         with client_of(service, "act-nadia") as client:
-            assert client.get("/graphs").json() == {
-                "graphs": [{"graph_id": "people", "uri": "/graphs/people"}]
-            }
+            assert client.get("/graphs").json() == {"graphs": [{"graph_id": "people", "uri": "/graphs/people"}]}
         with client_of(service, "act-bot") as client:
             assert client.get("/graphs").status_code == 403
 
@@ -182,9 +160,7 @@ def test_graphs_are_listed_only_where_a_policy_of_the_server_grants_it(uri, tmp_
 
 
 def test_a_graph_that_cannot_be_served_is_set_aside(uri, tmp_path):
-    (tmp_path / "broken.gq").write_text(
-        "query q() { match { $r: Robot } return { $r } }", encoding="utf-8"
-    )
+    (tmp_path / "broken.gq").write_text("query q() { match { $r: Robot } return { $r } }", encoding="utf-8")
     file = tmp_path / "server.yaml"
     other = str(tmp_path / "other.omni")
     Graph.init(other, "node Thing { k: String @key }").close()
@@ -235,15 +211,10 @@ def test_the_policy_decides_per_branch(guarded):
 
 def test_the_refused_deletion_of_a_merged_branch_does_not_fail_the_merge(uri, tmp_path):
     policy = POLICY.replace("branch_create, branch_delete", "branch_create")
-    with (
-        guarded_server(uri, tmp_path, policy=policy) as service,
-        client_of(service, "act-nadia") as nadia,
-    ):
+    with guarded_server(uri, tmp_path, policy=policy) as service, client_of(service, "act-nadia") as nadia:
         nadia.post(f"{GRAPH}/branches", json={"name": "draft"})
         add(nadia, "zoe", "draft")
-        merged = nadia.post(
-            f"{GRAPH}/branches/merge", json={"source": "draft", "delete_branch": True}
-        )
+        merged = nadia.post(f"{GRAPH}/branches/merge", json={"source": "draft", "delete_branch": True})
         assert merged.status_code == 200
         assert merged.json()["branch_deleted"] is False
         assert "act-nadia" in merged.json()["branch_delete_error"]
@@ -291,10 +262,7 @@ def test_a_stored_query_is_run_as_what_it_is(uri, tmp_path):
     policy = POLICY.replace("callers: [act-bot]", "callers: [act-nadia]").replace(
         "actions: [change], branch_scope: unprotected", "actions: [change], branch_scope: any"
     )
-    with (
-        guarded_server(uri, tmp_path, policy=policy) as service,
-        client_of(service, "act-nadia") as nadia,
-    ):
+    with guarded_server(uri, tmp_path, policy=policy) as service, client_of(service, "act-nadia") as nadia:
         path = f"{GRAPH}/queries/add_person"
         body = {"params": {"name": "zoe", "age": 9}}
         head = nadia.get(f"{GRAPH}/snapshot").json()["graph_commit_id"]
@@ -313,10 +281,7 @@ def test_a_stored_query_is_run_as_what_it_is(uri, tmp_path):
 
 def test_a_schema_must_not_break_stored_queries(uri, tmp_path):
     policy = POLICY.replace("actions: [branch_merge]", "actions: [branch_merge, schema_apply]")
-    with (
-        guarded_server(uri, tmp_path, policy=policy) as service,
-        client_of(service, "act-nadia") as nadia,
-    ):
+    with guarded_server(uri, tmp_path, policy=policy) as service, client_of(service, "act-nadia") as nadia:
         source = nadia.get(f"{GRAPH}/schema").json()["schema_source"]
         without_age = source.replace("age: I32?", "")
         refused = nadia.post(f"{GRAPH}/schema/apply", json={"schema_source": without_age})
@@ -334,14 +299,9 @@ def test_a_reload_replaces_tokens_and_policy(uri, tmp_path, monkeypatch):
     monkeypatch.setenv("OMNIGRAPH_SERVER_BEARER_TOKENS_FILE", str(file))
     (tmp_path / "policy.yaml").write_text(POLICY, encoding="utf-8")
     config = single_graph(uri, policy=tmp_path / "policy.yaml")
-    with (
-        open_service(config, ServerSettings()) as service,
-        client_of(service, "act-nadia") as nadia,
-    ):
+    with open_service(config, ServerSettings()) as service, client_of(service, "act-nadia") as nadia:
         assert add(nadia, "zoe").status_code == 403
-        allowing = POLICY.replace(
-            "[change], branch_scope: unprotected", "[change], branch_scope: any"
-        )
+        allowing = POLICY.replace("[change], branch_scope: unprotected", "[change], branch_scope: any")
         (tmp_path / "policy.yaml").write_text(allowing, encoding="utf-8")
         assert reload(service)
         assert add(nadia, "zoe").status_code == 200
@@ -356,10 +316,7 @@ def test_a_reload_that_fails_changes_nothing(uri, tmp_path, monkeypatch):
     monkeypatch.setenv("OMNIGRAPH_SERVER_BEARER_TOKENS_FILE", str(file))
     (tmp_path / "policy.yaml").write_text(POLICY, encoding="utf-8")
     config = single_graph(uri, policy=tmp_path / "policy.yaml")
-    with (
-        open_service(config, ServerSettings()) as service,
-        client_of(service, "act-nadia") as nadia,
-    ):
+    with open_service(config, ServerSettings()) as service, client_of(service, "act-nadia") as nadia:
         file.write_text('{"act-other": "other"}', encoding="utf-8")
         (tmp_path / "policy.yaml").write_text("version: 7", encoding="utf-8")
         assert not reload(service)
@@ -469,10 +426,7 @@ def test_the_log_tells_nothing_about_branches_that_must_not_be_read(uri, tmp_pat
 
 
 def test_a_commit_of_a_deleted_branch_is_told_to_whom_it_was_no_secret(uri, tmp_path):
-    with (
-        guarded_server(uri, tmp_path, policy=HALF) as service,
-        client_of(service, "act-nadia") as owner,
-    ):
+    with guarded_server(uri, tmp_path, policy=HALF) as service, client_of(service, "act-nadia") as owner:
         owner.post(f"{GRAPH}/branches", json={"name": "draft"})
         made = add(owner, "zoe", "draft").json()["commit"]["graph_commit_id"]
         owner.post(f"{GRAPH}/branches/merge", json={"source": "draft", "delete_branch": True})
@@ -482,14 +436,9 @@ def test_a_commit_of_a_deleted_branch_is_told_to_whom_it_was_no_secret(uri, tmp_
 
 
 def test_a_denial_says_what_is_missing(uri, tmp_path):
-    with (
-        guarded_server(uri, tmp_path, policy=HALF) as service,
-        client_of(service, "act-bot") as bot,
-    ):
+    with guarded_server(uri, tmp_path, policy=HALF) as service, client_of(service, "act-bot") as bot:
         refused = bot.post(f"{GRAPH}/branches/merge", json={"source": "draft"}).json()
-        assert (
-            refused["error"] == "actor `act-bot` may branch_merge on no branch: no rule allows it"
-        )
+        assert refused["error"] == "actor `act-bot` may branch_merge on no branch: no rule allows it"
     config = single_graph(uri)
     with (
         open_service(config, ServerSettings(), environment=TOKENS_JSON) as service,
@@ -525,9 +474,7 @@ REQUESTS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("POST", "/mutate", {"json": {"query": TOLD_NOTHING_ADD, "branch": "nope"}}),
     ],
     "change": [("POST", "/change", {"json": {"query": TOLD_NOTHING_ADD, "branch": "draft"}})],
-    "mutate_if_graph_commit": [
-        ("POST", "/mutate/if-graph-commit", {"json": {"query": TOLD_NOTHING_ADD}})
-    ],
+    "mutate_if_graph_commit": [("POST", "/mutate/if-graph-commit", {"json": {"query": TOLD_NOTHING_ADD}})],
     "load": [
         ("POST", "/load", {"json": {"data": "", "branch": "draft"}}),
         ("POST", "/load", {"json": {"data": "{", "branch": "draft"}}),
@@ -558,10 +505,7 @@ REQUESTS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     ],
     "delete_branch": [("DELETE", "/branches/other", {}), ("DELETE", "/branches/main", {})],
     "list_queries": [("GET", "/queries", {})],
-    "invoke_query": [
-        ("POST", "/queries/people", {}),
-        ("POST", "/queries/people", {"json": {"params": {"x": 1}}}),
-    ],
+    "invoke_query": [("POST", "/queries/people", {}), ("POST", "/queries/people", {"json": {"params": {"x": 1}}})],
     "invoke_query_if_graph_commit": [("POST", "/queries/people/if-graph-commit", {})],
     "mcp": [
         ("POST", "/mcp", {"json": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}),
@@ -591,9 +535,7 @@ def served(uri: str, tmp_path: Path) -> Iterator[TestClient]:
     """An open server of one graph with a draft and stored queries."""
     (tmp_path / "queries.gq").write_text(QUERIES, encoding="utf-8")
     file = tmp_path / "server.yaml"
-    file.write_text(
-        f"graphs: {{default: {{store: {uri}, queries: queries.gq}}}}\n", encoding="utf-8"
-    )
+    file.write_text(f"graphs: {{default: {{store: {uri}, queries: queries.gq}}}}\n", encoding="utf-8")
     config = read_config(file)
     with (
         open_service(config, ServerSettings(), unauthenticated=True, environment={}) as service,
@@ -658,16 +600,8 @@ def test_no_failure_of_the_storage_tells_where_it_is(served, uri, tmp_path, monk
         ("/srv/g/p.omni", "srv/g/p.omni/nodes", "papers/nodes"),
         ("/srv/g/p.omni", "/srv/g/p.omni2 stays", "/srv/g/p.omni2 stays"),
         ("/srv/a b/p", "/srv/a%20b/p/x", "papers/x"),
-        (
-            "s3://lab/g/p.omni",
-            "s3://lab/g/p.omni/x, lab/g/p.omni, g/p.omni",
-            "papers/x, papers, papers",
-        ),
-        (
-            "s3://lab/p.omni",
-            "no bucket lab at http://lab.s3.example",
-            "no bucket papers at http://papers.s3.example",
-        ),
+        ("s3://lab/g/p.omni", "s3://lab/g/p.omni/x, lab/g/p.omni, g/p.omni", "papers/x, papers, papers"),
+        ("s3://lab/p.omni", "no bucket lab at http://lab.s3.example", "no bucket papers at http://papers.s3.example"),
         ("s3://data/p.omni", "the data of a load", "the data of a load"),
     ],
 )
@@ -739,12 +673,7 @@ def test_nothing_is_branched_or_merged_that_may_not_be_read(drafts, path, body):
     assert drafts["owner"].get(f"{GRAPH}/branches").json()["branches"] == ["draft", "main", "vault"]
     if path.startswith("branches"):
         tool = "branch_create" if path == "branches" else "branch_merge"
-        call = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {"name": tool, "arguments": body},
-        }
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": body}}
         told = drafts["agent"].post(f"{GRAPH}/mcp", json=call).json()["result"]
         assert told["isError"]
         assert "may not read" in told["content"][0]["text"]
@@ -752,9 +681,7 @@ def test_nothing_is_branched_or_merged_that_may_not_be_read(drafts, path, body):
 
 def test_what_may_be_read_is_branched_and_merged(drafts):
     agent = drafts["agent"]
-    assert (
-        agent.post(f"{GRAPH}/branches", json={"name": "mine", "from": "draft"}).status_code == 200
-    )
+    assert agent.post(f"{GRAPH}/branches", json={"name": "mine", "from": "draft"}).status_code == 200
     body = {"source": "mine", "target": "draft"}
     assert agent.post(f"{GRAPH}/branches/merge", json=body).status_code == 200
 
@@ -789,9 +716,7 @@ def test_metrics_tell_about_graphs_that_may_be_read(pristine, tmp_path):
 
 
 def test_an_open_server_lists_its_graphs(client):
-    assert client.get("/graphs").json() == {
-        "graphs": [{"graph_id": "default", "uri": "/graphs/default"}]
-    }
+    assert client.get("/graphs").json() == {"graphs": [{"graph_id": "default", "uri": "/graphs/default"}]}
 
 
 # ---- graphs that the caller may not know of
@@ -810,11 +735,7 @@ def answers(client: TestClient, method: str, path: str, graph_id: str) -> tuple[
     found = client.request(method.upper(), address, headers={"content-type": "application/json"})
     own = ("omnigraph-request-id", "content-length")
     headers = {name: text for name, text in found.headers.items() if name not in own}
-    return (
-        found.status_code,
-        found.text.replace(graph_id, "ID"),
-        str(headers).replace(graph_id, "ID"),
-    )
+    return (found.status_code, found.text.replace(graph_id, "ID"), str(headers).replace(graph_id, "ID"))
 
 
 @each_case(("method", "path"), ROUTES, ids=" ".join)

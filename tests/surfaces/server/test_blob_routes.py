@@ -26,9 +26,7 @@ def photos(tmp_path_factory):
 
 
 def get(client, **headers):
-    return client.get(
-        PATH, params=GRACE, headers={k.replace("_", "-"): v for k, v in headers.items()}
-    )
+    return client.get(PATH, params=GRACE, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
 
 def test_a_whole_value_with_its_tag(photos):
@@ -57,10 +55,7 @@ def test_one_range(photos, given, content, shown):
 
 @each_case("given", ["bytes=0-1,3-4", "bytes=4-2", "bytes=-", "lines=1-2", "bytes=x"])
 def test_several_or_malformed_ranges_are_ignored(photos, given):
-    assert (get(photos, range=given).status_code, get(photos, range=given).content) == (
-        200,
-        b"Hello",
-    )
+    assert (get(photos, range=given).status_code, get(photos, range=given).content) == (200, b"Hello")
 
 
 @pytest.mark.parametrize("given", ["bytes=5-", "bytes=99-100", "bytes=-0"])

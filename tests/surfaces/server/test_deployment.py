@@ -23,11 +23,7 @@ DEPLOY = ROOT / "deploy"
 
 def test_everything_that_the_image_copies_is_there():
     text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-    copied = [
-        word
-        for line in re.findall(r"^COPY (.*)$", text, re.MULTILINE)
-        for word in line.split()[:-1]
-    ]
+    copied = [word for line in re.findall(r"^COPY (.*)$", text, re.MULTILINE) for word in line.split()[:-1]]
     assert copied
     assert [name for name in copied if not (ROOT / name).exists()] == []
     included = re.findall(r'"(\w+)" = "omnigraph/', (ROOT / "pyproject.toml").read_text("utf-8"))
@@ -50,9 +46,7 @@ def test_the_example_configuration_is_read(tmp_path):
     (tmp_path / "queries" / "all.gq").write_text(
         "query all() { match { $p: Paper } return { $p.title } }", encoding="utf-8"
     )
-    (tmp_path / "server.yaml").write_text(
-        (DEPLOY / "server.yaml").read_text(encoding="utf-8"), encoding="utf-8"
-    )
+    (tmp_path / "server.yaml").write_text((DEPLOY / "server.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (graph,) = read_config(tmp_path / "server.yaml").graphs
     assert (graph.graph_id, graph.store) == ("papers", "/var/lib/omnigraph/papers.omni")
 
@@ -159,9 +153,7 @@ def checked(name, *advisories):
         ([], 3, "0 of 0"),
     ],
 )
-def test_an_audit_never_says_that_all_is_well_without_having_looked(
-    audit, capsys, packages, code, told
-):
+def test_an_audit_never_says_that_all_is_well_without_having_looked(audit, capsys, packages, code, told):
     assert audit.report({"runtime": packages}) == code
     assert told in capsys.readouterr().out
 
@@ -172,9 +164,7 @@ def test_an_audit_that_reaches_nothing_says_so(audit, tmp_path, capsys, monkeypa
     tool.chmod(0o700)
     monkeypatch.setattr(audit, "installed", lambda: tool)
     assert audit.main() == audit.UNCHECKED
-    assert (
-        "nothing was checked: the advisories cannot be reached: no route" in capsys.readouterr().out
-    )
+    assert "nothing was checked: the advisories cannot be reached: no route" in capsys.readouterr().out
 
 
 # ---- A server in front of damaged files: every answer is the envelope of failures
@@ -207,9 +197,7 @@ def test_a_damaged_file_is_a_storage_failure_in_json(damaged: TestClient) -> Non
     assert "omnigraph verify" in body["error"]
 
 
-def test_a_panic_in_storage_is_a_failure_of_damage(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_panic_in_storage_is_a_failure_of_damage(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def panic(*_: object, **__: object) -> None:
         raise PanicException("index out of bounds")
 
@@ -220,9 +208,7 @@ def test_a_panic_in_storage_is_a_failure_of_damage(
     assert "damage" in answer.json()
 
 
-def test_a_panic_elsewhere_is_an_internal_failure_in_json(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_panic_elsewhere_is_an_internal_failure_in_json(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def panic(*_: object, **__: object) -> None:
         raise PanicException("index out of bounds")
 

@@ -24,28 +24,13 @@ from starlette.testclient import TestClient
 
 from omnigraph.server.routing import openapi_document
 from omnigraph.server.service import LONGEST_DELAY_S, UnknownTokens
-from support.servers import (
-    QUERIES,
-    SCHEMA,
-    client_of,
-    copy_graph,
-    guarded_server,
-    open_server,
-)
+from support.servers import QUERIES, SCHEMA, client_of, copy_graph, guarded_server, open_server
 from support.subtests import each_case
 
 GRAPH = "/graphs/default"
 JSON = {"content-type": "application/json"}
 NDJSON = {"content-type": "application/x-ndjson"}
-CODES = {
-    "unauthorized",
-    "forbidden",
-    "bad_request",
-    "not_found",
-    "method_not_allowed",
-    "conflict",
-    "too_many_requests",
-}
+CODES = {"unauthorized", "forbidden", "bad_request", "not_found", "method_not_allowed", "conflict", "too_many_requests"}
 #: Signs of the inside of a server in what it tells.
 INSIDE = ("Traceback", 'File "', "site-packages", "omnigraph-load-", "panicked", "LanceError")
 #: Words of the library that reads bodies.
@@ -72,28 +57,11 @@ POSTS = {
     "read": {"query_source": "query", "query_name": "text", "params": "map", "branch": "name"},
     "explain": {"query": "query", "params": "map", "branch": "name", "analyze": "truth"},
     "mutate": {"query": "query", "params": "map", "branch": "name"},
-    "queries/older_than": {
-        "params": "map",
-        "branch": "name",
-        "snapshot": "name",
-        "expect_mutation": "truth",
-    },
+    "queries/older_than": {"params": "map", "branch": "name", "snapshot": "name", "expect_mutation": "truth"},
     "queries/add_person": {"params": "map", "branch": "name"},
     "schema/apply": {"schema_source": "schema", "allow_data_loss": "truth", "backfill": "map"},
-    "load": {
-        "data": "records",
-        "branch": "name",
-        "from": "name",
-        "mode": "text",
-        "grammar": "text",
-    },
-    "export": {
-        "branch": "name",
-        "snapshot": "name",
-        "version": "number",
-        "as_of": "moment",
-        "type_names": "list",
-    },
+    "load": {"data": "records", "branch": "name", "from": "name", "mode": "text", "grammar": "text"},
+    "export": {"branch": "name", "snapshot": "name", "version": "number", "as_of": "moment", "type_names": "list"},
     "changes/baseline": {"branch": "name", "kind": "list", "type": "list", "op": "list"},
     "branches": {"name": "name", "from": "name"},
     "branches/merge": {
@@ -115,24 +83,10 @@ GETS = {
         "version": "number",
         "as_of": "moment",
     },
-    "blob": {
-        "entity": "kind",
-        "type": "text",
-        "id": "text",
-        "property": "text",
-        "branch": "name",
-        "snapshot": "name",
-    },
+    "blob": {"entity": "kind", "type": "text", "id": "text", "property": "text", "branch": "name", "snapshot": "name"},
     "commits": {"branch": "name", "actor": "text"},
     "log": {"branch": "name"},
-    "diff": {
-        "from": "name",
-        "to": "name",
-        "limit": "number",
-        "page_token": "text",
-        "kind": "kind",
-        "op": "text",
-    },
+    "diff": {"from": "name", "to": "name", "limit": "number", "page_token": "text", "kind": "kind", "op": "text"},
     "changes": {
         "branch": "name",
         "start": "text",
@@ -176,17 +130,12 @@ numbers = st.one_of(
 )
 scalars = st.none() | st.booleans() | numbers | texts
 values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-    max_leaves=8,
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=8
 )
 FORMS = {
     "text": texts,
     "name": st.one_of(
-        texts,
-        st.sampled_from(
-            ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "main/x", "x.lock", "__x", "x" * 300, "\u202emain"]
-        ),
+        texts, st.sampled_from(["01ARZ3NDEKTSV4RRFFQ69G5FAV", "main/x", "x.lock", "__x", "x" * 300, "\u202emain"])
     ),
     "query": st.one_of(
         texts,
@@ -200,8 +149,7 @@ FORMS = {
         ),
     ),
     "schema": st.one_of(
-        texts,
-        st.sampled_from([SCHEMA, "node X {", "node X { a: I32 @range(1..0) }", "edge E: A -> B"]),
+        texts, st.sampled_from([SCHEMA, "node X {", "node X { a: I32 @range(1..0) }", "edge E: A -> B"])
     ),
     "records": st.one_of(texts, values.map(json.dumps)),
     "moment": st.one_of(
@@ -212,9 +160,7 @@ FORMS = {
     "kind": st.one_of(texts, st.sampled_from(["node", "edge"])),
     "number": numbers,
     "truth": st.booleans(),
-    "map": st.dictionaries(
-        st.one_of(texts, st.sampled_from(["a", "age", "name"])), values, max_size=3
-    ),
+    "map": st.dictionaries(st.one_of(texts, st.sampled_from(["a", "age", "name"])), values, max_size=3),
     "list": st.lists(texts, max_size=3),
 }
 
@@ -266,9 +212,7 @@ def test_query_strings_that_are_nearly_right(server, path):
     @few
     @given(params=members(GETS[path]), repeated=st.booleans())
     def send(params: dict[str, Any], repeated: bool) -> None:
-        text = "&".join(
-            f"{name}={quote(str(value), errors='replace')}" for name, value in params.items()
-        )
+        text = "&".join(f"{name}={quote(str(value), errors='replace')}" for name, value in params.items())
         check(server.get(f"{GRAPH}/{path}?{text}{f'&{text}' if repeated else ''}"))
 
     send()
@@ -276,8 +220,7 @@ def test_query_strings_that_are_nearly_right(server, path):
 
 @few
 @given(
-    body=st.binary(max_size=60) | values.map(json.dumps).map(str.encode),
-    path=st.sampled_from([*POSTS, "load/ndjson"]),
+    body=st.binary(max_size=60) | values.map(json.dumps).map(str.encode), path=st.sampled_from([*POSTS, "load/ndjson"])
 )
 @example(body=b"[" * 100_000, path="query")
 @example(body=b'{"a":' * 100_000, path="mutate")
@@ -300,15 +243,7 @@ def test_bodies_that_are_no_bodies(server, body, path):
     segments=st.lists(texts, min_size=1, max_size=3),
     method=st.sampled_from(["GET", "POST", "DELETE", "HEAD", "PATCH"]),
     below=st.sampled_from(
-        [
-            "",
-            f"{GRAPH}/",
-            f"{GRAPH}/commits/",
-            f"{GRAPH}/queries/",
-            f"{GRAPH}/branches/",
-            "/graphs/",
-            "/page/",
-        ]
+        ["", f"{GRAPH}/", f"{GRAPH}/commits/", f"{GRAPH}/queries/", f"{GRAPH}/branches/", "/graphs/", "/page/"]
     ),
 )
 def test_paths_that_nobody_made(server, segments, method, below):
@@ -333,9 +268,7 @@ HEADERS = [
     "cookie",
     "content-length",
 ]
-signs = st.binary(max_size=40).map(
-    lambda raw: bytes(byte for byte in raw if byte >= 32 and byte != 127).strip()
-)
+signs = st.binary(max_size=40).map(lambda raw: bytes(byte for byte in raw if byte >= 32 and byte != 127).strip())
 
 
 @few
@@ -370,9 +303,7 @@ def test_tokens_that_nobody_has(uri, tmp_path):
 
         @few
         @given(
-            token=st.binary(max_size=60).map(
-                lambda raw: bytes(b for b in raw if b >= 32 and b != 127)
-            ),
+            token=st.binary(max_size=60).map(lambda raw: bytes(b for b in raw if b >= 32 and b != 127)),
             scheme=st.sampled_from([b"Bearer", b"bearer", b"Basic", b"", b"Bearer Bearer"]),
         )
         @example(token=b"x" * 10_000, scheme=b"Bearer")
@@ -409,9 +340,7 @@ CHECKS = [
     negative_data_rejection,
 ]
 OPERATIONS = [
-    f"{method.upper()} {path}"
-    for path, item in openapi_document(is_open=False)["paths"].items()
-    for method in item
+    f"{method.upper()} {path}" for path, item in openapi_document(is_open=False)["paths"].items() for method in item
 ]
 
 
@@ -421,9 +350,7 @@ def text_as_it_is(_context: object, value: object) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def server_of_schemathesis(
-    pristine: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TestClient]:
+def server_of_schemathesis(pristine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """An open server, so that every request gets to its route; stored queries keep the schema as it is."""
     root = tmp_path_factory.mktemp("described")
     (root / "queries.gq").write_text(QUERIES, encoding="utf-8")
@@ -465,8 +392,7 @@ def check_of_schemathesis(
             call["content"] = call.pop("data", None)
             known = ("method", "url", "headers", "params", "json", "content")
             answer = server_of_schemathesis.request(
-                **{name: call[name] for name in known if call.get(name) is not None},
-                follow_redirects=False,
+                **{name: call[name] for name in known if call.get(name) is not None}, follow_redirects=False
             )
             assert "Traceback" not in answer.text
             case.validate_response(answer, checks=CHECKS)

@@ -19,10 +19,7 @@ def past(tmp_path_factory):
     with open_server(uri) as service, client_of(service) as client:
         client.post(f"{GRAPH}/branches", json={"name": "draft"})
         for branch, name in (("main", "zoe"), ("draft", "yan"), ("draft", "xia")):
-            body = {
-                "query": f'query a() {{ insert Person {{ name: "{name}" }} }}',
-                "branch": branch,
-            }
+            body = {"query": f'query a() {{ insert Person {{ name: "{name}" }} }}', "branch": branch}
             assert client.post(f"{GRAPH}/mutate", json=body).status_code == 200
         yield client
 
@@ -70,8 +67,7 @@ def test_the_first_commit_has_no_changes(past):
 
 
 @each_case(
-    ("query", "status"),
-    [("limit=0", 400), ("limit=9000", 413), ("limit=x", 400), ("page_token=x", 400), ("op=x", 400)],
+    ("query", "status"), [("limit=0", 400), ("limit=9000", 413), ("limit=x", 400), ("page_token=x", 400), ("op=x", 400)]
 )
 def test_pages_have_limits(past, query, status):
     loaded = past.get(f"{GRAPH}/commits").json()["commits"][-2]["graph_commit_id"]
@@ -127,10 +123,7 @@ def test_pages_of_a_large_diff_are_read_from_one_comparison(past, monkeypatch):
 def test_a_feed_ends_with_a_cursor_and_goes_on_from_it(past):
     page = past.get(f"{GRAPH}/changes?branch=draft&start=beginning").json()
     assert page["caught_up"]
-    assert [change["id"] for block in page["blocks"][-2:] for change in block["changes"]] == [
-        "yan",
-        "xia",
-    ]
+    assert [change["id"] for block in page["blocks"][-2:] for change in block["changes"]] == ["yan", "xia"]
     again = past.get(f"{GRAPH}/changes", params={"branch": "draft", "cursor": page["cursor"]})
     assert again.json()["blocks"] == []
     both = past.get(f"{GRAPH}/changes", params={"start": "now", "cursor": page["cursor"]})
@@ -158,8 +151,7 @@ def test_an_export_is_what_the_library_exports(past):
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
-    [({"type_names": ["Robot"]}, 400), ({"branch": "no"}, 404), ({"typ": 1}, 400)],
+    ("body", "status"), [({"type_names": ["Robot"]}, 400), ({"branch": "no"}, 404), ({"typ": 1}, 400)]
 )
 def test_a_wrong_export_is_refused_before_it_begins(past, body, status):
     assert past.post(f"{GRAPH}/export", json=body).status_code == status

@@ -18,24 +18,13 @@ from omnigraph.server import untrusted_json
 from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
 from omnigraph.server.untrusted_json import WINDOW_BYTES, measure_json, split_envelope
-from support.servers import (
-    GONE,
-    POLICY_WITH_GUEST,
-    SILENCE,
-    TOKENS,
-    client_of,
-    guarded_server,
-    open_server,
-    post,
-)
+from support.servers import GONE, POLICY_WITH_GUEST, SILENCE, TOKENS, client_of, guarded_server, open_server, post
 from support.subtests import each_case
 
 GRAPH = "/graphs/default"
 JSON = {"content-type": "application/json"}
 NDJSON = {"content-type": "application/x-ndjson"}
-TINY = ServerSettings(
-    body_max_bytes=100, load_body_max_bytes=200, body_idle_s=0.02, body_total_s=0.05
-)
+TINY = ServerSettings(body_max_bytes=100, load_body_max_bytes=200, body_idle_s=0.02, body_total_s=0.05)
 ADD = "query a($n: String) { insert Person { name: $n } }"
 
 
@@ -63,10 +52,7 @@ def head_of(service: Service) -> str:
 
 @pytest.mark.parametrize(
     ("path", "kind", "limit", "setting"),
-    [
-        ("query", JSON, 100, "OMNIGRAPH_BODY_MAX_BYTES"),
-        ("load/ndjson", NDJSON, 200, "OMNIGRAPH_LOAD_BODY_MAX_BYTES"),
-    ],
+    [("query", JSON, 100, "OMNIGRAPH_BODY_MAX_BYTES"), ("load/ndjson", NDJSON, 200, "OMNIGRAPH_LOAD_BODY_MAX_BYTES")],
 )
 def test_a_body_that_says_it_is_too_large_is_refused_unread(tiny, path, kind, limit, setting):
     headers = {**kind, "content-length": "5000000000"}
@@ -81,9 +67,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_unread(tiny, path, kind, li
     assert answer.taken == 0
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "pieces"), [("query", JSON, 3), ("load/ndjson", NDJSON, 5)]
-)
+@pytest.mark.parametrize(("path", "kind", "pieces"), [("query", JSON, 3), ("load/ndjson", NDJSON, 5)])
 def test_a_body_that_does_not_say_how_large_it_is_is_read_to_the_limit(tiny, path, kind, pieces):
     endless = (b"x" * 50 for _ in iter(int, 1))
     answer = post(tiny, f"{GRAPH}/{path}", endless, headers=kind)
@@ -99,9 +83,7 @@ def test_a_body_that_is_longer_than_it_said_is_refused_at_the_limit(tiny):
     assert answer.taken == 2
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"), [("query", JSON), ("load", JSON), ("load/ndjson", NDJSON), ("mcp", JSON)]
-)
+@pytest.mark.parametrize(("path", "kind"), [("query", JSON), ("load", JSON), ("load/ndjson", NDJSON), ("mcp", JSON)])
 def test_a_body_that_stops_coming_is_given_up(tiny, spool, path, kind):
     answer = post(tiny, f"{GRAPH}/{path}", [b"{", SILENCE], headers=kind)
     assert answer.status == 408
@@ -133,10 +115,7 @@ def test_a_body_that_drips_is_given_up(uri):
     ],
 )
 def test_who_may_do_it_nowhere_is_refused_before_the_body_is_read(uri, tmp_path, path):
-    headers = {
-        **(NDJSON if path == "load/ndjson" else JSON),
-        "authorization": f"Bearer {TOKENS['act-stranger']}",
-    }
+    headers = {**(NDJSON if path == "load/ndjson" else JSON), "authorization": f"Bearer {TOKENS['act-stranger']}"}
     with guarded_server(uri, tmp_path, policy=POLICY_WITH_GUEST) as service:
         answer = post(service, f"{GRAPH}/{path}", [SILENCE], headers=headers)
     assert answer.status == 403
@@ -161,10 +140,7 @@ def test_a_client_that_leaves_during_its_upload_leaves_nothing(tiny, spool):
 def large_export(uri: str) -> Iterator[Service]:
     with open_server(uri) as service:
         graph = service.graphs["default"].graph
-        graph.mutate(
-            'query q($b: String) { insert Person { name: "long", bio: $b } }',
-            {"b": "x" * 1_000_000},
-        )
+        graph.mutate('query q($b: String) { insert Person { name: "long", bio: $b } }', {"b": "x" * 1_000_000})
         yield service
 
 
@@ -213,14 +189,10 @@ def test_eight_exports_of_all_graphs_run_at_a_time(client):
         "advice": refused.json()["resource_limit"]["advice"],
     }
     service.streams.give_back(callers[0])
-    assert client.post(f"{GRAPH}/export", json={}).status_code == 200, (
-        "the refused one kept no place"
-    )
+    assert client.post(f"{GRAPH}/export", json={}).status_code == 200, "the refused one kept no place"
 
 
-@pytest.mark.parametrize(
-    "body", [{"branch": "nope"}, {"type_names": ["Nope"]}, {"snapshot": "x"}, {"as_of": "x"}]
-)
+@pytest.mark.parametrize("body", [{"branch": "nope"}, {"type_names": ["Nope"]}, {"snapshot": "x"}, {"as_of": "x"}])
 def test_an_export_that_is_refused_keeps_no_place(client, body):
     for _ in range(2):
         assert client.post(f"{GRAPH}/export", json=body).status_code in (400, 404)
@@ -306,9 +278,7 @@ def test_a_load_that_does_not_say_its_size_holds_what_has_come(uri):
 def test_a_load_is_admitted_before_its_body_is_read(uri, path):
     settings = ServerSettings(actor_bytes_max=50)
     with open_server(uri, settings=settings) as service:
-        answer = post(
-            service, f"{GRAPH}/{path}", headers=JSON | {"content-length": "60"}, pieces=[SILENCE]
-        )
+        answer = post(service, f"{GRAPH}/{path}", headers=JSON | {"content-length": "60"}, pieces=[SILENCE])
         assert answer.status == 429
 
 
@@ -474,10 +444,7 @@ def test_a_body_that_begins_with_too_many_values_is_not_read_to_its_end(uri, pat
 
 @pytest.mark.parametrize("path", ["query", "mutate", "mcp", "branches", "schema/apply", "export"])
 def test_a_body_of_many_values_is_refused(uri, path):
-    with (
-        open_server(uri, settings=ServerSettings(body_max_values=1000)) as service,
-        client_of(service) as client,
-    ):
+    with open_server(uri, settings=ServerSettings(body_max_values=1000)) as service, client_of(service) as client:
         body = json.dumps({"params": {"x": [[]] * 1000}}).encode()
         refused = client.post(f"{GRAPH}/{path}", content=body, headers=JSON)
         assert refused.status_code == 413

@@ -30,9 +30,7 @@ from support.subtests import each_case
 
 PATH = "/graphs/default/mcp"
 ENVIRONMENT = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
-READ_TOOLS = frozenset(
-    ("health", "schema", "snapshot", "query", "explain", "branches", "commits", "diff", "changes")
-)
+READ_TOOLS = frozenset(("health", "schema", "snapshot", "query", "explain", "branches", "commits", "diff", "changes"))
 QUERIES = """
 query people() @description("Everybody, by name") @instruction("Takes nothing.") {
   match { $p: Person } return { $p.name as name } order { $p.name } }
@@ -80,18 +78,12 @@ def guarded(uri: str, root: Path) -> Iterator[Service]:
 
 
 @asynccontextmanager
-async def _agent(
-    service: Service, actor: str | None = None, mode: str = "auto"
-) -> AsyncIterator[Client]:
+async def _agent(service: Service, actor: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
     headers = {} if actor is None else {"Authorization": f"Bearer {TOKENS[actor]}"}
     transport = httpx2.ASGITransport(app=make_app(service))
     async with (
-        httpx2.AsyncClient(
-            transport=transport, base_url="http://127.0.0.1", headers=headers
-        ) as http,
-        Client(
-            streamable_http_client(f"http://127.0.0.1{PATH}", http_client=http), mode=mode
-        ) as client,
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http,
+        Client(streamable_http_client(f"http://127.0.0.1{PATH}", http_client=http), mode=mode) as client,
     ):
         yield client
 
@@ -104,9 +96,7 @@ def _tools(service: Service, actor: str | None = None, mode: str = "auto") -> di
     return anyio.run(listing)
 
 
-def _call(
-    service: Service, actor: str, tool: str, version: str = "auto", /, **arguments: Any
-) -> CallToolResult:
+def _call(service: Service, actor: str, tool: str, version: str = "auto", /, **arguments: Any) -> CallToolResult:
     async def calling() -> CallToolResult:
         async with _agent(service, actor, version) as agent:
             return await agent.call_tool(tool, arguments)
@@ -147,9 +137,7 @@ def test_an_actor_of_no_group_is_told_that_there_is_no_graph(guarded: Service) -
 
 
 @pytest.mark.usefixtures("guarded")
-def test_without_a_policy_stored_queries_stay_hidden_and_nothing_writes(
-    uri: str, root: Path
-) -> None:
+def test_without_a_policy_stored_queries_stay_hidden_and_nothing_writes(uri: str, root: Path) -> None:
     config = single_graph(uri, queries=root / "queries.gq")
     with open_service(config, ServerSettings(), environment=ENVIRONMENT) as service:
         assert set(_tools(service, "act-nadia")) == READ_TOOLS
@@ -159,28 +147,19 @@ def test_the_built_in_tools_are_the_names_that_stored_queries_may_not_have() -> 
     assert set(BUILT_INS) == BUILT_IN_TOOLS
 
 
-def test_a_graph_whose_stored_query_is_named_as_a_built_in_tool_is_not_served(
-    uri: str, tmp_path: Path
-) -> None:
+def test_a_graph_whose_stored_query_is_named_as_a_built_in_tool_is_not_served(uri: str, tmp_path: Path) -> None:
     (tmp_path / "q.gq").write_text("query schema() { match { $p: Person } return { $p.name } }")
     config = single_graph(uri, queries=tmp_path / "q.gq")
     with pytest.raises(BadRequestError, match=r"q\.gq:1:7: R103: .*`schema`"):
         open_service(config, ServerSettings(), environment=ENVIRONMENT)
 
 
-def test_a_stored_query_is_described_with_its_parameters_and_the_branch_apart(
-    guarded: Service,
-) -> None:
+def test_a_stored_query_is_described_with_its_parameters_and_the_branch_apart(guarded: Service) -> None:
     tools = _tools(guarded, "act-nadia")
     assert tools["people"].description == "Everybody, by name\n\nTakes nothing."
     assert tools["older_than"].input_schema["required"] == ["age"]
     assert tools["older_than"].input_schema["properties"]["age"] == {"type": "integer"}
-    assert set(tools["older_than"].input_schema["properties"]) == {
-        "age",
-        "__branch",
-        "__snapshot",
-        "__timeout_s",
-    }
+    assert set(tools["older_than"].input_schema["properties"]) == {"age", "__branch", "__snapshot", "__timeout_s"}
     written = tools["add_person"].input_schema
     assert written["properties"]["age"] == {"type": ["integer", "null"]}
     assert written["required"] == ["name"]
@@ -205,15 +184,10 @@ def test_every_tool_that_runs_a_read_takes_the_time_that_it_may_work(guarded: Se
         ("Bool", {"type": "boolean"}),
         ("F64", {"type": "number"}),
         ("[Bool]", {"type": "array", "items": {"type": "boolean"}}),
-        (
-            "Vector(2)",
-            {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
-        ),
+        ("Vector(2)", {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}),
     ],
 )
-def test_parameters_have_the_schema_of_their_type(
-    tmp_path: Path, declared: str, schema: dict[str, object]
-) -> None:
+def test_parameters_have_the_schema_of_their_type(tmp_path: Path, declared: str, schema: dict[str, object]) -> None:
     assert _parameter(tmp_path, declared) == schema
 
 
@@ -297,9 +271,7 @@ def test_records_are_loaded(guarded: Service) -> None:
 
 @each_case("mode", ["legacy", "auto"])
 @each_case("tool", ["add_person", "mutate", "branch_delete", "no_such_tool"])
-def test_a_tool_that_may_not_be_seen_is_one_that_does_not_exist(
-    guarded: Service, tool: str, mode: str
-) -> None:
+def test_a_tool_that_may_not_be_seen_is_one_that_does_not_exist(guarded: Service, tool: str, mode: str) -> None:
     async def calling() -> MCPError:
         async with _agent(guarded, "act-bot", mode) as agent:
             with pytest.raises(MCPError) as raised:
@@ -369,9 +341,7 @@ def test_writes_in_flight_are_limited_as_elsewhere(guarded: Service) -> None:
     assert (done.is_error, done.structured_content["code"]) == (True, "too_many_requests")
 
 
-def test_an_answer_that_is_too_large_is_refused_with_advice(
-    guarded: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_is_too_large_is_refused_with_advice(guarded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "MAX_ANSWER_BYTES", 50)
     done = _call(guarded, "act-bot", "people")
     assert done.structured_content["resource_limit"]["resource"] == "mcp_answer_bytes"
@@ -408,17 +378,12 @@ def test_a_failure_that_nobody_foresaw_tells_nothing(
         (b'{"jsonrpc": "2.0", "id": {}, "method": "tools/list"}', 400),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": []}', 400),
         (b'{"jsonrpc": "2.0", "id": 1, "result": {}}', 400),
-        (
-            b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "\\ud800"}}',
-            400,
-        ),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "\\ud800"}}', 400),
         (b"[" * 100_000, 400),
         (b'{"jsonrpc": "2.0", "method": "' + b"x" * 1024 * 1024 + b'"}', 413),
     ],
 )
-def test_a_body_that_is_no_message_is_refused_as_elsewhere(
-    guarded: Service, content: bytes, status: int
-) -> None:
+def test_a_body_that_is_no_message_is_refused_as_elsewhere(guarded: Service, content: bytes, status: int) -> None:
     with client_of(guarded, "act-bot") as client:
         answer = client.post(PATH, content=content, headers={"Content-Type": "application/json"})
     assert answer.status_code == status

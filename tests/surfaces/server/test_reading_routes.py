@@ -49,9 +49,7 @@ def test_a_body_of_another_shape_is_told_field_by_field(reader):
 
 
 def test_a_wrong_query_is_refused_with_its_place(reader):
-    answer = reader.post(
-        f"{GRAPH}/query", json={"query": "query q() {\n match { $p: Persn } return { $p } }"}
-    )
+    answer = reader.post(f"{GRAPH}/query", json={"query": "query q() {\n match { $p: Persn } return { $p } }"})
     assert answer.status_code == 400
     assert answer.json()["kind"] == "compiler"
     (finding,) = answer.json()["diagnostics"]
@@ -90,8 +88,7 @@ def test_rows_come_as_arrow_on_demand(reader):
 
 def test_many_rows_stream_as_arrow(client):
     lines = "\n".join(
-        json.dumps({"type": "Person", "data": {"name": f"p{n}", "bio": "b" * 1000}})
-        for n in range(4_000)
+        json.dumps({"type": "Person", "data": {"name": f"p{n}", "bio": "b" * 1000}}) for n in range(4_000)
     )
     loaded = client.post(f"{GRAPH}/load", json={"data": lines})
     assert loaded.status_code == 200, loaded.text

@@ -16,15 +16,7 @@ from starlette.testclient import TestClient
 from omnigraph.server.boot import open_service
 from omnigraph.server.config import read_config
 from omnigraph.server.settings import ServerSettings
-from support.servers import (
-    QUERIES,
-    TOKENS,
-    client_of,
-    copy_graph,
-    guarded_server,
-    open_server,
-    post,
-)
+from support.servers import QUERIES, TOKENS, client_of, copy_graph, guarded_server, open_server, post
 from support.subtests import each_case
 
 GRAPH = "/graphs/default"
@@ -91,10 +83,7 @@ def test_a_branch_that_must_not_be_read_is_not_read_under_another_spelling(vault
         agent.get(f"{GRAPH}/blob", params={**blob, "branch": name}),
         agent.get(f"{GRAPH}/changes", params={"branch": name, "start": "beginning"}),
         agent.get(f"{GRAPH}/diff", params={"from": "draft", "to": name}),
-        *(
-            agent.get(f"{GRAPH}/{path}", params={"branch": name})
-            for path in ("snapshot", "commits", "log")
-        ),
+        *(agent.get(f"{GRAPH}/{path}", params={"branch": name}) for path in ("snapshot", "commits", "log")),
     ]
     for answer in answers:
         assert answer.status_code in (400, 403), answer.text
@@ -224,9 +213,7 @@ def test_a_stored_query_that_must_not_be_run_is_one_that_does_not_exist(vault, s
     ],
 )
 def test_a_stored_query_is_no_way_around_the_policy(uri, tmp_path, name, body, status):
-    policy = POLICY.replace(
-        "group: owners }, actions: [invoke_query]", "group: agents }, actions: [invoke_query]"
-    )
+    policy = POLICY.replace("group: owners }, actions: [invoke_query]", "group: agents }, actions: [invoke_query]")
     with (
         guarded_server(uri, tmp_path, policy=policy) as service,
         client_of(service, "act-nadia") as owner,
@@ -268,8 +255,7 @@ def test_what_is_explained_is_not_run(client):
 )
 def test_no_other_graph_is_reached_by_its_id(uri, tmp_path, graph_id):
     (tmp_path / "server.yaml").write_text(
-        f"graphs:\n  default: {{ store: {uri} }}\n  broken: {{ store: {tmp_path} }}\n",
-        encoding="utf-8",
+        f"graphs:\n  default: {{ store: {uri} }}\n  broken: {{ store: {tmp_path} }}\n", encoding="utf-8"
     )
     config = read_config(tmp_path / "server.yaml")
     with (
@@ -326,12 +312,7 @@ def test_a_blob_below_an_allowed_base_is_no_way_out_of_it(uri, tmp_path):
         open_service(config, ServerSettings(), unauthenticated=True, environment={}) as service,
         client_of(service) as client,
     ):
-        for path in (
-            "../private.txt",
-            "%2e%2e/private.txt",
-            "..%2fprivate.txt",
-            "link/private.txt",
-        ):
+        for path in ("../private.txt", "%2e%2e/private.txt", "..%2fprivate.txt", "link/private.txt"):
             body = {"query": query, "params": {"b": f"{base}/{path}"}}
             refused = client.post(f"{GRAPH}/mutate", json=body)
             assert refused.status_code == 400, path
@@ -430,17 +411,11 @@ def test_a_refused_schema_tells_nothing_about_files_of_the_server(uri, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "origin",
-    ["https://evil.example", "null", "http://127.0.0.1:81", "http://127.0.0.1.evil.example", ""],
+    "origin", ["https://evil.example", "null", "http://127.0.0.1:81", "http://127.0.0.1.evil.example", ""]
 )
 def test_a_page_of_another_origin_cannot_use_an_open_server(uri, tmp_path, origin):
-    (tmp_path / "queries.gq").write_text(
-        'query wipe() { delete Person where name = "ada" }', encoding="utf-8"
-    )
-    with (
-        open_server(uri, queries=tmp_path / "queries.gq") as service,
-        client_of(service) as client,
-    ):
+    (tmp_path / "queries.gq").write_text('query wipe() { delete Person where name = "ada" }', encoding="utf-8")
+    with open_server(uri, queries=tmp_path / "queries.gq") as service, client_of(service) as client:
         # A browser sends this without asking the server first.
         refused = client.post(f"{GRAPH}/queries/wipe", headers={"origin": origin})
         assert refused.status_code == 403
@@ -468,12 +443,7 @@ def test_methods_that_somebody_makes_up_are_counted_as_one(client):
 
 @each_case(
     ("path", "methods"),
-    [
-        ("branches", "GET, POST"),
-        ("blob", "GET, HEAD"),
-        ("query", "POST"),
-        ("branches/merge", "DELETE, POST"),
-    ],
+    [("branches", "GET, POST"), ("blob", "GET, HEAD"), ("query", "POST"), ("branches/merge", "DELETE, POST")],
 )
 def test_a_wrong_method_is_told_the_right_ones(reader, path, methods):
     refused = reader.put(f"{GRAPH}/{path}")
@@ -549,8 +519,7 @@ def test_the_address_of_an_external_blob_stays_in_its_header(uri, tmp_path, monk
         thread.start()
         base = f"http://127.0.0.1:{scans.server_port}"
         (tmp_path / "server.yaml").write_text(
-            f"graphs:\n  default: {{ store: {uri}, external_blobs: ['{base}'] }}\n",
-            encoding="utf-8",
+            f"graphs:\n  default: {{ store: {uri}, external_blobs: ['{base}'] }}\n", encoding="utf-8"
         )
         config = read_config(tmp_path / "server.yaml")
         query = 'query q($b: Blob) { insert Person { name: "eve", photo: $b } }'

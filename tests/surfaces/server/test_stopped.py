@@ -106,10 +106,7 @@ def test_the_server_has_a_default_and_a_longest_time(uri: str) -> None:
 @pytest.mark.parametrize("path", ["export", "changes/baseline"])
 def test_a_stream_has_a_longest_time_that_is_its_default_too(uri: str, path: str) -> None:
     address = f"/graphs/default/{path}"
-    with (
-        open_server(uri, settings=ServerSettings(export_timeout_s=1e-9)) as service,
-        client_of(service) as client,
-    ):
+    with open_server(uri, settings=ServerSettings(export_timeout_s=1e-9)) as service, client_of(service) as client:
         stopped = client.post(address, json={})
         refused = client.post(address, json={"timeout_s": 1})
     assert (stopped.status_code, stopped.json()["query_timeout"]["timeout_s"]) == (504, 1e-9)
@@ -125,9 +122,7 @@ def test_a_stream_ends_after_the_time_that_its_caller_gives(uri: str, path: str)
     assert (stopped.status_code, whole.status_code) == (504, 200)
 
 
-def test_the_longest_time_of_a_stream_is_six_hours_unless_it_is_set(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_longest_time_of_a_stream_is_six_hours_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ServerSettings.from_environment().stream_timeout_s(None) == 6 * 3600
     monkeypatch.setenv("OMNIGRAPH_EXPORT_TIMEOUT", "0")
     assert ServerSettings.from_environment().stream_timeout_s(None) is None
@@ -323,10 +318,7 @@ def check_load(root: Path, log: Path, *, reads: int, writes: int) -> None:
     assert {refusal for ledger in load.ledgers for refusal in ledger.refusals} <= REFUSALS
     increments = [value for n in CAREFUL for _, value in load.ledgers[n].updates]
     assert sorted(increments) == list(range(1, careful + 1)), "two writers counted the same step"
-    assert contended in {
-        0,
-        *(load.ledgers[n].updates[-1][1] for n in CONTENDED if load.ledgers[n].updates),
-    }
+    assert contended in {0, *(load.ledgers[n].updates[-1][1] for n in CONTENDED if load.ledgers[n].updates)}
     assert grown < FLAT_BYTES, f"grown by {grown:,} bytes"
 
 

@@ -62,9 +62,7 @@ def sent(url: str, method: str, path: str, body: Any) -> socket.socket:
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_work_ends_when_its_client_goes_away(
-    url: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_ends_when_its_client_goes_away(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     method, path, body, (module, function) = WORK[name]
     begun, stopped = threading.Event(), threading.Event()
 
@@ -117,17 +115,13 @@ def test_the_server_has_a_longest_time_for_writes(uri: str) -> None:
     with open_server(uri, settings=settings) as service, client_of(service) as client:
         stopped = client.post("/graphs/default/load", json={"data": LINE})
         refused = client.post("/graphs/default/load", json={"data": LINE, "timeout_s": 1})
-        merge = client.post(
-            "/graphs/default/branches/merge", json={"source": "review", "timeout_s": 1}
-        )
+        merge = client.post("/graphs/default/branches/merge", json={"source": "review", "timeout_s": 1})
     assert stopped.status_code == 504
     assert (refused.status_code, merge.status_code) == (400, 400)
     assert "OMNIGRAPH_WRITE_TIMEOUT" in refused.json()["error"]
 
 
-def test_the_longest_time_of_a_write_is_set_by_the_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_longest_time_of_a_write_is_set_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ServerSettings.from_environment().write_timeout_s(None) is None
     assert ServerSettings.from_environment().write_timeout_s(10**6) == 10**6
     monkeypatch.setenv("OMNIGRAPH_WRITE_TIMEOUT", "2m")

@@ -63,10 +63,7 @@ def test_readers_that_pause_in_the_middle_of_rows_keep_no_thread(uri: str) -> No
 
 
 def test_results_of_remote_graphs_may_be_read_side_by_side(uri: str) -> None:
-    with (
-        listening(open_server(uri, settings=ServerSettings(read_threads=2))) as url,
-        Graph.connect(url) as graph,
-    ):
+    with listening(open_server(uri, settings=ServerSettings(read_threads=2))) as url, Graph.connect(url) as graph:
         results = [iter(graph.query(BIOS)) for _ in range(4)]
         assert all(next(result).num_rows for result in results)
         assert graph.branches() == ["main"]
@@ -80,9 +77,7 @@ def test_an_export_that_nobody_reads_gives_its_place_back(url: str) -> None:
     with suppress(ConnectionResetError):
         while reader.recv(1 << 20):
             pass
-    with httpx.stream(
-        "POST", f"{url}/graphs/default/export", json={"type_names": ["Paper"]}
-    ) as done:
+    with httpx.stream("POST", f"{url}/graphs/default/export", json={"type_names": ["Paper"]}) as done:
         assert done.status_code == 200
     reader.close()
 

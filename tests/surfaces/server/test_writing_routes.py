@@ -159,9 +159,7 @@ def test_a_branch_lives_and_is_merged_and_deleted(client):
     client.post(f"{GRAPH}/mutate", json=body)
     preview = client.post(f"{GRAPH}/branches/merge", json={"source": "team/draft", "dry_run": True})
     assert (preview.json()["outcome"], preview.json()["commit"]) == ("fast_forward", None)
-    merged = client.post(
-        f"{GRAPH}/branches/merge", json={"source": "team/draft", "delete_branch": True}
-    ).json()
+    merged = client.post(f"{GRAPH}/branches/merge", json={"source": "team/draft", "delete_branch": True}).json()
     assert (merged["outcome"], merged["branch_deleted"]) == ("fast_forward", True)
     assert client.get(f"{GRAPH}/branches").json() == {"branches": ["main"]}
 

@@ -15,12 +15,7 @@ import pytest
 from omnigraph.api.diffs import DiffFilter, ReportedDiff, diff_page
 from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
 from omnigraph.api.operations import OPERATIONS
-from omnigraph.api.results import (
-    LoadResult,
-    MergeResult,
-    MutationResult,
-    SchemaApplyResult,
-)
+from omnigraph.api.results import LoadResult, MergeResult, MutationResult, SchemaApplyResult
 from omnigraph.api.rows import PIECE_BYTES, Result, decode_result, encode_result
 from omnigraph.branches.deltas import Operation
 from omnigraph.branches.diffs import DiffPage, DiffStats, NetChange
@@ -31,11 +26,7 @@ from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import Target
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.errors import (
-    ChangeCursorRejectedError,
-    HistoricalVersionReclaimedError,
-    UnexpectedAnswerError,
-)
+from omnigraph.errors import ChangeCursorRejectedError, HistoricalVersionReclaimedError, UnexpectedAnswerError
 from omnigraph.graph.graph import Graph
 from omnigraph.lang.schema.catalog import TypeKind
 from omnigraph.lang.schema.steps import (
@@ -82,10 +73,7 @@ COLUMNS = pa.schema(
 
 
 def batch(first: int, count: int) -> pa.RecordBatch:
-    rows = [
-        {"n": first + number, "e": "a" if number % 2 else None, "d": [], "v": [0.5, 1]}
-        for number in range(count)
-    ]
+    rows = [{"n": first + number, "e": "a" if number % 2 else None, "d": [], "v": [0.5, 1]} for number in range(count)]
     return pa.RecordBatch.from_pylist(rows, schema=COLUMNS)
 
 
@@ -184,30 +172,14 @@ def test_a_result_that_nobody_reads_gives_its_connection_back() -> None:
 STEPS: list[Step] = [
     AddType(type_kind=TypeKind.EDGE, type_name="Cites"),
     RenameType(type_kind=TypeKind.NODE, old_name="A", new_name="B"),
-    AddProperty(
-        type_kind=TypeKind.NODE, type_name="A", property_name="p", property_type="I32", backfill="1"
-    ),
+    AddProperty(type_kind=TypeKind.NODE, type_name="A", property_name="p", property_type="I32", backfill="1"),
     RenameProperty(type_kind=TypeKind.NODE, type_name="A", old_name="p", new_name="q"),
-    AddConstraint(
-        type_kind=TypeKind.NODE,
-        type_name="A",
-        constraint="unique",
-        members=("p", "q"),
-        validate=True,
-    ),
-    TightenNullability(
-        type_kind=TypeKind.NODE, type_name="A", property_name="p", property_type="I32"
-    ),
-    WidenProperty(
-        type_kind=TypeKind.NODE, type_name="A", property_name="p", old_type="I32", new_type="I64"
-    ),
+    AddConstraint(type_kind=TypeKind.NODE, type_name="A", constraint="unique", members=("p", "q"), validate=True),
+    TightenNullability(type_kind=TypeKind.NODE, type_name="A", property_name="p", property_type="I32"),
+    WidenProperty(type_kind=TypeKind.NODE, type_name="A", property_name="p", old_type="I32", new_type="I64"),
     ExtendEnum(type_kind=TypeKind.NODE, type_name="A", property_name="p", added_values=("x", "y")),
-    UpdateTypeMetadata(
-        type_kind=TypeKind.NODE, type_name="A", description=None, instruction="use it"
-    ),
-    UpdatePropertyMetadata(
-        type_kind=TypeKind.NODE, type_name="A", property_name="p", description=None
-    ),
+    UpdateTypeMetadata(type_kind=TypeKind.NODE, type_name="A", description=None, instruction="use it"),
+    UpdatePropertyMetadata(type_kind=TypeKind.NODE, type_name="A", property_name="p", description=None),
     DropProperty(type_kind=TypeKind.NODE, type_name="A", property_name="p", mode=DropMode.SOFT),
     DropType(type_kind=TypeKind.NODE, type_name="A", mode=DropMode.HARD),
     UnsupportedChange(entity="node:A", reason="no", code=LintCode.DROP_NODE_TYPE),
@@ -254,9 +226,7 @@ def test_receipts_are_the_same_behind_the_wire(graph: Graph, tmp_path: Path) -> 
     assert applied.commit is not None
     assert rebuilt.commit.commit_id == applied.commit.commit_id
     assert rebuilt.plan.steps == applied.plan.steps
-    assert [w.render() for w in rebuilt.plan.warnings] == [
-        w.render() for w in applied.plan.warnings
-    ]
+    assert [w.render() for w in rebuilt.plan.warnings] == [w.render() for w in applied.plan.warnings]
     assert rebuilt.plan.warnings, "the hint of the example has no effect, and says so"
     again = graph.apply_schema(graph.schema)
     assert SchemaApplyResult.from_json(over_the_wire(again.document())).applied is False
@@ -275,10 +245,7 @@ def test_history_is_the_same_behind_the_wire(graph: Graph) -> None:
     assert Snapshot.from_json(over_the_wire(snapshot.document())) == snapshot
     page = graph.changes(commit.commit_id)
     assert ChangesPage.from_json(over_the_wire(page.to_json())) == page
-    for feed in (
-        graph.feed("draft", start="beginning"),
-        graph.feed("draft", start="beginning", limit=1),
-    ):
+    for feed in (graph.feed("draft", start="beginning"), graph.feed("draft", start="beginning", limit=1)):
         assert FeedPage.from_json(over_the_wire(feed.to_json())) == feed
 
 
@@ -311,9 +278,7 @@ def test_a_diff_is_the_same_in_pages_and_behind_the_wire(graph: Graph) -> None:
 
 
 def test_a_diff_of_nothing_has_one_page(graph: Graph) -> None:
-    arrived = ReportedDiff.from_pages(
-        [diff_page(graph.diff("main", "main"), DiffFilter(), limit=10)]
-    )
+    arrived = ReportedDiff.from_pages([diff_page(graph.diff("main", "main"), DiffFilter(), limit=10)])
     assert arrived.graph_branch == "main"
     assert arrived.stats == DiffStats(inserts=0, updates=0, deletes=0, types_affected=())
     assert list(arrived) == []

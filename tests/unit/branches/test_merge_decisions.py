@@ -20,22 +20,11 @@ from omnigraph.branches.changes import (
     decode_token,
     encode_token,
 )
-from omnigraph.branches.truth_table import (
-    ABSENT,
-    CONFLICTS,
-    TRUTH,
-    UNDECIDED,
-    Choice,
-    Side,
-    choose,
-    virtual_base,
-)
+from omnigraph.branches.truth_table import ABSENT, CONFLICTS, TRUTH, UNDECIDED, Choice, Side, choose, virtual_base
 from omnigraph.errors import ChangeCursorRejectedError, ConflictKind, ResourceLimitError
 from support.subtests import each_case
 
-VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.text(max_size=40), st.lists(st.text(max_size=5))
-)
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=40), st.lists(st.text(max_size=5)))
 BODIES = st.dictionaries(st.text(max_size=5).filter(lambda name: name != "v"), VALUES, max_size=5)
 #: JSON cannot spell halves of surrogate pairs in a way that every reader takes.
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=400)
@@ -257,9 +246,7 @@ def test_no_rows_need_no_decision() -> None:
 def test_every_combination_of_sides_is_in_the_table() -> None:
     """Where the sides agree the table is not asked, and a row that the base lacks equals nothing."""
     with_base = {
-        (True, source, target)
-        for source, target in product(Side, Side)
-        if not source == target != Side.DIFFERS
+        (True, source, target) for source, target in product(Side, Side) if not source == target != Side.DIFFERS
     }
     without = {
         (False, source, target)

@@ -376,9 +376,7 @@ def edges_of_drawing(lines: list[str]) -> set[tuple[str, str]]:
     above = ""
     for line in lines:
         strokes = lanes(line)
-        assert all(
-            position < len(strokes) for position in arriving if is_continued(above, position)
-        )
+        assert all(position < len(strokes) for position in arriving if is_continued(above, position))
         leaving: dict[int, set[str]] = defaultdict(set)
         ends = [position for position, stroke in enumerate(strokes) if stroke in "├┤╭╮╯"]
         for position, stroke in enumerate(strokes):

@@ -19,9 +19,7 @@ from omnigraph.cli.output import Interrupts, StreamedList, print_json, terminal_
 from omnigraph.pipeline.workers import STOPPING, InnerProgress
 
 
-def test_only_the_first_interrupt_is_raised(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_first_interrupt_is_raised(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
     interrupts = Interrupts()
@@ -97,11 +95,7 @@ def test_a_terminated_load_ends_with_143_and_leaves_nothing(tmp_path: Path, as_j
     assert done.returncode == 143, done.stderr
     sentence = "ended by SIGTERM; nothing was written"
     if as_json:
-        assert json.loads(done.stdout) == {
-            "error": sentence,
-            "kind": "interrupted",
-            "code": "cancelled",
-        }
+        assert json.loads(done.stdout) == {"error": sentence, "kind": "interrupted", "code": "cancelled"}
     else:
         assert sentence in done.stderr.splitlines()
     assert files(root) == before
@@ -110,9 +104,7 @@ def test_a_terminated_load_ends_with_143_and_leaves_nothing(tmp_path: Path, as_j
 def files(root: Path) -> set[str]:
     """Everything in the graph but its locks."""
     return {
-        str(path.relative_to(root))
-        for path in root.rglob("*")
-        if path.is_file() and not path.name.endswith("lock")
+        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and not path.name.endswith("lock")
     }
 
 
@@ -127,9 +119,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal], ids=["log", "terminal"])
-def test_a_stage_that_is_stopped_says_so_once(
-    stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_that_is_stopped_says_so_once(stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
     err = stream()
     monkeypatch.setattr(sys, "stderr", err)
     inner = InnerProgress()

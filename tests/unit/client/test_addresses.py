@@ -26,9 +26,7 @@ from support.subtests import each_case
         (" https://example.org/omni ", "https://example.org/omni", None, False),
     ],
 )
-def test_an_address_has_a_base_and_may_name_a_graph(
-    url: str, base: str, graph: str | None, is_loopback: bool
-) -> None:
+def test_an_address_has_a_base_and_may_name_a_graph(url: str, base: str, graph: str | None, is_loopback: bool) -> None:
     assert parse_address(url) == ServerAddress(base=base, graph=graph, is_loopback=is_loopback)
 
 
@@ -61,9 +59,7 @@ def test_an_id_of_a_graph_is_plain(name: str) -> None:
         check_graph_id(name)
 
 
-def test_a_token_is_the_one_given_or_that_of_the_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_token_is_the_one_given_or_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMNIGRAPH_BEARER_TOKEN", raising=False)
     assert find_token(None) is None
     monkeypatch.setenv("OMNIGRAPH_BEARER_TOKEN", "from-environment\n")

@@ -24,17 +24,7 @@ from omnigraph.errors import (
     StorageFormatError,
 )
 from omnigraph.storage import manifest_table as catalog_storage
-from support.manifests import (
-    CITES,
-    HASH,
-    PAPER,
-    commit,
-    create_manifest,
-    head,
-    open_manifest,
-    pin,
-    publish,
-)
+from support.manifests import CITES, HASH, PAPER, commit, create_manifest, head, open_manifest, pin, publish
 from support.subtests import each_case
 
 
@@ -61,9 +51,7 @@ def test_readers_of_an_outdated_state_have_it_read_once_for_all(manifest, tmp_pa
     publish(manifest, "c2")
     opened = []
     table = reader._catalog
-    monkeypatch.setattr(
-        reader, "_catalog", SimpleNamespace(open=lambda: opened.append(1) or table.open())
-    )
+    monkeypatch.setattr(reader, "_catalog", SimpleNamespace(open=lambda: opened.append(1) or table.open()))
     start = Barrier(8)
 
     def read(_: int) -> str:
@@ -129,9 +117,7 @@ def restamp(root, value: str) -> None:
 
 
 @pytest.mark.parametrize("found", ["3", "5"])
-def test_the_stamp_is_checked_before_any_row_is_read_and_again_by_the_publisher(
-    manifest, tmp_path, found
-):
+def test_the_stamp_is_checked_before_any_row_is_read_and_again_by_the_publisher(manifest, tmp_path, found):
     manifest.state()
     restamp(tmp_path, found)
     with pytest.raises(StorageFormatError):
@@ -158,11 +144,7 @@ def test_a_dropped_table_leaves_the_head_and_the_state_of_its_commit(manifest):
     stone = Tombstone(table_key=PAPER, incarnation=1, version=1, graph_version=0)
     expectations = Expectations(branch="main", incarnation=1, schema_hash=HASH)
     changes = Changes(tombstones=(stone,), schema_hash="sha256:two")
-    manifest.publish(
-        expectations,
-        changes,
-        lambda h, v: commit("c2", v, h.commit_id, schema_hash="sha256:two"),
-    )
+    manifest.publish(expectations, changes, lambda h, v: commit("c2", v, h.commit_id, schema_hash="sha256:two"))
     now = manifest.state().head("main")
     assert (set(now.pins), now.schema_hash) == ({CITES}, "sha256:two")
     assert set(snapshot_at(manifest.history(), "c2").pins) == {CITES}
@@ -172,14 +154,7 @@ def test_a_dropped_table_leaves_the_head_and_the_state_of_its_commit(manifest):
 def test_the_rebuilt_state_of_every_commit_is_the_state_that_was_published(manifest):
     def make_branch(state, version):
         origin = state.head("main")
-        return head(
-            "dev",
-            version,
-            version,
-            origin.commit_id,
-            fork_commit_id=origin.commit_id,
-            pins=origin.pins,
-        )
+        return head("dev", version, version, origin.commit_id, fork_commit_id=origin.commit_id, pins=origin.pins)
 
     seen = {"c1": manifest.state().head("main").pins}
     publish(manifest, "c2", pin(PAPER, 2))
@@ -241,13 +216,7 @@ def test_expectations_that_hold_give_the_head(manifest, expectations):
         (
             expect(schema_hash="sha256:old"),
             ReadSetConflictError,
-            {
-                "read_set_conflict": {
-                    "member": "the schema",
-                    "expected": "sha256:old",
-                    "actual": HASH,
-                }
-            },
+            {"read_set_conflict": {"member": "the schema", "expected": "sha256:old", "actual": HASH}},
         ),
         (
             expect(incarnation=9),
@@ -314,16 +283,12 @@ def test_the_fold_keeps_every_commit_and_version_and_only_the_newest_heads(manif
     open_manifest(tmp_path).locate(expect(requires=(HeadIs(f"c{published}"),)))
 
 
-def test_the_fold_keeps_the_newest_head_of_every_branch_incarnation(
-    manifest, tmp_path, monkeypatch
-):
+def test_the_fold_keeps_the_newest_head_of_every_branch_incarnation(manifest, tmp_path, monkeypatch):
     def branch(**more):
         def make(state, version):
             origin = state.heads.get("dev", state.head("main"))
             incarnation = origin.incarnation if more else version
-            return head(
-                "dev", incarnation, version, "c1", fork_commit_id="c1", pins=origin.pins, **more
-            )
+            return head("dev", incarnation, version, "c1", fork_commit_id="c1", pins=origin.pins, **more)
 
         return make
 
@@ -386,9 +351,7 @@ def test_a_publish_that_lost_against_an_unrelated_one_is_retried_through(manifes
         ({"requires": (HeadIs("c1"),)}, PreconditionFailedError),
     ],
 )
-def test_a_publish_that_lost_against_a_related_one_is_a_conflict(
-    manifest, tmp_path, expected, error
-):
+def test_a_publish_that_lost_against_a_related_one_is_a_conflict(manifest, tmp_path, expected, error):
     other = open_manifest(tmp_path)
 
     def make(before, version):
@@ -418,9 +381,7 @@ def test_a_publish_that_loses_every_try_gives_up_and_can_be_repeated(manifest, t
 
 
 @pytest.mark.parametrize("writers", [2, 4])
-def test_racing_publishers_land_every_publish_exactly_once_in_one_line(
-    manifest, tmp_path, monkeypatch, writers
-):
+def test_racing_publishers_land_every_publish_exactly_once_in_one_line(manifest, tmp_path, monkeypatch, writers):
     # Nobody gives up and nobody waits: contention is as hard as it can be, across a fold.
     monkeypatch.setattr(publisher, "PUBLISHER_RETRY_BUDGET", 10_000)
     monkeypatch.setattr(publisher, "random", SimpleNamespace(uniform=lambda low, high: 0.0))
@@ -430,10 +391,7 @@ def test_racing_publishers_land_every_publish_exactly_once_in_one_line(
     def run(writer: int) -> list[str]:
         mine = open_manifest(tmp_path)
         start.wait()
-        return [
-            publish(mine, f"w{writer}-{n}", pin(PAPER, 100 * writer + n)).commit_id
-            for n in range(each)
-        ]
+        return [publish(mine, f"w{writer}-{n}", pin(PAPER, 100 * writer + n)).commit_id for n in range(each)]
 
     with ThreadPoolExecutor(writers) as pool:
         acknowledged = [name for names in pool.map(run, range(1, writers + 1)) for name in names]
@@ -522,11 +480,7 @@ def test_a_tombstone_comes_back_from_its_row():
 
 def test_a_table_row_keeps_location_key_and_graph_version():
     row = through_arrow(rows.table_row(pin(PAPER, incarnation=3), 5))
-    assert (row["location"], row["table_key"], row["graph_version"]) == (
-        "nodes/0000000000000003",
-        PAPER,
-        5,
-    )
+    assert (row["location"], row["table_key"], row["graph_version"]) == ("nodes/0000000000000003", PAPER, 5)
     assert row["object_type"] == "table"
 
 
@@ -534,16 +488,8 @@ def test_a_table_row_keeps_location_key_and_graph_version():
     ("row", "object_type", "object_id"),
     [
         (rows.table_row(pin(incarnation=3), 5), "table", "table:node:Paper#3"),
-        (
-            rows.version_row(pin(version=4), "main", 5),
-            "table_version",
-            "version:node:Paper#1@main@v=4",
-        ),
-        (
-            rows.version_row(pin(version=4, branch="dev"), "dev~7", 9),
-            "table_version",
-            "version:node:Paper#1@dev~7@v=4",
-        ),
+        (rows.version_row(pin(version=4), "main", 5), "table_version", "version:node:Paper#1@main@v=4"),
+        (rows.version_row(pin(version=4, branch="dev"), "dev~7", 9), "table_version", "version:node:Paper#1@dev~7@v=4"),
         (rows.tombstone_row(STONE), "table_tombstone", "tombstone:node:Paper#2@v=9"),
         (rows.commit_row(FULL_COMMIT), "graph_commit", "commit:01AAA"),
         (rows.head_row(head("main", 1, 6)), "graph_head", "head:main@6"),

@@ -61,12 +61,7 @@ def change(**changed) -> SchemaChange:
 
 
 def stone(item: TablePin) -> Tombstone:
-    return Tombstone(
-        table_key=item.table_key,
-        incarnation=item.incarnation,
-        version=item.version,
-        graph_version=0,
-    )
+    return Tombstone(table_key=item.table_key, incarnation=item.incarnation, version=item.version, graph_version=0)
 
 
 # ---- what becomes visible
@@ -114,10 +109,7 @@ def test_only_what_is_destroyed_is_named_by_its_path():
     soft = change(dropped=(NOTE,)).describe(at)
     assert (soft.purged_paths, soft.removed_paths) == ((), ())
     hard = change(dropped=(NOTE,), purged=(PAPER, NOTE)).describe(at)
-    assert (hard.purged_paths, hard.removed_paths) == (
-        ("nodes/0000000000000001",),
-        ("nodes/0000000000000002",),
-    )
+    assert (hard.purged_paths, hard.removed_paths) == (("nodes/0000000000000001",), ("nodes/0000000000000002",))
 
 
 def test_a_commit_carries_the_source_and_the_contract():
@@ -162,9 +154,7 @@ def test_what_was_prepared_is_found(environment: GraphEnvironment, prepared: Sid
     assert found is not None
     files, pins = found
     assert files == FILES
-    assert [(item.table_key, item.incarnation, item.location) for item in pins] == [
-        (TAG, 7, "nodes/00000000000007a6")
-    ]
+    assert [(item.table_key, item.incarnation, item.location) for item in pins] == [(TAG, 7, "nodes/00000000000007a6")]
     assert files_of(environment) == [b"old"] * 3
 
 
@@ -283,9 +273,7 @@ def test_a_table_that_is_destroyed_leaves_a_mark_and_nothing_else(
         environment.tables.open(doomed.location, version=doomed.version)
 
 
-def test_the_past_of_a_table_is_destroyed_and_its_present_stays(
-    environment: GraphEnvironment, doomed: TablePin
-):
+def test_the_past_of_a_table_is_destroyed_and_its_present_stays(environment: GraphEnvironment, doomed: TablePin):
     described = change(purged=(NOTE,)).describe(head(doomed))
     environment.tables.open(doomed.location, version=1)
     for _ in range(2):

@@ -54,9 +54,7 @@ def test_a_sidecar_comes_back_from_its_file(objects, kind):
 def test_a_sidecar_without_actor_parent_and_tables_comes_back_too(objects):
     bare = sidecar(actor=None, tables=())
     bare = bare.model_copy(
-        update={
-            "commit": bare.commit.model_copy(update={"parent_id": None, "merged_parent_id": None})
-        }
+        update={"commit": bare.commit.model_copy(update={"parent_id": None, "merged_parent_id": None})}
     )
     write_sidecar(objects, bare)
     assert read_sidecar(objects, NAME) == bare
@@ -76,13 +74,7 @@ def test_a_sidecar_holds_every_field_of_the_protocol(objects, tmp_path):
         "transaction_uuid",
         "confirmed_version",
     }
-    assert set(body["commit"]) == {
-        "commit_id",
-        "parent_id",
-        "merged_parent_id",
-        "merge_strategy",
-        "created_at",
-    }
+    assert set(body["commit"]) == {"commit_id", "parent_id", "merged_parent_id", "merge_strategy", "created_at"}
 
 
 def test_a_deleted_sidecar_is_gone_and_deleting_it_again_is_fine(objects):
@@ -116,12 +108,8 @@ DAMAGED = {
     "an_unknown_field": changed(extra=1),
     "an_unknown_writer": changed(writer_kind="gremlin"),
     "no_commit": changed(commit=None),
-    "a_version_that_is_no_number": changed(
-        tables=[entry().model_dump() | {"expected_version": "four"}]
-    ),
-    "a_missing_uuid": changed(
-        tables=[{k: v for k, v in entry().model_dump().items() if k != "transaction_uuid"}]
-    ),
+    "a_version_that_is_no_number": changed(tables=[entry().model_dump() | {"expected_version": "four"}]),
+    "a_missing_uuid": changed(tables=[{k: v for k, v in entry().model_dump().items() if k != "transaction_uuid"}]),
     "another_operation": changed(operation_id="01M7H0J2HPZ4Q2E7CGXD59Z6W9"),
 }
 
@@ -199,15 +187,8 @@ CELLS = [
 
 
 @each_case(("kind", "head", "transaction", "confirmed", "expected"), CELLS)
-def test_a_table_is_classified_by_its_head_against_its_pin(
-    kind, head, transaction, confirmed, expected
-):
-    facts = TableFacts(
-        entry=entry(confirmed=confirmed),
-        pin_version=4,
-        head_version=head,
-        head_transaction=transaction,
-    )
+def test_a_table_is_classified_by_its_head_against_its_pin(kind, head, transaction, confirmed, expected):
+    facts = TableFacts(entry=entry(confirmed=confirmed), pin_version=4, head_version=head, head_transaction=transaction)
     assert classify_table(kind, facts) is expected
 
 
@@ -223,9 +204,7 @@ def test_a_table_is_classified_by_its_head_against_its_pin(
     ],
 )
 @each_case("kind", EXACT)
-def test_a_write_of_several_versions_counts_only_when_its_last_one_is_there(
-    kind, head, transaction, expected
-):
+def test_a_write_of_several_versions_counts_only_when_its_last_one_is_there(kind, head, transaction, expected):
     facts = TableFacts(
         entry=entry().model_copy(update={"post_commit_pin": 7}),
         pin_version=4,
@@ -252,11 +231,7 @@ def rule(kind: WriterKind, found: set[TableClass]) -> Decision:
 @each_case("kind", WriterKind)
 @each_case(
     "classes",
-    [
-        combination
-        for size in range(1, len(TableClass) + 1)
-        for combination in combinations(TableClass, size)
-    ],
+    [combination for size in range(1, len(TableClass) + 1) for combination in combinations(TableClass, size)],
     ids="-".join,
 )
 def test_the_decision_follows_from_the_classes_of_all_tables(kind, classes):
@@ -357,9 +332,7 @@ def test_a_preview_removes_nothing(world: World) -> None:
         assert world.reclaim(preview=True) == set()
 
 
-def test_what_a_dead_writer_committed_is_settled_first(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_dead_writer_committed_is_settled_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise FailpointError("dead")
 
@@ -385,9 +358,7 @@ def test_an_unreadable_sidecar_stops_it(world: World) -> None:
     assert world.staged <= world.files()
 
 
-def test_a_sidecar_that_appears_meanwhile_stops_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sidecar_that_appears_meanwhile_stops_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.commit.leftovers.has_unsettled", lambda _: True)
     assert world.reclaim() == set()
     assert world.staged <= world.files()
@@ -405,9 +376,7 @@ def test_a_dataset_that_cannot_be_read_is_reported_and_the_others_are_cleaned(wo
     assert world.staged.isdisjoint(world.files())
 
 
-def test_a_writer_waits_until_the_files_are_gone(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_waits_until_the_files_are_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that starts while files are removed stages after that, and loses nothing."""
     from omnigraph.commit import leftovers as module
 

@@ -6,14 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.branches.truth_table import ABSENT, UNDECIDED, base_rows, find_base
-from omnigraph.commit.lineage import (
-    base_commits,
-    base_steps,
-    distances,
-    first_parents,
-    merge_bases,
-    parents,
-)
+from omnigraph.commit.lineage import base_commits, base_steps, distances, first_parents, merge_bases, parents
 from omnigraph.commit.rows import GraphCommit, PublishedVersion, Tombstone
 from omnigraph.commit.snapshot import History, branch_of, newest_heads, snapshot_at, snapshot_of
 from omnigraph.core.ids import TableKey
@@ -42,9 +35,7 @@ def versions_at(past: History, commit_id: str) -> dict[str, int]:
 
 
 def stone(key: TableKey, at: int, graph_version: int, incarnation: int = 1) -> Tombstone:
-    return Tombstone(
-        table_key=key, incarnation=incarnation, version=at, graph_version=graph_version
-    )
+    return Tombstone(table_key=key, incarnation=incarnation, version=at, graph_version=graph_version)
 
 
 LINE = history(
@@ -62,11 +53,7 @@ LINE = history(
 
 @pytest.mark.parametrize(
     ("commit_id", "expected"),
-    [
-        ("c1", {PAPER: 1, CITES: 1}),
-        ("c2", {PAPER: 2, CITES: 1}),
-        ("c3", {PAPER: 3, CITES: 2}),
-    ],
+    [("c1", {PAPER: 1, CITES: 1}), ("c2", {PAPER: 2, CITES: 1}), ("c3", {PAPER: 3, CITES: 2})],
 )
 def test_the_state_at_a_commit_is_the_newest_version_of_each_table_until_then(commit_id, expected):
     assert versions_at(LINE, commit_id) == expected
@@ -123,12 +110,7 @@ def test_a_branch_reads_its_own_versions_and_else_those_of_its_fork(commit_id, p
 
 
 RECREATED = history(
-    [
-        commit("c1", 1),
-        commit("d1", 3, "c1", "dev"),
-        commit("c2", 5, "c1"),
-        commit("d2", 7, "c2", "dev"),
-    ],
+    [commit("c1", 1), commit("d1", 3, "c1", "dev"), commit("c2", 5, "c1"), commit("d2", 7, "c2", "dev")],
     [
         version(pin(PAPER, 1), 1),
         version(pin(CITES, 1), 1),
@@ -145,8 +127,7 @@ RECREATED = history(
 
 
 @pytest.mark.parametrize(
-    ("commit_id", "incarnation", "expected"),
-    [("d1", 2, {PAPER: 1, CITES: 8}), ("d2", 6, {PAPER: 3, CITES: 1})],
+    ("commit_id", "incarnation", "expected"), [("d1", 2, {PAPER: 1, CITES: 8}), ("d2", 6, {PAPER: 3, CITES: 1})]
 )
 def test_a_branch_made_again_never_sees_rows_of_its_predecessor(commit_id, incarnation, expected):
     assert versions_at(RECREATED, commit_id) == expected
@@ -168,12 +149,7 @@ DROPPED = history(
 
 @each_case(
     ("commit_id", "expected"),
-    [
-        ("c1", {PAPER: 5, CITES: 1}),
-        ("c2", {CITES: 1}),
-        ("c3", {PAPER: 1, CITES: 1}),
-        ("c4", {PAPER: 2, CITES: 1}),
-    ],
+    [("c1", {PAPER: 5, CITES: 1}), ("c2", {CITES: 1}), ("c3", {PAPER: 1, CITES: 1}), ("c4", {PAPER: 2, CITES: 1})],
 )
 def test_a_name_dropped_and_added_again_starts_anew_and_is_visible(commit_id, expected):
     assert versions_at(DROPPED, commit_id) == expected
@@ -187,9 +163,7 @@ RENAMED = history(
 )
 
 
-@pytest.mark.parametrize(
-    ("commit_id", "expected"), [("c1", {PAPER: 4}), ("c2", {ARTICLE: 4}), ("c3", {ARTICLE: 5})]
-)
+@pytest.mark.parametrize(("commit_id", "expected"), [("c1", {PAPER: 4}), ("c2", {ARTICLE: 4}), ("c3", {ARTICLE: 5})])
 def test_a_renamed_type_is_visible_under_the_name_of_its_time(commit_id, expected):
     assert versions_at(RENAMED, commit_id) == expected
     (item,) = snapshot_at(RENAMED, commit_id).pins.values()
@@ -219,10 +193,7 @@ def test_the_order_of_the_rows_does_not_matter(reverse):
         stones.reverse()
         versions.reverse()
     past = history(
-        [commit("c1", 1), commit("c2", 4, "c1"), commit("c3", 5, "c2")],
-        versions,
-        [head("main", 1, 5, "c3")],
-        stones,
+        [commit("c1", 1), commit("c2", 4, "c1"), commit("c3", 5, "c2")], versions, [head("main", 1, 5, "c3")], stones
     )
     assert versions_at(past, "c1") == {PAPER: 4}
     assert versions_at(past, "c2") == {PAPER: 6}
@@ -312,9 +283,7 @@ BASES = [
 
 
 @each_case(("commits", "one", "other", "expected"), BASES)
-def test_merge_bases(
-    commits: dict[str, GraphCommit], one: str, other: str, expected: list[str]
-) -> None:
+def test_merge_bases(commits: dict[str, GraphCommit], one: str, other: str, expected: list[str]) -> None:
     assert merge_bases(commits, [one], [other]) == expected
     assert merge_bases(commits, [other], [one]) == expected
 
@@ -327,9 +296,7 @@ def test_a_common_ancestor_behind_another_is_never_a_base() -> None:
 
 
 def test_the_nearest_base_comes_first_even_if_it_is_older() -> None:
-    commits = history_of_lineage(
-        "a near:a far:a left:near far2:far left2:left+far2 right:far right2:right+near"
-    )
+    commits = history_of_lineage("a near:a far:a left:near far2:far left2:left+far2 right:far right2:right+near")
     found = distances(commits, "left2"), distances(commits, "right2")
     near, far = (sum(part[name] for part in found) for name in ("near", "far"))
     assert (near, far) == (3, 4)
@@ -338,10 +305,7 @@ def test_the_nearest_base_comes_first_even_if_it_is_older() -> None:
 
 
 def test_a_tie_goes_to_the_higher_graph_version() -> None:
-    for text, expected in (
-        ("a x:a y:a l:x+y r:y+x", ["y", "x"]),
-        ("a y:a x:a l:x+y r:y+x", ["x", "y"]),
-    ):
+    for text, expected in (("a x:a y:a l:x+y r:y+x", ["y", "x"]), ("a y:a x:a l:x+y r:y+x", ["x", "y"])):
         assert merge_bases(history_of_lineage(text), ["l"], ["r"]) == expected
 
 
@@ -463,16 +427,12 @@ def test_bases_are_exactly_the_common_ancestors_with_none_above_them(
     one, other = data.draw(names), data.draw(names)
     ancestors = {name: _ancestors(commits, name) for name in commits}
     common = ancestors[one] & ancestors[other]
-    lowest = {
-        name for name in common if not any(name in ancestors[higher] for higher in common - {name})
-    }
+    lowest = {name for name in common if not any(name in ancestors[higher] for higher in common - {name})}
     found = merge_bases(commits, [one], [other])
     assert set(found) == lowest
     assert len(found) == len(lowest)
     assert found == merge_bases(commits, [other], [one])
-    assert set(find_base(commits, one, other).commits) == set(
-        base_commits(base_steps(commits, one, other))
-    )
+    assert set(find_base(commits, one, other).commits) == set(base_commits(base_steps(commits, one, other)))
 
 
 def _ancestors(commits: dict[str, GraphCommit], name: str) -> set[str]:

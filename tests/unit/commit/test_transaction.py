@@ -106,20 +106,15 @@ def test_a_try_that_lost_leaves_no_file_unless_its_writer_keeps_them(graph: Grap
         rival = Rival(graph, 'update Person set { age: 1 } where name = "ann"')
         before = files(graph)
         with pytest.raises(ExpectedVersionMismatchError):
-            transaction(graph, RetryPolicy(outside=None, tries=2, keeps_files=keeps)).run(
-                rival.prepare
-            )
+            transaction(graph, RetryPolicy(outside=None, tries=2, keeps_files=keeps)).run(rival.prepare)
         made[keeps] = len(files(graph) - before)
     assert made[True] - made[False] == 2, "one file per try"
 
 
 @pytest.mark.parametrize(
-    ("statement", "is_repeated"),
-    [('insert City { name: "rome" }', True), ('insert Person { name: "bob" }', False)],
+    ("statement", "is_repeated"), [('insert City { name: "rome" }', True), ('insert Person { name: "bob" }', False)]
 )
-def test_guarded_tables_decide_whether_it_is_prepared_again(
-    graph: Graph, statement: str, is_repeated: bool
-) -> None:
+def test_guarded_tables_decide_whether_it_is_prepared_again(graph: Graph, statement: str, is_repeated: bool) -> None:
     tries = []
 
     def prepare(write: Transaction) -> None:
@@ -182,10 +177,7 @@ def test_forks_that_a_failed_write_made_are_removed(graph: Graph) -> None:
         raise BadRequestError("no")
 
     fork = graph._environment.location.path / graph.snapshot().pins[CITY].location / "tree" / "dev"
-    with (
-        pytest.raises(BadRequestError),
-        transaction(graph, RetryPolicy(is_bulk=True), "dev") as write,
-    ):
+    with pytest.raises(BadRequestError), transaction(graph, RetryPolicy(is_bulk=True), "dev") as write:
         write.run(prepare)
     assert not fork.exists()
 
@@ -213,13 +205,9 @@ def test_requirements_are_checked_at_once_and_again_when_it_publishes(graph: Gra
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def publish_at(
-    manifest: Manifest, branch: str, commit_id: str, clock: int, **more: object
-) -> GraphCommit:
+def publish_at(manifest: Manifest, branch: str, commit_id: str, clock: int, **more: object) -> GraphCommit:
     """A commit by a writer whose clock says `clock`."""
-    expectations = Expectations(
-        branch=branch, incarnation=manifest.state().head(branch).incarnation, schema_hash=HASH
-    )
+    expectations = Expectations(branch=branch, incarnation=manifest.state().head(branch).incarnation, schema_hash=HASH)
 
     def make(before: Head, version: int) -> GraphCommit:
         return commit(commit_id, version, before.commit_id, branch, created_at=clock, **more)
@@ -278,9 +266,7 @@ def test_a_recovered_commit_keeps_the_time_of_its_writer_beside_its_own(tmp_path
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_moment_that_was_read_is_read_again_whatever_clocks_say(
-    tmp_path: Path, seed: int
-) -> None:
+def test_a_moment_that_was_read_is_read_again_whatever_clocks_say(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     manifest = create_manifest(tmp_path)
     known: dict[tuple[str, int], str | None] = {}
@@ -335,14 +321,7 @@ def test_what_names_no_state_is_refused(target: dict[str, object]) -> None:
 
 
 @each_case(
-    "moment",
-    [
-        "2026-05-01",
-        "2026-05-01T12:00:00Z",
-        datetime(2026, 5, 1),
-        datetime(9999, 12, 31, tzinfo=UTC),
-    ],
-    ids=str,
+    "moment", ["2026-05-01", "2026-05-01T12:00:00Z", datetime(2026, 5, 1), datetime(9999, 12, 31, tzinfo=UTC)], ids=str
 )
 def test_a_moment_without_a_zone_is_utc(moment: str | datetime) -> None:
     assert not Target(as_of=moment).is_head

@@ -72,12 +72,7 @@ def test_table_keys_name_kind_and_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "value"),
-    [
-        (b"", 0xCBF29CE484222325),
-        (b"a", 0xAF63DC4C8601EC8C),
-        (b"foobar", 0x85944171F73967E8),
-    ],
+    ("data", "value"), [(b"", 0xCBF29CE484222325), (b"a", 0xAF63DC4C8601EC8C), (b"foobar", 0x85944171F73967E8)]
 )
 def test_the_hash_is_fnv_1a_of_64_bits(data: bytes, value: int) -> None:
     assert fnv1a64(data) == value

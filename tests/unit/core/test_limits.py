@@ -424,9 +424,7 @@ def complaints(data: object, mapping: str = "an object") -> str:
         (None, "the body is an object, not null"),
     ],
 )  # fmt: skip
-def test_a_refusal_names_the_field_what_belongs_there_and_what_stands_there(
-    data: Any, text: str
-) -> None:
+def test_a_refusal_names_the_field_what_belongs_there_and_what_stands_there(data: Any, text: str) -> None:
     assert complaints(data) == text
 
 

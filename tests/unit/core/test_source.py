@@ -54,9 +54,7 @@ def excerpt(text: str, start: int, end: int) -> list[str]:
         ("a\u2028b", 2, (1, 3)),
     ],
 )
-def test_a_position_is_line_and_column_from_one(
-    text: str, offset: int, position: tuple[int, int]
-) -> None:
+def test_a_position_is_line_and_column_from_one(text: str, offset: int, position: tuple[int, int]) -> None:
     assert SourceText(text).position(offset) == position
 
 
@@ -70,9 +68,7 @@ def test_a_finding_carries_place_and_excerpt() -> None:
     )
 
     assert finding.location == "f.pg:2:5"
-    assert finding.render() == (
-        "f.pg:2:5: warning S-01: wrong\n  2 | two three\n    |     ^^^^^\n  hint: try"
-    )
+    assert finding.render() == ("f.pg:2:5: warning S-01: wrong\n  2 | two three\n    |     ^^^^^\n  hint: try")
 
 
 def test_a_finding_that_quotes_several_lines_is_one_line() -> None:
@@ -302,15 +298,11 @@ def test_a_byte_order_mark_is_not_part_of_the_text(path: Path) -> None:
     [
         pytest.param(b"\xff", 1, 1, "byte 0xff at offset 0", id="first byte"),
         pytest.param(b"node A\n  \xfe", 2, 3, "byte 0xfe at offset 9", id="second line"),
-        pytest.param(
-            "é".encode() + b"\xe9", 1, 2, "byte 0xe9 at offset 2", id="after a wide character"
-        ),
+        pytest.param("é".encode() + b"\xe9", 1, 2, "byte 0xe9 at offset 2", id="after a wide character"),
         pytest.param(b"ab\xe7\x9f", 1, 3, "byte 0xe7 at offset 2", id="cut character"),
         pytest.param(b"\xed\xa0\x80", 1, 1, "byte 0xed at offset 0", id="half a surrogate pair"),
         pytest.param(b"a\xc0\x80", 1, 2, "byte 0xc0 at offset 1", id="overlong"),
-        pytest.param(
-            BOM + b"node \xff", 1, 6, "byte 0xff at offset 8", id="after a byte order mark"
-        ),
+        pytest.param(BOM + b"node \xff", 1, 6, "byte 0xff at offset 8", id="after a byte order mark"),
     ],
 )
 def test_s_01_a_file_that_is_not_utf_8_is_refused_at_its_first_bad_byte(
@@ -373,9 +365,7 @@ def test_a_file_beyond_the_limit_is_refused(path: Path) -> None:
         pytest.param("Papr", ["Paper", "Venue"], "did you mean `Paper`?", id="near"),
         pytest.param("paper", ["Paper", "Venue"], "did you mean `Paper`?", id="other case"),
         pytest.param("PAPER", ["Paper"], "did you mean `Paper`?", id="all capitals"),
-        pytest.param(
-            "X", ["Paper", "Author"], "known here: `Author`, `Paper`", id="far, few known"
-        ),
+        pytest.param("X", ["Paper", "Author"], "known here: `Author`, `Paper`", id="far, few known"),
         pytest.param("X", ["b", "a", "b"], "known here: `a`, `b`", id="repeated names"),
         pytest.param(
             "X",
@@ -388,9 +378,7 @@ def test_a_file_beyond_the_limit_is_refused(path: Path) -> None:
         pytest.param("", ["Paper"], "known here: `Paper`", id="empty name"),
     ],
 )
-def test_a_hint_names_the_nearest_word_or_the_few_known(
-    name: str, known: list[str], hint: str | None
-) -> None:
+def test_a_hint_names_the_nearest_word_or_the_few_known(name: str, known: list[str], hint: str | None) -> None:
     assert did_you_mean(name, known) == hint
 
 
@@ -434,9 +422,7 @@ def test_values_are_read_with_their_kinds() -> None:
 
 def test_every_mistake_is_reported_at_its_place() -> None:
     document = _document("name: 3\nnamme: x\nname: y\nfiles: here\ncount: many\n")
-    members = document.root.members(
-        "the file", known=["name", "files", "count"], required=["store"]
-    )
+    members = document.root.members("the file", known=["name", "files", "count"], required=["store"])
     members["name"].text("`name`")
     members["files"].items("`files`")
     members["count"].integer("`count`")
@@ -469,9 +455,7 @@ def test_a_number_that_was_meant_as_text_is_refused_with_the_way_out() -> None:
 
 @each_case("text", ["a: [", "a: b: c", "\t- x", "a: *nobody", "--- a\n--- b\n"])
 def test_broken_yaml_is_reported_with_a_place(text: str) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"serve\.yaml:\d+:\d+: error config: this is not valid YAML"
-    ):
+    with pytest.raises(ConfigurationError, match=r"serve\.yaml:\d+:\d+: error config: this is not valid YAML"):
         _document(text)
 
 

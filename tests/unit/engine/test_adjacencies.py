@@ -86,9 +86,7 @@ def read(side: Side) -> list[list[list[int]]]:
     for node in range(len(side.offsets) - 1):
         once = side.distinct_targets[side.distinct_offsets[node] : side.distinct_offsets[node + 1]]
         part = slice(int(side.offsets[node]), int(side.offsets[node + 1]))
-        found.append(
-            [once.tolist(), side.targets[part].tolist(), sorted(side.edges[part].tolist())]
-        )
+        found.append([once.tolist(), side.targets[part].tolist(), sorted(side.edges[part].tolist())])
     return found
 
 
@@ -154,9 +152,7 @@ def test_a_maintenance_run_makes_both_directions(location, tables) -> None:
 
 
 @pytest.mark.parametrize("changed", ["edge:Likes", "node:Cat", "node:Dog"])
-def test_a_write_to_the_edges_or_either_end_makes_another_index(
-    location, tables, scans, changed: str
-) -> None:
+def test_a_write_to_the_edges_or_either_end_makes_another_index(location, tables, scans, changed: str) -> None:
     """Numbers of nodes depend on all nodes, so a new node makes old numbers wrong."""
     find_adjacency(process(location, tables), LIKES)
     (before,) = set_folders(location)

@@ -57,29 +57,18 @@ def true_for(op: CompareOp, left: Side, right: Side, count: int) -> list[bool]:
 @each_case("op", ORDERED)
 @each_case("right", HELD)
 @each_case("left", HELD)
-def test_columns_of_numbers_compare_by_exact_value(
-    left: Scalar, right: Scalar, op: CompareOp
-) -> None:
+def test_columns_of_numbers_compare_by_exact_value(left: Scalar, right: Scalar, op: CompareOp) -> None:
     pairs: list[tuple[Any, Any]] = [(x, y) for x in HELD[left] for y in HELD[right]]
     pairs += [(None, HELD[right][0]), (HELD[left][0], None), (None, None)]
-    found = true_for(
-        op,
-        scalars(left, *(x for x, _ in pairs)),
-        scalars(right, *(y for _, y in pairs)),
-        len(pairs),
-    )
-    expected = [
-        x is not None and y is not None and ORDERED[op](Fraction(x), Fraction(y)) for x, y in pairs
-    ]
+    found = true_for(op, scalars(left, *(x for x, _ in pairs)), scalars(right, *(y for _, y in pairs)), len(pairs))
+    expected = [x is not None and y is not None and ORDERED[op](Fraction(x), Fraction(y)) for x, y in pairs]
     wrong = [pair for pair, got, want in zip(pairs, found, expected, strict=True) if got != want]
     assert wrong == []
 
 
 @each_case("op", ORDERED)
 @each_case("scalar", HELD)
-def test_a_column_of_numbers_compares_with_a_constant_on_either_side(
-    scalar: Scalar, op: CompareOp
-) -> None:
+def test_a_column_of_numbers_compares_with_a_constant_on_either_side(scalar: Scalar, op: CompareOp) -> None:
     held = [*HELD[scalar], None]
     wrong = []
     for asked_scalar, asked in ASKED:
@@ -103,24 +92,14 @@ def test_a_column_of_numbers_compares_with_a_constant_on_either_side(
         (Scalar.BOOL, [False, True, None]),
         (Scalar.DATE, [-719_162, -1, 0, 1, 2_932_896, None]),
         (Scalar.DATETIME, [-62_135_596_800_000, -1, 0, 1, 253_402_300_799_999, None]),
-        (
-            Scalar.STRING,
-            ["", "A", "Z", "a", "aa", "z", "é", "e\u0301", "\uffff", "🦉", "\x00", None],
-        ),
+        (Scalar.STRING, ["", "A", "Z", "a", "aa", "z", "é", "e\u0301", "\uffff", "🦉", "\x00", None]),
     ],
 )
-def test_other_kinds_compare_in_their_own_order(
-    scalar: Scalar, held: list[Any], op: CompareOp
-) -> None:
+def test_other_kinds_compare_in_their_own_order(scalar: Scalar, held: list[Any], op: CompareOp) -> None:
     """Python orders strings by code point, as the language does; \uffff is before the owl only then."""
     pairs = [(x, y) for x in held for y in held]
     expected = [x is not None and y is not None and ORDERED[op](x, y) for x, y in pairs]
-    both = true_for(
-        op,
-        scalars(scalar, *(x for x, _ in pairs)),
-        scalars(scalar, *(y for _, y in pairs)),
-        len(pairs),
-    )
+    both = true_for(op, scalars(scalar, *(x for x, _ in pairs)), scalars(scalar, *(y for _, y in pairs)), len(pairs))
     assert both == expected
     for value in held:
         wanted = [x is not None and value is not None and ORDERED[op](x, value) for x in held]
@@ -259,9 +238,7 @@ def test_lists_of_every_kind_have_members(item: Scalar, member: Any, other: Any)
 def test_a_constant_list_has_the_values_of_a_column(
     item: Scalar, listed: tuple[Any, ...], scalar: Scalar, held: list[Any], expected: list[int]
 ) -> None:
-    found = true_for(
-        CompareOp.CONTAINS, Fixed(listed, ListType(item)), scalars(scalar, *held), len(held)
-    )
+    found = true_for(CompareOp.CONTAINS, Fixed(listed, ListType(item)), scalars(scalar, *held), len(held))
     assert found == [bool(flag) for flag in expected]
 
 
@@ -280,9 +257,7 @@ TEXTS = ["", "a", "%", "a%b", "axb", "_", "a\\%", "É🦉é", "b" * 40 + "a", No
 @each_case("op", [CompareOp.STRING_CONTAINS, CompareOp.STARTS_WITH])
 def test_a_part_of_a_text_is_taken_literally(op: CompareOp, part: str) -> None:
     at_start = op is CompareOp.STARTS_WITH
-    expected = [
-        text is not None and (text.startswith(part) if at_start else part in text) for text in TEXTS
-    ]
+    expected = [text is not None and (text.startswith(part) if at_start else part in text) for text in TEXTS]
     side = scalars(Scalar.STRING, *TEXTS)
     assert true_for(op, side, fixed(Scalar.STRING, part), len(TEXTS)) == expected
     parts = scalars(Scalar.STRING, *[part] * len(TEXTS))
@@ -337,9 +312,7 @@ def test_null_is_first_ascending_and_last_descending(scalar: Scalar, descending:
 
 
 def test_equal_values_have_equal_codes_and_both_zeros_are_one() -> None:
-    codes = order_codes(
-        column(ScalarType(Scalar.F64), [0.0, None, -0.0, 1.0, None]), descending=False
-    )
+    codes = order_codes(column(ScalarType(Scalar.F64), [0.0, None, -0.0, 1.0, None]), descending=False)
     assert codes[0] == codes[2]
     assert codes[1] == codes[4]
     assert len(set(codes.tolist())) == 3
@@ -414,14 +387,9 @@ class Names:
         return self._variables[variable]
 
 
-def ordered(
-    names: Names, variables: dict[str, list[int]], codes: list[list[int]], limit: int | None
-) -> list[int]:
+def ordered(names: Names, variables: dict[str, list[int]], codes: list[list[int]], limit: int | None) -> list[int]:
     count = len(next(iter(variables.values())))
-    rows = Rows(
-        count=count,
-        variables={name: np.array(ids, np.int64) for name, ids in variables.items()},
-    )
+    rows = Rows(count=count, variables={name: np.array(ids, np.int64) for name, ids in variables.items()})
     context: Context = names  # type: ignore[assignment]  # all that ordering asks of it
     arrays = [np.array(code, np.int64) for code in codes]
     return total_order(context, rows, arrays, limit).tolist()
@@ -473,10 +441,7 @@ def test_hidden_variables_break_no_ties() -> None:
 
 @given(
     rows=st.lists(
-        st.tuples(
-            st.none() | st.integers(0, 2), st.none() | st.integers(0, 2), *[st.integers(0, 3)] * 2
-        ),
-        max_size=14,
+        st.tuples(st.none() | st.integers(0, 2), st.none() | st.integers(0, 2), *[st.integers(0, 3)] * 2), max_size=14
     ),
     descending=st.tuples(st.booleans(), st.booleans()),
     limit=st.none() | st.integers(0, 16),

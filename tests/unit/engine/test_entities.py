@@ -51,9 +51,7 @@ def rows_of(ids: str, number: Callable[[str], int] = ord) -> pa.Table:
     numbers = [number(letter) for letter in ids]
     days = pa.array(numbers, pa.int32()).cast(pa.date32())
     tags = column(ListType(Scalar.STRING), [(letter, None) for letter in ids])
-    return pa.table(
-        [pa.array(list(ids), pa.utf8()), pa.array(numbers, pa.int32()), days, tags], schema=SCHEMA
-    )
+    return pa.table([pa.array(list(ids), pa.utf8()), pa.array(numbers, pa.int32()), days, tags], schema=SCHEMA)
 
 
 @pytest.fixture(scope="module")
@@ -210,9 +208,7 @@ def test_a_column_is_read_once_for_all_handles_of_the_same_rows(
     assert reads == [("scan", ("number",))], "the first scan told the numbers too"
 
 
-def test_only_missing_columns_are_read(
-    caches: EngineCaches, gappy: Table, reads: list[Any]
-) -> None:
+def test_only_missing_columns_are_read(caches: EngineCaches, gappy: Table, reads: list[Any]) -> None:
     entities = caches.entities(gappy, Budget())
     entities.whole_column("number")
     found = entities.columns(row_ids(gappy, "xa"), ["id", "number"])
@@ -247,18 +243,14 @@ def test_a_column_asked_for_in_small_parts_is_kept_after_sixteen_times(
     assert reads == [("take", 1)] * 16 + [("scan", ("number",))]
 
 
-def test_a_large_part_is_read_whole_at_once(
-    monkeypatch, caches: EngineCaches, gappy: Table, reads: list[Any]
-) -> None:
+def test_a_large_part_is_read_whole_at_once(monkeypatch, caches: EngineCaches, gappy: Table, reads: list[Any]) -> None:
     few_of_many(monkeypatch)
     entities = caches.entities(gappy, Budget())
     assert entities.column(row_ids(gappy, "acdefhxyz"), "number")[2].as_py() == ord("d")
     assert reads == [("scan", ("number",))]
 
 
-def test_uses_are_counted_per_column_and_state(
-    caches: EngineCaches, gappy: Table, dense: Table
-) -> None:
+def test_uses_are_counted_per_column_and_state(caches: EngineCaches, gappy: Table, dense: Table) -> None:
     answers = [caches.entities(gappy, Budget()).is_worth_keeping("id") for _ in range(18)]
     assert answers == [False] * 16 + [True] * 2
     assert not caches.entities(gappy, Budget()).is_worth_keeping("number")
@@ -276,9 +268,7 @@ def test_columns_of_large_tables_are_never_worth_keeping_for_points(
     monkeypatch, caches: EngineCaches, gappy: Table
 ) -> None:
     monkeypatch.setattr(module, "_POINT_ROWS", 8)
-    assert [caches.entities(gappy, Budget()).is_worth_keeping("id") for _ in range(20)] == [
-        False
-    ] * 20
+    assert [caches.entities(gappy, Budget()).is_worth_keeping("id") for _ in range(20)] == [False] * 20
     monkeypatch.setattr(module, "_POINT_ROWS", 9)
     assert [caches.entities(gappy, Budget()).is_worth_keeping("id") for _ in range(17)][-1]
 
@@ -325,9 +315,7 @@ def found_by_key(entities: Entities, name: str, value: object) -> list[int]:
     return found.tolist()
 
 
-def test_the_row_of_a_key_is_found_by_value(
-    caches: EngineCaches, gappy: Table, reads: list[Any]
-) -> None:
+def test_the_row_of_a_key_is_found_by_value(caches: EngineCaches, gappy: Table, reads: list[Any]) -> None:
     entities, known = caches.entities(gappy, Budget()), places(gappy)
     for letter, row_id in known.items():
         assert found_by_key(entities, "id", letter) == [row_id]
@@ -336,9 +324,7 @@ def test_the_row_of_a_key_is_found_by_value(
     assert reads == [("scan", ("id",))]
 
 
-def test_a_key_of_numbers_or_days_is_found_by_mathematical_value(
-    caches: EngineCaches, gappy: Table
-) -> None:
+def test_a_key_of_numbers_or_days_is_found_by_mathematical_value(caches: EngineCaches, gappy: Table) -> None:
     entities, known = caches.entities(gappy, Budget()), places(gappy)
     assert found_by_key(entities, "number", -97) == [known["a"]]
     assert found_by_key(entities, "number", 101.0) == [known["e"]]
@@ -347,16 +333,12 @@ def test_a_key_of_numbers_or_days_is_found_by_mathematical_value(
     assert found_by_key(entities, "day", ord("x")) == [known["x"]], "days are their number"
 
 
-def test_keys_are_looked_up_in_memory_after_sixteen_questions(
-    caches: EngineCaches, gappy: Table
-) -> None:
+def test_keys_are_looked_up_in_memory_after_sixteen_questions(caches: EngineCaches, gappy: Table) -> None:
     answers = [caches.entities(gappy, Budget()).has_key_lookup("id") for _ in range(18)]
     assert answers == [False] * 16 + [True] * 2
 
 
-def test_a_lookup_that_exists_is_used_even_when_its_column_is_gone(
-    caches: EngineCaches, gappy: Table
-) -> None:
+def test_a_lookup_that_exists_is_used_even_when_its_column_is_gone(caches: EngineCaches, gappy: Table) -> None:
     entities = caches.entities(gappy, Budget())
     entities.row_of_key("id", "a")
     caches.columns.clear()
@@ -365,18 +347,14 @@ def test_a_lookup_that_exists_is_used_even_when_its_column_is_gone(
 
 def test_large_tables_have_no_lookup(monkeypatch, caches: EngineCaches, gappy: Table) -> None:
     monkeypatch.setattr(module, "_LOOKUP_ROWS", 8)
-    assert [caches.entities(gappy, Budget()).has_key_lookup("id") for _ in range(20)] == [
-        False
-    ] * 20
+    assert [caches.entities(gappy, Budget()).has_key_lookup("id") for _ in range(20)] == [False] * 20
 
 
 # ---- Which predicates storage evaluates, in which form, and which stay with the engine
 
 
 ENUM = EnumType(("draft", "final"))
-S, I32, I64, F64 = (
-    ScalarType(scalar) for scalar in (Scalar.STRING, Scalar.I32, Scalar.I64, Scalar.F64)
-)
+S, I32, I64, F64 = (ScalarType(scalar) for scalar in (Scalar.STRING, Scalar.I32, Scalar.I64, Scalar.F64))
 #: What `$null` and `$two` are.
 VALUES = {"null": None, "two": 2, "ab": ("a", None, "b")}
 
@@ -413,33 +391,19 @@ def case(left: Operand, op: CompareOp, right: Operand) -> Comparison:
         (case(constant(I64, 5), CompareOp.NE, field(I64)), Compare("x", I64, "!=", 5)),
         # Parts of texts.
         (case(field(S), CompareOp.STRING_CONTAINS, constant(S, "a%")), HasText("x", "a%")),
-        (
-            case(field(S), CompareOp.STARTS_WITH, constant(S, "_")),
-            HasText("x", "_", at_start=True),
-        ),
+        (case(field(S), CompareOp.STARTS_WITH, constant(S, "_")), HasText("x", "_", at_start=True)),
         # Members of lists.
-        (
-            case(field(ListType(Scalar.STRING)), CompareOp.CONTAINS, constant(S, "a")),
-            HasItem("x", Scalar.STRING, "a"),
-        ),
-        (
-            case(field(ListType(Scalar.I32)), CompareOp.CONTAINS, param(I64, "two")),
-            HasItem("x", Scalar.I32, 2),
-        ),
+        (case(field(ListType(Scalar.STRING)), CompareOp.CONTAINS, constant(S, "a")), HasItem("x", Scalar.STRING, "a")),
+        (case(field(ListType(Scalar.I32)), CompareOp.CONTAINS, param(I64, "two")), HasItem("x", Scalar.I32, 2)),
         # Members of a given list, without its nulls.
         (
             case(param(ListType(Scalar.STRING), "ab"), CompareOp.CONTAINS, field(ENUM)),
             AnyOf((Compare("x", ENUM, "=", "a"), Compare("x", ENUM, "=", "b"))),
         ),
-        (
-            case(constant(ListType(Scalar.I64), ()), CompareOp.CONTAINS, field(I32)),
-            AnyOf(()),
-        ),
+        (case(constant(ListType(Scalar.I64), ()), CompareOp.CONTAINS, field(I32)), AnyOf(())),
     ],
 )
-def test_a_comparison_with_a_known_value_goes_to_storage(
-    predicate: Predicate, expected: Filter
-) -> None:
+def test_a_comparison_with_a_known_value_goes_to_storage(predicate: Predicate, expected: Filter) -> None:
     pushed = push_down([predicate], VALUES)
     assert pushed.filter == expected
     assert pushed.rest == ()

@@ -44,29 +44,16 @@ from omnigraph.engine.wanted_indexes import (
     wanted_indexes,
 )
 from omnigraph.errors import BadRequestError
-from omnigraph.lang.schema.catalog import (
-    EdgeDef,
-    IndexKind,
-    MemberSet,
-    NodeDef,
-    PropertyDef,
-    Provenance,
-)
+from omnigraph.lang.schema.catalog import EdgeDef, IndexKind, MemberSet, NodeDef, PropertyDef, Provenance
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.storage.datasets.indexes import PhysicalIndex
 from support.subtests import each_case
 
-INDEXED, ADJACENCY, SCAN = (
-    TraversalPath.INDEXED,
-    TraversalPath.ADJACENCY,
-    TraversalPath.EDGE_SCAN,
-)
+INDEXED, ADJACENCY, SCAN = (TraversalPath.INDEXED, TraversalPath.ADJACENCY, TraversalPath.EDGE_SCAN)
 SETTINGS = EngineSettings()
 
 #: One node asked about one hop in a table of 10,000 edges, ten per node, everything indexed, nothing built.
-SMALL = TraversalFacts(
-    frontier=1, hops=1, edges=10_000, sources=1_000, is_indexed=True, is_ready=False, debt=0.0
-)
+SMALL = TraversalFacts(frontier=1, hops=1, edges=10_000, sources=1_000, is_indexed=True, is_ready=False, debt=0.0)
 
 
 @each_case(
@@ -116,23 +103,14 @@ def test_the_cheapest_path_is_chosen(changes: dict, expected: TraversalPath) -> 
 
 
 @each_case(
-    ("mode", "expected"),
-    [
-        (TraversalMode.INDEXED, INDEXED),
-        (TraversalMode.CSR, ADJACENCY),
-        (TraversalMode.SCAN, SCAN),
-    ],
+    ("mode", "expected"), [(TraversalMode.INDEXED, INDEXED), (TraversalMode.CSR, ADJACENCY), (TraversalMode.SCAN, SCAN)]
 )
 @each_case("is_ready", [False, True])
 @each_case("is_indexed", [False, True])
 @each_case("frontier", [1, 10**6])
 @each_case("debt", [0.0, 1e12])
-def test_a_forced_mode_wins_over_every_fact(
-    mode, expected, is_ready, is_indexed, frontier, debt
-) -> None:
-    facts = replace(
-        SMALL, is_ready=is_ready, is_indexed=is_indexed, frontier=frontier, hops=9, debt=debt
-    )
+def test_a_forced_mode_wins_over_every_fact(mode, expected, is_ready, is_indexed, frontier, debt) -> None:
+    facts = replace(SMALL, is_ready=is_ready, is_indexed=is_indexed, frontier=frontier, hops=9, debt=debt)
     assert choose_path(facts, EngineSettings(traversal_mode=mode)) is expected
 
 
@@ -164,9 +142,7 @@ def test_the_ceilings_come_from_the_settings() -> None:
         (4, 1, 7, 0, 28),
     ],
 )
-def test_the_estimate_is_the_mean_degree_hop_by_hop(
-    frontier, hops, edges, sources, expected
-) -> None:
+def test_the_estimate_is_the_mean_degree_hop_by_hop(frontier, hops, edges, sources, expected) -> None:
     facts = replace(SMALL, frontier=frontier, hops=hops, edges=edges, sources=sources)
     assert followed_edges(facts) == pytest.approx(expected)
 
@@ -269,15 +245,10 @@ def test_an_index_on_one_property_follows_its_type(type_: str, kinds: list[Index
         ("x: I32 y: I32 @key(x, y)", []),
         ("x: I32 @index y: I32 @index(x, y)", [("x", BTREE)]),
         ("x: I32 y: I32 @index @key(x, y)", [("y", BTREE)]),
-        (
-            "x: I32 @key y: String @index z: Vector(2)? @index",
-            [("y", BTREE), ("z", VECTOR), ("x", BTREE)],
-        ),
+        ("x: I32 @key y: String @index z: Vector(2)? @index", [("y", BTREE), ("z", VECTOR), ("x", BTREE)]),
     ],
 )
-def test_a_node_type_wants_the_indexes_it_declares(
-    body: str, expected: list[tuple[str, IndexKind]]
-) -> None:
+def test_a_node_type_wants_the_indexes_it_declares(body: str, expected: list[tuple[str, IndexKind]]) -> None:
     found = wanted(node(body))
     assert found[0] == ID
     assert sorted(found[1:]) == sorted(expected)
@@ -338,8 +309,7 @@ def test_few_vectors_are_scanned_exactly(count: int) -> None:
 
 
 @each_case(
-    ("count", "partitions"),
-    [(10_000, 100), (10_200, 100), (10_201, 101), (1_000_000, 1_000), (10**8 - 1, 9_999)],
+    ("count", "partitions"), [(10_000, 100), (10_200, 100), (10_201, 101), (1_000_000, 1_000), (10**8 - 1, 9_999)]
 )
 def test_many_vectors_have_as_many_partitions_as_their_root(count: int, partitions: int) -> None:
     spec = index_spec(WantedIndex(column="v", kind=VECTOR), count)
@@ -370,13 +340,9 @@ def lowered(run: str) -> str:
 
 
 @given(TEXTS, st.integers(0, 3))
-def test_runs_are_cut_at_ascii_separators_and_belong_to_their_text(
-    texts: list[str | None], skipped: int
-):
+def test_runs_are_cut_at_ascii_separators_and_belong_to_their_text(texts: list[str | None], skipped: int):
     runs = split_runs(pa.array(texts, pa.string()).slice(skipped))
-    got = [
-        (int(text), runs.distinct[code]) for text, code in zip(runs.texts, runs.codes, strict=True)
-    ]
+    got = [(int(text), runs.distinct[code]) for text, code in zip(runs.texts, runs.codes, strict=True)]
     expected = [
         (number, lowered(run))
         for number, text in enumerate(texts[skipped:])
@@ -432,10 +398,7 @@ def test_arrays_of_something_else_are_no_segments():
     assert unpack_segments(packed | {"texts-ends": np.array([1, 2, 3])}) is None
 
 
-@each_case(
-    "name",
-    ["term_ends", "posting_ends", "texts", "position_ends", "lengths", "texts-ends"],
-)
+@each_case("name", ["term_ends", "posting_ends", "texts", "position_ends", "lengths", "texts-ends"])
 @each_case("value", [-1, 1 << 30])
 def test_numbers_that_lead_nowhere_are_no_segments(name: str, value: int):
     packed = pack_segments([build_segment(pa.array(["a b", "c d"]))])
@@ -466,46 +429,27 @@ def test_borders_of_segments_and_deleted_texts_change_no_score(query: str):
         dead.add(len(texts) - 1)
     terms = query_terms(query)
     expected = column(alive, 100).relevance(terms, Budget())
-    by_text = {
-        100 - int(row): score for row, score in zip(expected.row_ids, expected.scores, strict=True)
-    }
+    by_text = {100 - int(row): score for row, score in zip(expected.row_ids, expected.scores, strict=True)}
     for width in (1, 3, 100):
         got = column(texts, width, frozenset(dead)).relevance(terms, Budget())
-        found = {
-            (100 - int(row)) // 2: score for row, score in zip(got.row_ids, got.scores, strict=True)
-        }
+        found = {(100 - int(row)) // 2: score for row, score in zip(got.row_ids, got.scores, strict=True)}
         assert found == by_text, "to the last bit"
     assert by_text.get(0) == by_text.get(7)
 
 
 def test_the_same_parts_make_the_same_sum_whatever_their_terms():
     texts: list[str | None] = ["one two three x", "three one two x", "two three one x", "y"]
-    texts += [
-        "one one one two two three",
-        "two two two three three one",
-        "three three three one one two",
-    ]
+    texts += ["one one one two two three", "two two two three three one", "three three three one one two"]
     scores = column(texts, 2).relevance(query_terms("one two three"), Budget()).scores
     assert len(set(scores[:3].tolist())) == 1
     assert len(set(scores[3:].tolist())) == 1
 
 
 def test_a_phrase_is_found_at_any_place_and_over_stop_words():
-    texts: list[str | None] = [
-        "art of war",
-        "war of art",
-        "the art and a war",
-        "art art of war",
-        "東京都庁",
-    ]
+    texts: list[str | None] = ["art of war", "war of art", "the art and a war", "art art of war", "東京都庁"]
     asked = column(texts, 2)
     assert asked.rows_with_phrase(analyse_query("art of war"), Budget()).tolist() == [97, 100]
-    assert asked.rows_with_phrase(analyse_query("of the war of"), Budget()).tolist() == [
-        97,
-        98,
-        99,
-        100,
-    ]
+    assert asked.rows_with_phrase(analyse_query("of the war of"), Budget()).tolist() == [97, 98, 99, 100]
     assert asked.rows_with_phrase(analyse_query("京都"), Budget()).tolist() == [96]
     assert asked.rows_with_phrase(analyse_query("東都"), Budget()).tolist() == []
     assert asked.rows_with_phrase(analyse_query("of"), Budget()).tolist() == []

@@ -69,8 +69,7 @@ def test_keeping_follows_the_mask() -> None:
 
 
 @each_case(
-    ("start", "stop", "expected"),
-    [(0, 2, [1, 2]), (1, 3, [2, 3]), (2, 99, [3, 4]), (1, 1, []), (0, 4, [1, 2, 3, 4])],
+    ("start", "stop", "expected"), [(0, 2, [1, 2]), (1, 3, [2, 3]), (2, 99, [3, 4]), (1, 1, []), (0, 4, [1, 2, 3, 4])]
 )
 def test_a_slice_has_the_rows_between_two_places(start: int, stop: int, expected) -> None:
     rows = bag(1, 2, 3, 4, weights=[10, 20, 30, 40]).slice(start, stop)
@@ -127,10 +126,7 @@ def written(rows: Rows, batch_rows: int) -> list[Rows]:
     return [rows.written_out(start, batch_rows) for start in range(0, rows.total, batch_rows)]
 
 
-@given(
-    weights=st.none() | st.lists(st.integers(1, 5), max_size=8),
-    batch_rows=st.integers(1, 7),
-)
+@given(weights=st.none() | st.lists(st.integers(1, 5), max_size=8), batch_rows=st.integers(1, 7))
 def test_batches_write_every_row_out_as_often_as_it_counts(weights, batch_rows: int) -> None:
     rows = bag(*range(6)) if weights is None else bag(*range(len(weights)), weights=weights)
     expected = [i for i in range(rows.count) for _ in range(weights[i] if weights else 1)]
@@ -238,17 +234,11 @@ def without(outer: tuple[str, ...], *ops: ir.Op) -> ir.AntiJoin:
         ([scan("a"), scan("b"), where("a"), where("b")], "b", ["a", "ab", "b", "b"]),
         # A negation asks for its outer variables only; what it binds inside is nobody's business.
         ([scan("a"), without(("a",), expand("a", "z"))], "", ["a", ""]),
-        (
-            [scan("a"), expand("a", "b"), without(("a",), expand("a", "z"), where("z", "a"))],
-            "b",
-            ["a", "ab", "b"],
-        ),
+        ([scan("a"), expand("a", "b"), without(("a",), expand("a", "z"), where("z", "a"))], "b", ["a", "ab", "b"]),
         ([scan("a"), scan("b"), without(("a", "b"))], "", ["a", "ab", ""]),
     ],
 )
-def test_a_variable_lives_until_nothing_behind_asks_for_it(
-    ops: list[ir.Op], needed: str, expected: list[str]
-) -> None:
+def test_a_variable_lives_until_nothing_behind_asks_for_it(ops: list[ir.Op], needed: str, expected: list[str]) -> None:
     assert live_after(ops, needed) == [frozenset(names) for names in expected]
 
 
@@ -259,12 +249,7 @@ def test_every_variable_has_the_table_of_its_type() -> None:
         where("p"),
         ir.Expand("p", "~1", "At", ir.Direction.IN, "Venue"),
     ]
-    assert variable_tables(ops) == {
-        "a": "node:Author",
-        "p": "node:Paper",
-        "w": "edge:Wrote",
-        "~1": "node:Venue",
-    }
+    assert variable_tables(ops) == {"a": "node:Author", "p": "node:Paper", "w": "edge:Wrote", "~1": "node:Venue"}
 
 
 def test_a_negation_has_variables_of_its_own() -> None:
@@ -296,9 +281,7 @@ def read(
         name="q",
         params=(),
         pipeline=(scan("a"), expand("a", "b", "e"), expand("b", "~h"), without(("a",), scan("z"))),
-        projections=tuple(
-            ir.Projection(f"c{place}", item, TEXT) for place, item in enumerate(projections)
-        ),
+        projections=tuple(ir.Projection(f"c{place}", item, TEXT) for place, item in enumerate(projections)),
         grouped=grouped,
         rank=rank,
         order=tuple(ir.OrderKey(key, descending=False) for key in order),
@@ -306,11 +289,7 @@ def read(
     )
 
 
-COUNT, SUM, MIN = (
-    ir.AggregateFunction.COUNT,
-    ir.AggregateFunction.SUM,
-    ir.AggregateFunction.MIN,
-)
+COUNT, SUM, MIN = (ir.AggregateFunction.COUNT, ir.AggregateFunction.SUM, ir.AggregateFunction.MIN)
 NEAREST = ir.Nearest(prop("b", "vector", VECTOR), ir.Constant((0.0, 1.0), VECTOR))
 BM25 = ir.Bm25(prop("a"), ir.Constant("word", TEXT))
 

@@ -46,9 +46,7 @@ def test_a_whole_number_is_taken_by_its_own_variable(
 
 
 @pytest.mark.parametrize(("variable", "field"), NUMBERS.items())
-@pytest.mark.parametrize(
-    "text", ["", " ", "-1", "1.5", "1e3", "many", "0x10", "1_000", "²", "½", "9" * 5_000]
-)
+@pytest.mark.parametrize("text", ["", " ", "-1", "1.5", "1e3", "many", "0x10", "1_000", "²", "½", "9" * 5_000])
 def test_what_is_no_whole_number_falls_back_with_a_warning(
     monkeypatch, caplog, variable: str, field: str, text: str
 ) -> None:
@@ -80,9 +78,7 @@ def test_a_known_mode_is_taken_whatever_its_case(monkeypatch, caplog, text, mode
 
 
 @pytest.mark.parametrize("text", ["", "csc", "adjacency", "auto,csr", "1"])
-def test_an_unknown_mode_falls_back_and_the_warning_names_the_known_ones(
-    monkeypatch, caplog, text: str
-) -> None:
+def test_an_unknown_mode_falls_back_and_the_warning_names_the_known_ones(monkeypatch, caplog, text: str) -> None:
     monkeypatch.setenv(MODE, text)
     with caplog.at_level(logging.WARNING):
         assert EngineSettings.from_environment().traversal_mode is TraversalMode.AUTO

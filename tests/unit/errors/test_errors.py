@@ -31,13 +31,7 @@ from support.subtests import each_case
 
 
 def finding(number: int = 1, **members: object) -> Diagnostic:
-    body: dict[str, object] = {
-        "code": "S-01",
-        "message": "wrong",
-        "file": "f.pg",
-        "line": number,
-        "column": 2,
-    }
+    body: dict[str, object] = {"code": "S-01", "message": "wrong", "file": "f.pg", "line": number, "column": 2}
     return Diagnostic(**(body | members))  # type: ignore[arg-type]  # members of several types
 
 
@@ -97,9 +91,7 @@ ERRORS = [
         {"diagnostics": [finding().to_json()]},
         id="CompilerError",
     ),
-    pytest.param(
-        BadRequestError("no"), "bad_request", "bad_request", 400, {}, id="BadRequestError"
-    ),
+    pytest.param(BadRequestError("no"), "bad_request", "bad_request", 400, {}, id="BadRequestError"),
     pytest.param(
         ParameterError("q", {"a": "a is wrong", "b": "b is wrong"}),
         "bad_request",
@@ -133,12 +125,7 @@ ERRORS = [
         id="MixedMutationError",
     ),
     pytest.param(
-        InputFileError("x.pg", "gone"),
-        "io",
-        "internal",
-        500,
-        {"path": "x.pg", "reason": "gone"},
-        id="InputFileError",
+        InputFileError("x.pg", "gone"), "io", "internal", 500, {"path": "x.pg", "reason": "gone"}, id="InputFileError"
     ),
     pytest.param(OmniError("broken"), "internal", "internal", 500, {}, id="OmniError"),
 ]
@@ -185,9 +172,7 @@ MEBIBYTE = 1024 * 1024
         ("later_things", 1024, 2048, "later things: 2,048, above the limit of 1,024"),
     ],
 )  # fmt: skip
-def test_a_limit_is_told_with_sizes_and_words_for_people(
-    resource: str, limit: int, actual: int, text: str
-) -> None:
+def test_a_limit_is_told_with_sizes_and_words_for_people(resource: str, limit: int, actual: int, text: str) -> None:
     error = ResourceLimitError(resource, limit, actual, "do less")
 
     assert error.message == f"{text}; do less"
@@ -242,9 +227,7 @@ CONFLICTS = (
         ours={"properties": {"year": 2}},
         theirs=None,
     ),
-    MergeConflict(
-        kind=ConflictKind.CARDINALITY_VIOLATION, type_key="edge:Cites", message="too many"
-    ),
+    MergeConflict(kind=ConflictKind.CARDINALITY_VIOLATION, type_key="edge:Cites", message="too many"),
 )
 
 SAMPLES: list[OmniError] = [
@@ -352,9 +335,7 @@ def test_findings_render_the_same_text_behind_the_wire() -> None:
         (507, errors.RemoteError),
     ],
 )
-def test_an_unknown_kind_becomes_the_nearest_class_by_status(
-    status: int, expected: type[OmniError]
-) -> None:
+def test_an_unknown_kind_becomes_the_nearest_class_by_status(status: int, expected: type[OmniError]) -> None:
     rebuilt = error_from_body(status, {"error": "new", "kind": "from the future"})
     assert type(rebuilt) is expected
     assert rebuilt.message == "new"
@@ -396,7 +377,5 @@ def test_an_odd_body_is_a_typed_failure_that_can_be_shown(error: OmniError) -> N
             case errors.LoadRejectedError() | errors.LoadKeyConflictError():
                 assert isinstance(rebuilt.report.render(), str)
             case errors.MergeConflictsError():
-                lines = conflict_lines(
-                    rebuilt.source, rebuilt.target, rebuilt.conflicts, rebuilt.total
-                )
+                lines = conflict_lines(rebuilt.source, rebuilt.target, rebuilt.conflicts, rebuilt.total)
                 assert all(isinstance(line, str) for line in lines)

@@ -105,9 +105,7 @@ def test_a_text_without_any_declaration_is_reported_once(grammar: DeclarationGra
     assert [(item.line, item.column) for item in found] == [(1, 1)]
 
 
-def test_what_stands_before_the_first_declaration_is_reported(
-    grammar: DeclarationGrammar[str],
-) -> None:
+def test_what_stands_before_the_first_declaration_is_reported(grammar: DeclarationGrammar[str]) -> None:
     parsed, findings = grammar.parse_all(SourceText("junk\nthing a {}\nthing b {}"))
 
     assert [(item.line, item.column) for item in findings.errors] == [(1, 1)]
@@ -142,9 +140,7 @@ def test_a_long_word_is_cut_in_the_message(grammar: DeclarationGrammar[str]) -> 
     assert "`" + "X" * 40 + "…`" in failure.message
 
 
-def test_a_character_that_does_not_print_is_named_by_its_number(
-    grammar: DeclarationGrammar[str],
-) -> None:
+def test_a_character_that_does_not_print_is_named_by_its_number(grammar: DeclarationGrammar[str]) -> None:
     (failure,) = failures(grammar, SourceText("thing \x07"))
 
     assert failure.message.startswith("found the character U+0007")
@@ -179,16 +175,9 @@ def test_a_literal_has_its_value(literal: str, value: str) -> None:
 
 @each_case(
     ("literal", "offset", "place", "escape"),
-    [
-        (r'"\x"', 0, 1, r"\x"),
-        (r'"ab\q"', 10, 13, r"\q"),
-        (r'"\n\\\u0041"', 5, 10, r"\u"),
-        ('"\\\n"', 0, 1, "\\\n"),
-    ],
+    [(r'"\x"', 0, 1, r"\x"), (r'"ab\q"', 10, 13, r"\q"), (r'"\n\\\u0041"', 5, 10, r"\u"), ('"\\\n"', 0, 1, "\\\n")],
 )
-def test_an_unknown_escape_is_found_where_it_stands(
-    literal: str, offset: int, place: int, escape: str
-) -> None:
+def test_an_unknown_escape_is_found_where_it_stands(literal: str, offset: int, place: int, escape: str) -> None:
     with pytest.raises(EscapeFailure) as failure:
         unescape(literal, offset)
 

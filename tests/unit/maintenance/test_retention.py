@@ -5,13 +5,7 @@ from __future__ import annotations
 from omnigraph.commit.rows import PublishedVersion, Tombstone, commit_row, version_row
 from omnigraph.commit.snapshot import History, snapshot_at
 from omnigraph.core.ids import TableKey
-from omnigraph.maintenance.retention import (
-    Reason,
-    RetentionPolicy,
-    forgettable_rows,
-    known_commits,
-    reachable,
-)
+from omnigraph.maintenance.retention import Reason, RetentionPolicy, forgettable_rows, known_commits, reachable
 from support.manifests import CITES, PAPER, commit, head, pin
 from support.subtests import each_case
 
@@ -24,10 +18,7 @@ def version(item, graph_version: int, branch_key: str = "main") -> PublishedVers
 
 def line(count: int) -> History:
     """Commits c1 to cN of main, one second apart; papers move with each, citations never."""
-    commits = [
-        commit(f"c{n}", n, f"c{n - 1}" if n > 1 else None, created_at=n * SECOND)
-        for n in range(1, count + 1)
-    ]
+    commits = [commit(f"c{n}", n, f"c{n - 1}" if n > 1 else None, created_at=n * SECOND) for n in range(1, count + 1)]
     rows = [version(pin(PAPER, n), n) for n in range(1, count + 1)]
     rows.append(version(pin(CITES, 1, incarnation=2), 1))
     pins = {PAPER: pin(PAPER, count), CITES: pin(CITES, 1, incarnation=2)}
@@ -66,9 +57,7 @@ def test_number_and_age_keep_the_newest_states(keep, age_s, expected):
     assert found.commits.keys() == expected
     versions = {int(item[1:]) for item in expected}
     assert found.versions["nodes/0000000000000001", None] == versions
-    assert found.versions["nodes/0000000000000002", None] == {1}, (
-        "what never moves is needed by all"
-    )
+    assert found.versions["nodes/0000000000000002", None] == {1}, "what never moves is needed by all"
 
 
 def test_readers_keep_what_was_at_a_head_lately():
@@ -87,11 +76,7 @@ def test_a_clock_that_went_back_hides_no_young_commit():
 
 
 def test_what_interrupted_writes_name_stays():
-    found = kept(
-        line(6),
-        1,
-        named=[("nodes/0000000000000001", None, 2), ("nodes/0000000000000007", "dev", 3)],
-    )
+    found = kept(line(6), 1, named=[("nodes/0000000000000001", None, 2), ("nodes/0000000000000007", "dev", 3)])
     assert found.versions["nodes/0000000000000001", None] == {6, 2}
     assert found.versions["nodes/0000000000000007", "dev"] == {3}
 
@@ -166,12 +151,7 @@ def test_many_branches_keep_every_commit_from_which_lines_part():
         commits.append(commit(f"c{n}", 2 * n, f"c{n - 1}", created_at=1))
         heads.append(head(f"b{n}", 2 * n + 1, 2 * n + 1, f"c{n // 2}", fork_commit_id=f"c{n // 2}"))
     heads.append(head("main", 1, 300, "c129"))
-    past = History(
-        commits={item.commit_id: item for item in commits},
-        versions=(),
-        tombstones=(),
-        heads=tuple(heads),
-    )
+    past = History(commits={item.commit_id: item for item in commits}, versions=(), tombstones=(), heads=tuple(heads))
     found = kept(past, 1)
     assert found.commits.keys() == {f"c{n // 2}" for n in range(1, 130)} | {"c129"}
 
@@ -188,9 +168,7 @@ def forgotten(past: History, keep: int) -> History:
         return version_row(item.pin, item.branch_key, item.graph_version)["object_id"]
 
     left = History(
-        commits={
-            c: item for c, item in past.commits.items() if commit_row(item)["object_id"] not in gone
-        },
+        commits={c: item for c, item in past.commits.items() if commit_row(item)["object_id"] not in gone},
         versions=tuple(item for item in past.versions if row_id(item) not in gone),
         tombstones=tuple(
             item

@@ -25,14 +25,7 @@ from omnigraph.errors import QueryCancelledError, QueryTimeoutError
 from omnigraph.pipeline import deltas, exchange
 from omnigraph.pipeline.compare import DELTA, DIGEST, operation_codes, operation_counts, row_digests
 from omnigraph.pipeline.deltas import DeltaPart, FiledDelta, HeldDelta
-from omnigraph.pipeline.exchange import (
-    BUCKET,
-    Exchange,
-    buckets_of,
-    hash_buckets,
-    run_exchange,
-    text_hashes,
-)
+from omnigraph.pipeline.exchange import BUCKET, Exchange, buckets_of, hash_buckets, run_exchange, text_hashes
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.pipeline.workers import LocalWorkers, Silent, advance, failure_message, raise_failure
 from omnigraph.spark.tasks import RowTally
@@ -56,24 +49,15 @@ def kept(bucket: int, rows: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("run_rows", [1, 4, 1_000])
-def test_every_row_reaches_its_bucket_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_rows: int
-) -> None:
+def test_every_row_reaches_its_bucket_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_rows: int) -> None:
     monkeypatch.setattr(exchange, "RUN_ROWS", run_rows)
     wanted = Exchange(
-        stage="gather",
-        items=[range(8), range(0), range(20, 31)],
-        read=numbers,
-        schema=SCHEMA,
-        buckets=7,
-        handle=kept,
+        stage="gather", items=[range(8), range(0), range(20, 31)], read=numbers, schema=SCHEMA, buckets=7, handle=kept
     )
     with answer_folder(parse_location(tmp_path)) as folder:
         answers = run_exchange(wanted, LocalWorkers(Silent()), folder)
     assert [answer[BUCKET] for answer in answers] == [0, 1, 2, 3, 4]
-    assert Counter(n for answer in answers for n in answer["numbers"]) == Counter(
-        [*range(8), *range(20, 31)]
-    )
+    assert Counter(n for answer in answers for n in answer["numbers"]) == Counter([*range(8), *range(20, 31)])
 
 
 def test_a_bucket_begins_at_its_splitter() -> None:
@@ -121,9 +105,7 @@ def test_hashes_fill_all_buckets_alike(form: str) -> None:
 IDS = st.text("abcz é\U0001f600", max_size=4)
 CODES = st.sampled_from([0, 1, 2])
 #: What happened to some ids, and where the files that hold it begin.
-CASES = st.tuples(
-    st.dictionaries(IDS, CODES, max_size=24), st.sets(st.integers(0, 24)), st.integers(1, 5)
-)
+CASES = st.tuples(st.dictionaries(IDS, CODES, max_size=24), st.sets(st.integers(0, 24)), st.integers(1, 5))
 
 
 def delta_table(happened: dict[str, int]) -> Any:
@@ -153,9 +135,7 @@ def filed(rows: Any, cuts: set[int], scratch: Scratch, batch_rows: int) -> Filed
         some = rows.slice(begin, end - begin).combine_chunks()
         name = f"part-{number}"
         write_answer(folder, name, DELTA, some.to_batches(max_chunksize=batch_rows))
-        part = DeltaPart(
-            name=name, bucket=number, counts=operation_counts(some), first_id=some["id"][0].as_py()
-        )
+        part = DeltaPart(name=name, bucket=number, counts=operation_counts(some), first_id=some["id"][0].as_py())
         parts.append(part)
     return FiledDelta(folder=folder, scratch=scratch, parts=tuple(parts))
 
@@ -165,9 +145,7 @@ def read(delta: deltas.Delta, *stretch: int) -> list[dict[str, Any]]:
 
 
 @given(CASES)
-def test_every_look_at_them_gives_the_same(
-    tmp_path_factory: pytest.TempPathFactory, case: Any
-) -> None:
+def test_every_look_at_them_gives_the_same(tmp_path_factory: pytest.TempPathFactory, case: Any) -> None:
     happened, cuts, batch_rows = case
     rows = delta_table(happened)
     root: Path = tmp_path_factory.mktemp("deltas")
@@ -304,12 +282,8 @@ def test_batches_stop_on_the_way() -> None:
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize(
-    "error", [QueryTimeoutError(2.5, "Merge"), QueryCancelledError("Merge")], ids=lambda e: e.kind
-)
-def test_what_stopped_a_task_travels_as_a_message(
-    error: QueryTimeoutError | QueryCancelledError,
-) -> None:
+@pytest.mark.parametrize("error", [QueryTimeoutError(2.5, "Merge"), QueryCancelledError("Merge")], ids=lambda e: e.kind)
+def test_what_stopped_a_task_travels_as_a_message(error: QueryTimeoutError | QueryCancelledError) -> None:
     with pytest.raises(type(error)) as caught:
         raise_failure(failure_message(error))
     assert caught.value.details() == error.details()
@@ -363,25 +337,15 @@ DIFFERENT = [
     ),
     pytest.param(TEXTS, [["a,b"], ["a", "b"], ["a,", "b"], ['a","b']], id="joined texts"),
     pytest.param(
-        pa.list_(NUMBER),
-        [None, [], [0], [None], [0, 0], [0, None], [None, 0], [1, 2], [2, 1]],
-        id="lists of numbers",
+        pa.list_(NUMBER), [None, [], [0], [None], [0, 0], [0, None], [None, 0], [1, 2], [2, 1]], id="lists of numbers"
     ),
-    pytest.param(
-        pa.list_(pa.float32(), 2),
-        [None, [0, 0], [0, None], [None, 0], [0, 1], [1, 0]],
-        id="vectors",
-    ),
+    pytest.param(pa.list_(pa.float32(), 2), [None, [0, 0], [0, None], [None, 0], [0, 1], [1, 0]], id="vectors"),
     pytest.param(pa.bool_(), [None, False, True], id="truth"),
     pytest.param(pa.float64(), [None, 0.0, math.nan, math.inf, -math.inf, 5e-324], id="floats"),
     pytest.param(pa.uint64(), [None, 0, 1, 2**64 - 1], id="large numbers"),
     pytest.param(NUMBER, [None, 0, -1, 2**63 - 1, -(2**63)], id="signed numbers"),
     pytest.param(pa.date32(), [None, date(1970, 1, 1), date(1969, 12, 31)], id="days"),
-    pytest.param(
-        pa.date64(),
-        [None, datetime(1970, 1, 1), datetime(1970, 1, 2), datetime(1969, 12, 31)],
-        id="moments",
-    ),
+    pytest.param(pa.date64(), [None, datetime(1970, 1, 1), datetime(1970, 1, 2), datetime(1969, 12, 31)], id="moments"),
 ]
 
 

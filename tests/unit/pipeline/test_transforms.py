@@ -34,26 +34,20 @@ class Bad:
 
 
 BAD = Bad()
-STRING, BOOL, DAY, MOMENT = (
-    ScalarType(item) for item in (Scalar.STRING, Scalar.BOOL, Scalar.DATE, Scalar.DATETIME)
-)
+STRING, BOOL, DAY, MOMENT = (ScalarType(item) for item in (Scalar.STRING, Scalar.BOOL, Scalar.DATE, Scalar.DATETIME))
 I64, F64, F32 = (ScalarType(item) for item in (Scalar.I64, Scalar.F64, Scalar.F32))
 WORDS = {"true": ["yes", "1"], "false": ["no", "0"]}
 GERMAN = {"decimal": ",", "thousands": "."}
 
 
-def read(
-    spec: dict[str, Any], base: Any, *columns: Any, **options: Any
-) -> tuple[list[Any], dict[int, str]]:
+def read(spec: dict[str, Any], base: Any, *columns: Any, **options: Any) -> tuple[list[Any], dict[int, str]]:
     """The stored values of columns `a`, `b`, …, and what is said about those that are bad."""
     named = dict(zip("abc", columns, strict=False))
     spec = spec if {"concat", "constant"} & set(spec) else {"column": "a", **spec}
     count = len(columns[0]) if columns else 2
     timestamps = options.pop("timestamps", Timestamps.REFUSE)
     given = MappedColumn(source=value_source(spec, "here"), columns=named, count=count, **options)
-    stored, violations = read_mapped(
-        given, PropertyType(base=base, nullable=True), timestamps=timestamps
-    )
+    stored, violations = read_mapped(given, PropertyType(base=base, nullable=True), timestamps=timestamps)
     stored.validate()
     if pa.types.is_date64(stored.type):
         stored = stored.view(pa.timestamp("ms"))
@@ -68,12 +62,7 @@ CASES: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
     ({"trim": True}, STRING, [" a\t", "\u00a0b", "c", "", None], ["a", "b", "c", "", None]),
     ({"null": ["", "N/A"]}, STRING, ["", "N/A", "n/a", " "], [None, None, "n/a", " "]),
     ({"null": "-", "trim": True}, STRING, [" - ", "--"], [None, "--"]),
-    (
-        {"bool": WORDS},
-        BOOL,
-        ["yes", "no", "1", "0", None, "Yes", ""],
-        [True, False, True, False, None, BAD, BAD],
-    ),
+    ({"bool": WORDS}, BOOL, ["yes", "no", "1", "0", None, "Yes", ""], [True, False, True, False, None, BAD, BAD]),
     ({"bool": {"true": "x"}, "null": ""}, BOOL, ["x", "", "y"], [True, None, BAD]),
     (
         {"date_format": ["%d.%m.%Y", "%Y-%m-%d"]},
@@ -81,18 +70,8 @@ CASES: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
         ["1.2.2024", "2024-02-03", "31.02.2024", None, "soon"],
         [date(2024, 2, 1), date(2024, 2, 3), BAD, None, BAD],
     ),
-    (
-        {"date_format": "%d.%m.%Y %H:%M"},
-        DAY,
-        ["1.2.2024 00:00", "1.2.2024 00:01"],
-        [date(2024, 2, 1), BAD],
-    ),
-    (
-        {"date_format": "%d.%m.%Y %H:%M"},
-        MOMENT,
-        ["1.2.2024 13:30", "1.2.2024"],
-        [datetime(2024, 2, 1, 13, 30), BAD],
-    ),
+    ({"date_format": "%d.%m.%Y %H:%M"}, DAY, ["1.2.2024 00:00", "1.2.2024 00:01"], [date(2024, 2, 1), BAD]),
+    ({"date_format": "%d.%m.%Y %H:%M"}, MOMENT, ["1.2.2024 13:30", "1.2.2024"], [datetime(2024, 2, 1, 13, 30), BAD]),
     (
         {"number": GERMAN},
         F64,
@@ -115,12 +94,7 @@ CASES: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
     ),
     ({"split": ", "}, ListType(Scalar.I64), ["1, 2", "1,2"], [[1, 2], BAD]),
     ({"split": "|", "trim": True}, ListType(Scalar.I64), [" 1 | 2", "1|x"], [[1, 2], BAD]),
-    (
-        {"split": "|", "number": GERMAN},
-        ListType(Scalar.F64),
-        ["1,5|2.000", "1.5|2"],
-        [[1.5, 2000.0], BAD],
-    ),
+    ({"split": "|", "number": GERMAN}, ListType(Scalar.F64), ["1,5|2.000", "1.5|2"], [[1.5, 2000.0], BAD]),
     ({"split": "/", "bool": WORDS}, ListType(Scalar.BOOL), ["1/no", "1/2"], [[True, False], BAD]),
     (
         {"split": ";", "date_format": "%d.%m.%Y"},
@@ -158,12 +132,7 @@ def test_a_transform_gives_the_same_for_every_form_of_texts(
 TYPED: list[tuple[dict[str, Any], Any, Any, list[Any]]] = [
     ({"null": ["-1", "N/A", "0x7", "1.0"]}, I64, pa.array([-1, 7, 1]), [None, 7, 1]),
     ({"null": ["-1", "NaN"]}, F64, pa.array([-1.0, float("nan"), 2.0]), [None, None, 2.0]),
-    (
-        {"null": ["1900-01-01"]},
-        DAY,
-        pa.array([date(1900, 1, 1), date(2024, 1, 1)]),
-        [None, date(2024, 1, 1)],
-    ),
+    ({"null": ["1900-01-01"]}, DAY, pa.array([date(1900, 1, 1), date(2024, 1, 1)]), [None, date(2024, 1, 1)]),
     (
         {"null": ["1900-01-01 00:00:00"]},
         MOMENT,
@@ -177,12 +146,7 @@ TYPED: list[tuple[dict[str, Any], Any, Any, list[Any]]] = [
     ({"date_format": "%Y%m%d"}, DAY, pa.array([20240131, 3]), [date(2024, 1, 31), BAD]),
     ({"date_format": "%Y%m%d"}, DAY, pa.array([date(2024, 1, 31)]), [date(2024, 1, 31)]),
     ({"number": GERMAN}, F64, pa.array([1.5, None]), [1.5, None]),
-    (
-        {"number": GERMAN},
-        ListType(Scalar.I64),
-        pa.array([["1.000"], ["x"], None]),
-        [[1000], BAD, None],
-    ),
+    ({"number": GERMAN}, ListType(Scalar.I64), pa.array([["1.000"], ["x"], None]), [[1000], BAD, None]),
     ({"number": GERMAN}, ListType(Scalar.I64), pa.array([["1.000", None], []]), [BAD, []]),
     ({"split": "|"}, ListType(Scalar.STRING), pa.array([["a"], None]), [["a"], None]),
     ({"split": "|", "number": True}, VectorType(2), pa.array([[1.0, 2.0]]), [[1.0, 2.0]]),
@@ -195,9 +159,7 @@ TYPED: list[tuple[dict[str, Any], Any, Any, list[Any]]] = [
 
 
 @each_case(("spec", "base", "column", "expected"), TYPED, ids=lambda item: str(item)[:30])
-def test_values_that_have_a_type_keep_it(
-    spec: dict[str, Any], base: Any, column: Any, expected: list[Any]
-) -> None:
+def test_values_that_have_a_type_keep_it(spec: dict[str, Any], base: Any, column: Any, expected: list[Any]) -> None:
     assert read(spec, base, column)[0] == expected
 
 
@@ -219,9 +181,7 @@ FAR = pa.array([4_000_000, 0], pa.int32()).cast(pa.date32())
     ],
     ids=str,
 )
-def test_values_beyond_the_calendar_of_python_are_bad_values(
-    base: Any, column: Any, expected: list[Any]
-) -> None:
+def test_values_beyond_the_calendar_of_python_are_bad_values(base: Any, column: Any, expected: list[Any]) -> None:
     stored, violations = stored_column(PropertyType(base=base, nullable=True), column)
     values = [BAD if place in violations else item for place, item in enumerate(stored.to_pylist())]
     assert values == expected
@@ -266,12 +226,7 @@ LISTS: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
         {"date_format": "%Y%m%d"},
         ListType(Scalar.DATE),
         [[20240131], ["20240201", 20240202], [], None, ["x"], [None], "20240131", [[1]], 7],
-        [
-            [date(2024, 1, 31)],
-            [date(2024, 2, 1), date(2024, 2, 2)],
-            *([], None),
-            *[BAD] * 5,
-        ],
+        [[date(2024, 1, 31)], [date(2024, 2, 1), date(2024, 2, 2)], *([], None), *[BAD] * 5],
     ),
     (
         {"number": GERMAN, "trim": True},
@@ -279,12 +234,7 @@ LISTS: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
         [["1.000 ", 2], [1.5], [10**30], {"a": 1}],
         [[1000, 2], BAD, BAD, BAD],
     ),
-    (
-        {"bool": WORDS},
-        ListType(Scalar.BOOL),
-        [["yes", 0, True], ["maybe"]],
-        [[True, False, True], BAD],
-    ),
+    ({"bool": WORDS}, ListType(Scalar.BOOL), [["yes", 0, True], ["maybe"]], [[True, False, True], BAD]),
     ({"number": GERMAN}, VectorType(2), [["0,5", 2], ["1,5"]], [[0.5, 2.0], BAD]),
     ({"date_format": "%Y%m%d"}, ListType(Scalar.DATE), [], []),
 ]
@@ -306,9 +256,7 @@ def test_moments_in_json_lists_keep_their_time() -> None:
     assert violations == {1: "item 1: 'x' is not a date of the form %d.%m.%Y %H:%M"}
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.large_utf8(), pa.string_view(), pa.dictionary(pa.int8(), pa.utf8())], ids=str
-)
+@pytest.mark.parametrize("kind", [pa.large_utf8(), pa.string_view(), pa.dictionary(pa.int8(), pa.utf8())], ids=str)
 def test_items_of_lists_are_read_for_every_form_of_texts(kind: Any) -> None:
     items = pa.array(["31.1.2024", "x"]).cast(kind)
     column = pa.ListArray.from_arrays([0, 1, 2], items)
@@ -329,9 +277,7 @@ def test_items_of_lists_are_read_for_every_form_of_texts(kind: Any) -> None:
 @each_case("unit", ["s", "ms", "us", "ns"])
 @each_case("zone", [None, "UTC", "Europe/Berlin"])
 def test_a_moment_for_null_in_any_notation(text: str, unit: str, zone: str | None) -> None:
-    column = pa.array([0, 86_400 * 10 ** {"s": 0, "ms": 3, "us": 6, "ns": 9}[unit]]).cast(
-        pa.timestamp(unit, zone)
-    )
+    column = pa.array([0, 86_400 * 10 ** {"s": 0, "ms": 3, "us": 6, "ns": 9}[unit]]).cast(pa.timestamp(unit, zone))
     assert read({"null": text}, MOMENT, column)[0] == [None, datetime(1970, 1, 2)]
     fine = pa.array([100_000, 1], pa.timestamp("us"))
     assert read({"null": "1970-01-01T00:00:00.100Z"}, MOMENT, fine)[0] == [None, BAD]
@@ -352,9 +298,7 @@ def test_a_moment_for_null_in_any_notation(text: str, unit: str, zone: str | Non
     ],
     ids=lambda item: str(item)[:20],
 )
-def test_a_text_for_null_that_no_value_can_be_is_refused(
-    null: Any, column: Any, is_refused: bool
-) -> None:
+def test_a_text_for_null_that_no_value_can_be_is_refused(null: Any, column: Any, is_refused: bool) -> None:
     definition = SimpleNamespace(name="Thing", definition=SimpleNamespace(properties={}))
     source = value_source({"column": "a", "null": null}, "here")
     chosen = ColumnMap(properties={"p": source}, id=None, ends=None)
@@ -373,9 +317,7 @@ def test_columns_are_joined() -> None:
     assert read(spec, MOMENT, days, times)[0] == [datetime(2024, 1, 2, 3, 4), None]
     spec = {"concat": [{"constant": "user:"}, "a"]}
     assert read(spec, STRING, pa.array(["x", None]))[0] == ["user:x", None]
-    found, violations = read(
-        {"concat": ["a", "b"]}, STRING, ["x", 1, True, None], ["y", 2, 1.5, {}]
-    )
+    found, violations = read({"concat": ["a", "b"]}, STRING, ["x", 1, True, None], ["y", 2, 1.5, {}])
     assert found == ["xy", "12", BAD, BAD]
     assert violations[2] == "1.5 is not a text, a whole number or a date, which can be joined"
     assert read({"concat": ["a", "b"]}, STRING, pa.array(["x"]), pa.array([1.5]))[0] == [BAD]
@@ -411,47 +353,31 @@ def test_a_constant_is_read_as_csv_would_be(value: Any, base: Any, expected: Any
         (Timestamps.REFUSE, [BAD, BAD, datetime(2024, 1, 1)]),
         (
             Timestamps.ROUND,
-            [
-                datetime(2024, 1, 1, 0, 0, 1),
-                datetime(2023, 12, 31, 0, 0, 0, 1000),
-                datetime(2024, 1, 1),
-            ],
+            [datetime(2024, 1, 1, 0, 0, 1), datetime(2023, 12, 31, 0, 0, 0, 1000), datetime(2024, 1, 1)],
         ),
         (
             Timestamps.TRUNCATE,
-            [
-                datetime(2024, 1, 1, 0, 0, 0, 999_000),
-                datetime(2023, 12, 31, 0, 0, 0, 1000),
-                datetime(2024, 1, 1),
-            ],
+            [datetime(2024, 1, 1, 0, 0, 0, 999_000), datetime(2023, 12, 31, 0, 0, 0, 1000), datetime(2024, 1, 1)],
         ),
     ],
 )
 def test_finer_times_in_a_format_follow_the_rule(rule: Timestamps, expected: list[Any]) -> None:
-    texts = pa.array(
-        ["1.1.2024 0:00:00.9995", "31.12.2023 0:00:00.001499999", "1.1.2024 0:00:00.000000"]
-    )
+    texts = pa.array(["1.1.2024 0:00:00.9995", "31.12.2023 0:00:00.001499999", "1.1.2024 0:00:00.000000"])
     spec = {"date_format": "%d.%m.%Y %H:%M:%S.%f"}
     assert read(spec, MOMENT, texts, timestamps=rule)[0] == expected
     listed = pa.array([f"{text}|{text}" for text in texts.to_pylist()])
     pairs = [item if item is BAD else [item, item] for item in expected]
-    found, violations = read(
-        {**spec, "split": "|"}, ListType(Scalar.DATETIME), listed, timestamps=rule
-    )
+    found, violations = read({**spec, "split": "|"}, ListType(Scalar.DATETIME), listed, timestamps=rule)
     # Python shows the milliseconds of a list as a day: the numbers of bad values are enough here.
     assert [item is BAD for item in found] == [item is BAD for item in pairs]
-    assert all(
-        "item 1: " in text and "finer than milliseconds" in text for text in violations.values()
-    )
+    assert all("item 1: " in text and "finer than milliseconds" in text for text in violations.values())
 
 
 def test_what_is_said_about_bad_values() -> None:
     def said(spec: dict[str, Any], base: Any, text: str) -> str:
         return read(spec, base, pa.array([None, text]))[1][1]
 
-    assert (
-        said({"bool": WORDS}, BOOL, "maybe") == "'maybe' is neither true (yes, 1) nor false (no, 0)"
-    )
+    assert said({"bool": WORDS}, BOOL, "maybe") == "'maybe' is neither true (yes, 1) nor false (no, 0)"
     assert said({"number": GERMAN}, F64, "1.5") == (
         "'1.5' is not a number with the decimal separator ',' and '.' every 3 digits"
     )
@@ -476,9 +402,7 @@ def test_texts_that_are_not_utf8_are_bad_values() -> None:
 
 def test_a_slice_of_a_mapped_column_is_that_part_of_it() -> None:
     source = value_source({"concat": ["a", "b"], "separator": "/"}, "here")
-    given = MappedColumn(
-        source=source, columns={"a": pa.array(["x", "y", None]), "b": [1, 2, 3]}, count=3
-    )
+    given = MappedColumn(source=source, columns={"a": pa.array(["x", "y", None]), "b": [1, 2, 3]}, count=3)
     part = given[1:3]
     assert len(part) == 2
     assert part.value(0) == "y/2"
@@ -548,9 +472,7 @@ def read_of_date_formats(texts: list[str | None], *formats: str) -> list[str | N
         moment = EPOCH + timedelta(seconds=seconds)
         text = f"{moment:%H:%M:%S}.{nanoseconds:09}"
         day = moment.date().isoformat()
-        values.append(
-            (f"{day} {text}" if text != "00:00:00.000000000" else day) if is_read else None
-        )
+        values.append((f"{day} {text}" if text != "00:00:00.000000000" else day) if is_read else None)
     return values
 
 
@@ -560,15 +482,7 @@ def read_of_date_formats(texts: list[str | None], *formats: str) -> list[str | N
         (
             "%d.%m.%Y",
             {"1.2.2024": "2024-02-01", "29.02.2024": "2024-02-29", "31.12.9999": "9999-12-31"},
-            [
-                "31.02.2024",
-                "29.02.2023",
-                "0.1.2024",
-                "1.13.2024",
-                "1.2.24",
-                "1.2.0000",
-                " 1.2.2024",
-            ],
+            ["31.02.2024", "29.02.2023", "0.1.2024", "1.13.2024", "1.2.24", "1.2.0000", " 1.2.2024"],
         ),
         ("%Y%m%d", {"20240131": "2024-01-31"}, ["2024131", "202401311", "2024-01-31"]),
         (
@@ -611,9 +525,7 @@ def read_of_date_formats(texts: list[str | None], *formats: str) -> list[str | N
         ("100%% %d.%m.%Y", {"100% 1.2.2024": "2024-02-01"}, ["100 1.2.2024"]),
     ],
 )
-def test_a_format_takes_whole_texts_of_the_calendar(
-    form: str, good: dict[str, str], bad: list[str]
-) -> None:
+def test_a_format_takes_whole_texts_of_the_calendar(form: str, good: dict[str, str], bad: list[str]) -> None:
     expected = [*good.values(), *[None] * (len(bad) + 1)]
     assert read_of_date_formats([*good, None, *bad], form) == expected
     assert read_of_date_formats([*good, None, *bad] * 3, form) == expected * 3
@@ -656,14 +568,7 @@ def test_a_format_that_says_too_little_or_too_much_is_refused(form: str, text: s
 @given(
     moment=st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2068, 12, 31)),
     form=st.sampled_from(
-        [
-            "%d.%m.%Y",
-            "%Y%m%d%H%M%S",
-            "%m/%d/%y %I:%M:%S %p",
-            "%d-%b-%Y %H:%M:%S.%f",
-            "%B %d, %Y",
-            "%Y/%m/%d %H:%M",
-        ]
+        ["%d.%m.%Y", "%Y%m%d%H%M%S", "%m/%d/%y %I:%M:%S %p", "%d-%b-%Y %H:%M:%S.%f", "%B %d, %Y", "%Y/%m/%d %H:%M"]
     ),
 )
 def test_formats_mean_what_they_mean_in_python(moment: datetime, form: str) -> None:

@@ -91,26 +91,14 @@ rules:
             PolicyRequest(BOT, Action.BRANCH_DELETE, None, "draft"),
             "actor `act-bot` may not delete branch `draft`: no rule allows it",
         ),
-        (
-            PolicyRequest(BOT, Action.INVOKE_QUERY),
-            "actor `act-bot` may not run stored queries: no rule allows it",
-        ),
-        (
-            PolicyRequest(BOT, Action.ADMIN),
-            "actor `act-bot` may not maintain the graph: no rule allows it",
-        ),
+        (PolicyRequest(BOT, Action.INVOKE_QUERY), "actor `act-bot` may not run stored queries: no rule allows it"),
+        (PolicyRequest(BOT, Action.ADMIN), "actor `act-bot` may not maintain the graph: no rule allows it"),
         (
             PolicyRequest(BOT, Action.GRAPH_LIST),
             "actor `act-bot` may not list the graphs of the server: no rule allows it",
         ),
-        (
-            PolicyRequest(BOT, Action.CHANGE),
-            "actor `act-bot` may not change no particular branch: no rule allows it",
-        ),
-        (
-            PolicyRequest("act-x\n", Action.READ, "main"),
-            "actor `act-x\\n` is unknown: it is in no group of the policy",
-        ),
+        (PolicyRequest(BOT, Action.CHANGE), "actor `act-bot` may not change no particular branch: no rule allows it"),
+        (PolicyRequest("act-x\n", Action.READ, "main"), "actor `act-x\\n` is unknown: it is in no group of the policy"),
         (
             PolicyRequest("x" * 1_000, Action.READ, "main"),
             f"actor `{'x' * 80}…` is unknown: it is in no group of the policy",
@@ -185,12 +173,7 @@ def test_the_gate_raises_what_it_denies() -> None:
         "error": denied.value.message,
         "kind": "policy",
         "code": "forbidden",
-        "policy_denial": {
-            "action": "branch_merge",
-            "actor_id": "act-bot",
-            "branch": "draft",
-            "target_branch": "main",
-        },
+        "policy_denial": {"action": "branch_merge", "actor_id": "act-bot", "branch": "draft", "target_branch": "main"},
     }
     assert (denied.value.http_status, denied.value.exit_code) == (403, 1)
 
@@ -200,9 +183,7 @@ def test_every_decision_of_the_gate_is_logged(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.INFO, logger="omnigraph.policy"):
         gate.decide(PolicyRequest(NADIA, Action.CHANGE, "draft"))
         gate.decide(PolicyRequest("a\nb", Action.READ, "main"))
-    fields = [
-        (r.actor, r.action, r.branch, r.target_branch, r.decision, r.rule) for r in caplog.records
-    ]
+    fields = [(r.actor, r.action, r.branch, r.target_branch, r.decision, r.rule) for r in caplog.records]
     assert fields == [
         (NADIA, "change", "draft", None, "allow", "curators-edit-drafts"),
         ("a\nb", "read", "main", None, "deny", None),
@@ -257,8 +238,7 @@ def test_the_documented_examples_are_true() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "known"),
-    [("", True), (", branch_scope: protected", False), (", branch_scope: unprotected", True)],
+    ("scope", "known"), [("", True), (", branch_scope: protected", False), (", branch_scope: unprotected", True)]
 )
 def test_an_actor_is_known_that_may_do_something_somewhere(scope: str, known: bool) -> None:
     policy = Policy.from_text(
@@ -309,39 +289,19 @@ ALL = "actors: { group: all }"
         ('version: 1\ngroups: { "\\uD800": [ada] }', 2, 11, "the name of a group is blank or"),
         ('version: 1\ngroups: { all: ["\\uD800"] }', 2, 17, "an actor holds half a surrogate pair"),
         ("version: 1\nprotected_branches: main", 2, 21, "`protected_branches` is a list"),
-        (
-            "version: 1\nprotected_branches: ['release/*']",
-            2,
-            22,
-            "'release/*' is not a branch name",
-        ),
+        ("version: 1\nprotected_branches: ['release/*']", 2, 22, "'release/*' is not a branch name"),
         ("version: 1\nprotected_branches: ['']", 2, 22, "a protected branch is blank"),
         (rule(f"{ALL}, actions: [read]", id_="' '"), 4, 9, "the id of a rule is blank"),
         (f"{GROUPS}rules: [{{ id: r }}]", 3, 9, "a rule has no `allow`"),
-        (
-            f"{GROUPS}rules: [{{ id: r, allow: {{}}, deny: {{}} }}]",
-            3,
-            29,
-            "`deny` is not a key of a rule",
-        ),
+        (f"{GROUPS}rules: [{{ id: r, allow: {{}}, deny: {{}} }}]", 3, 29, "`deny` is not a key of a rule"),
         (rule("actions: [read]"), 5, 12, "`allow` has no `actors`"),
         (rule(ALL), 5, 12, "`allow` has no `actions`"),
         (rule(f"{ALL}, actions: []"), 5, 47, "the rule allows no action"),
         (rule(f"{ALL}, actions: [reed]"), 5, 48, "`reed` is not an action"),
         (rule("actors: { group: al }, actions: [read]"), 5, 31, "there is no group `al`"),
-        (
-            rule("actors: { actor: ada }, actions: [read]"),
-            5,
-            24,
-            "`actor` is not a key of `actors`",
-        ),
+        (rule("actors: { actor: ada }, actions: [read]"), 5, 24, "`actor` is not a key of `actors`"),
         (rule("actors: ada, actions: [read]"), 5, 22, "`actors` is a mapping, not the text `ada`"),
-        (
-            rule(f"{ALL}, actions: [read], branch_scope: all"),
-            5,
-            69,
-            "`all` is not a scope",
-        ),
+        (rule(f"{ALL}, actions: [read], branch_scope: all"), 5, 69, "`all` is not a scope"),
         (
             rule(f"{ALL}, actions: [read], branch_scope: any, target_branch_scope: any"),
             5,
@@ -354,30 +314,10 @@ ALL = "actors: { group: all }"
             69,
             "`branch_merge` has no `branch_scope`",
         ),
-        (
-            rule(f"{ALL}, actions: [change], target_branch_scope: any"),
-            5,
-            57,
-            "`change` has no `target_branch_scope`",
-        ),
-        (
-            rule(f"{ALL}, actions: [invoke_query], branch_scope: any"),
-            5,
-            63,
-            "`invoke_query` has no `branch_scope`",
-        ),
-        (
-            rule(f"{ALL}, actions: [admin], target_branch_scope: any"),
-            5,
-            56,
-            "`admin` has no `target_branch_scope`",
-        ),
-        (
-            rule(f"{ALL}, actions: [graph_list], branch_scope: any"),
-            5,
-            61,
-            "`graph_list` has no `branch_scope`",
-        ),
+        (rule(f"{ALL}, actions: [change], target_branch_scope: any"), 5, 57, "`change` has no `target_branch_scope`"),
+        (rule(f"{ALL}, actions: [invoke_query], branch_scope: any"), 5, 63, "`invoke_query` has no `branch_scope`"),
+        (rule(f"{ALL}, actions: [admin], target_branch_scope: any"), 5, 56, "`admin` has no `target_branch_scope`"),
+        (rule(f"{ALL}, actions: [graph_list], branch_scope: any"), 5, 61, "`graph_list` has no `branch_scope`"),
         (
             rule(f"{ALL}, actions: [read, graph_list]"),
             5,
@@ -385,15 +325,13 @@ ALL = "actors: { group: all }"
             "`graph_list` is about a server, and the other actions are about a graph",
         ),
         (
-            rule(f"{ALL}, actions: [read]")
-            + rule(f"{ALL}, actions: [read]").partition("rules:\n")[2],
+            rule(f"{ALL}, actions: [read]") + rule(f"{ALL}, actions: [read]").partition("rules:\n")[2],
             6,
             9,
             "the id 'r' is given twice",
         ),
         (
-            rule(f"{ALL}, actions: [read]")
-            + rule(f"{ALL}, actions: [graph_list]", id_="s").partition("rules:\n")[2],
+            rule(f"{ALL}, actions: [read]") + rule(f"{ALL}, actions: [graph_list]", id_="s").partition("rules:\n")[2],
             6,
             5,
             "rules about a server (`graph_list`) and rules about a graph are in one file",
@@ -498,9 +436,7 @@ def policies(draw: st.DrawFn) -> dict[str, object]:
 
 
 branches = st.none() | st.sampled_from(BRANCHES + STRANGE)
-requests = st.builds(
-    PolicyRequest, st.sampled_from(NAMES), st.sampled_from(Action), branches, branches
-)
+requests = st.builds(PolicyRequest, st.sampled_from(NAMES), st.sampled_from(Action), branches, branches)
 
 
 def model(policy: dict, request: PolicyRequest) -> str | None:
@@ -524,9 +460,7 @@ def model(policy: dict, request: PolicyRequest) -> str | None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(policies(), st.lists(requests, min_size=5, max_size=12), st.data())
-def test_cedar_decides_as_the_model_does(
-    body: dict, asked: list[PolicyRequest], data: st.DataObject
-) -> None:
+def test_cedar_decides_as_the_model_does(body: dict, asked: list[PolicyRequest], data: st.DataObject) -> None:
     policy = Policy.from_text(yaml.safe_dump(body, allow_unicode=True))
     members = [actor for group in body["groups"].values() for actor in group]
     for request in asked:

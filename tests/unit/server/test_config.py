@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import (
-    MAX_DIAGNOSTICS,
-    BadRequestError,
-    CompilerError,
-    ConfigurationError,
-    InputFileError,
-)
+from omnigraph.errors import MAX_DIAGNOSTICS, BadRequestError, CompilerError, ConfigurationError, InputFileError
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.server.config import QuerySource, ServerConfig, read_config, single_graph
@@ -49,10 +43,7 @@ def test_paths_are_relative_to_the_file(folder: Path) -> None:
     apart, papers = config.graphs
     assert config.policy == folder / "policy.yaml"
     assert (papers.graph_id, papers.store) == ("papers", str(folder / "papers.omni"))
-    assert papers.queries == (
-        QuerySource(folder / "queries" / "a.gq"),
-        QuerySource(folder / "queries" / "b.gq"),
-    )
+    assert papers.queries == (QuerySource(folder / "queries" / "a.gq"), QuerySource(folder / "queries" / "b.gq"))
     assert papers.policy == folder / "policy.yaml"
     assert papers.external_blobs is None
     assert apart.store == "s3://bucket/apart.omni"
@@ -106,9 +97,7 @@ def test_queries_are_given_in_several_ways(
         ("policy: none\ngraphs:\n  g: {store: x}", (1, 9), "there is no file"),
     ],
 )
-def test_a_mistake_is_refused_at_its_place(
-    folder: Path, text: str, place: tuple[int, int], message: str
-) -> None:
+def test_a_mistake_is_refused_at_its_place(folder: Path, text: str, place: tuple[int, int], message: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         _read(folder, text)
     (finding,) = raised.value.diagnostics
@@ -119,22 +108,13 @@ def test_a_mistake_is_refused_at_its_place(
 
 def test_a_tool_name_that_agents_refuse_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigurationError, match="1 to 64 letters"):
-        _read(
-            folder,
-            "graphs: {g: {store: x, queries: {all: {file: queries/a.gq, tool_name: a b}}}}",
-        )
+        _read(folder, "graphs: {g: {store: x, queries: {all: {file: queries/a.gq, tool_name: a b}}}}")
 
 
 def test_all_mistakes_of_a_file_are_reported_at_once(folder: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
         _read(folder, "graphs:\n  a_b: {policy: none}\n  g: {store: x}\n  h: {store: x}\nmore: 1")
-    assert [(item.line, item.column) for item in raised.value.diagnostics] == [
-        (2, 3),
-        (2, 8),
-        (2, 17),
-        (4, 14),
-        (5, 1),
-    ]
+    assert [(item.line, item.column) for item in raised.value.diagnostics] == [(2, 3), (2, 8), (2, 17), (4, 14), (5, 1)]
 
 
 def test_a_link_to_a_store_is_the_same_store(folder: Path) -> None:
@@ -179,9 +159,7 @@ def test_a_graph_is_chosen_by_id_or_because_it_is_the_only_one(folder: Path) -> 
 # ---- Stored queries: reading, describing and checking them
 
 
-CATALOG = compile_schema(
-    "node Paper { doi: String @key  year: I32?  scan: Blob?  vec: Vector(2)? }"
-).catalog
+CATALOG = compile_schema("node Paper { doi: String @key  year: I32?  scan: Blob?  vec: Vector(2)? }").catalog
 READ = """
 // Papers of a year.
 query by_year($y: I32)
@@ -238,9 +216,7 @@ def test_a_stored_query_carries_what_its_declaration_says(tmp_path: Path) -> Non
         ("[I64]", {"kind": "list", "item_kind": "bigint"}),
     ],
 )
-def test_parameters_of_all_types_are_described(
-    tmp_path: Path, type_: str, described: dict[str, object]
-) -> None:
+def test_parameters_of_all_types_are_described(tmp_path: Path, type_: str, described: dict[str, object]) -> None:
     text = f"query q($x: {type_}?) {{ match {{ $p: Paper }} return {{ $p.doi }} }}"
     (query,) = StoredQueries.read([_file(tmp_path, text)])
     assert query.params[0].to_json() == {"name": "x", "nullable": True} | described
@@ -286,11 +262,7 @@ def test_a_query_that_is_not_in_its_file_is_refused(tmp_path: Path) -> None:
 
 def test_everything_wrong_before_a_schema_is_known_is_reported_at_once(tmp_path: Path) -> None:
     broken = _file(tmp_path, "query a( { }\n" + WRITE, "broken.gq")
-    twice = _file(
-        tmp_path,
-        WRITE + '\nquery b($x: Int) @description(" ") { delete Paper where doi = $x }',
-        "t.gq",
-    )
+    twice = _file(tmp_path, WRITE + '\nquery b($x: Int) @description(" ") { delete Paper where doi = $x }', "t.gq")
     with pytest.raises(CompilerError) as raised:
         StoredQueries.read([broken, twice])
     assert raised.value.codes == ("Q000", "Q101", "Q105", "Q116")
@@ -331,15 +303,11 @@ def test_two_queries_with_one_tool_name_are_a_breakage(tmp_path: Path) -> None:
     path = _file(tmp_path, READ + WRITE)
     sources = [QuerySource(path, "add", "papers"), QuerySource(path, "by_year", "papers")]
     report = StoredQueries.read(sources).check(CATALOG)
-    assert [(item.query, item.diagnostic.code) for item in report.breakages] == [
-        ("by_year", "R102")
-    ]
+    assert [(item.query, item.diagnostic.code) for item in report.breakages] == [("by_year", "R102")]
 
 
 @pytest.mark.parametrize("tool", sorted(BUILT_IN_TOOLS))
-def test_the_name_of_a_built_in_tool_is_a_breakage_until_it_gets_another(
-    tmp_path: Path, tool: str
-) -> None:
+def test_the_name_of_a_built_in_tool_is_a_breakage_until_it_gets_another(tmp_path: Path, tool: str) -> None:
     text = f"query {tool}() {{ match {{ $p: Paper }} return {{ $p.doi }} }}"
     path = _file(tmp_path, text)
     report = StoredQueries.read([path]).check(CATALOG)
@@ -389,8 +357,6 @@ def test_a_file_of_bytes_is_a_breakage(tmp_path: Path) -> None:
         ('delete Paper where doi = "1"', True),
     ],
 )
-def test_only_what_adds_and_nothing_else_is_not_destructive(
-    tmp_path: Path, body: str, destructive: bool
-) -> None:
+def test_only_what_adds_and_nothing_else_is_not_destructive(tmp_path: Path, body: str, destructive: bool) -> None:
     (query,) = StoredQueries.read([_file(tmp_path, f"query q() {{ {body} }}")])
     assert query.is_destructive is destructive

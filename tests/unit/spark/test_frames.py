@@ -24,13 +24,7 @@ from omnigraph.errors import BadRequestError, InternalError, NotFoundError, Stor
 from omnigraph.pipeline import keys
 from omnigraph.pipeline.keys import cut_scans, key_scans, scan_keys, text_key, total_rows
 from omnigraph.pipeline.workers import Silent
-from omnigraph.spark.data_source import (
-    batch_schema,
-    spare_collections,
-    spark_schema,
-    spark_type,
-    to_spark,
-)
+from omnigraph.spark.data_source import batch_schema, spare_collections, spark_schema, spark_type, to_spark
 from omnigraph.spark.joins import SparkJoins
 from omnigraph.spark.workers import SparkWorkers
 from omnigraph.storage.datasets import partitions
@@ -207,16 +201,8 @@ def converted(column: pa.Array) -> pa.Array:
 
 
 def test_unsigned_integers_keep_their_largest_values() -> None:
-    assert converted(pa.array([0, 2**32 - 1, None], pa.uint32())).to_pylist() == [
-        0,
-        2**32 - 1,
-        None,
-    ]
-    assert converted(pa.array([0, 2**64 - 1, None], pa.uint64())).to_pylist() == [
-        Decimal(0),
-        Decimal(2**64 - 1),
-        None,
-    ]
+    assert converted(pa.array([0, 2**32 - 1, None], pa.uint32())).to_pylist() == [0, 2**32 - 1, None]
+    assert converted(pa.array([0, 2**64 - 1, None], pa.uint64())).to_pylist() == [Decimal(0), Decimal(2**64 - 1), None]
     lists = converted(pa.array([[2**64 - 1, None], None, []], pa.list_(pa.uint64())))
     assert lists.to_pylist() == [[Decimal(2**64 - 1), None], None, []]
 
@@ -310,9 +296,7 @@ def test_a_version_or_fragment_that_is_gone_is_a_storage_error(table: Table) -> 
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 60))
-def test_groups_hold_every_row_once_and_are_not_larger_than_needed(
-    counts: list[int], group_rows: int
-) -> None:
+def test_groups_hold_every_row_once_and_are_not_larger_than_needed(counts: list[int], group_rows: int) -> None:
     groups = group_fragments(enumerate(counts), group_rows)
     ids = [number for group in groups for number in group.fragment_ids]
     assert ids == [number for number, count in enumerate(counts) if count]
@@ -334,10 +318,7 @@ FRAMES = ("repeated_hashes", "repeated_keys", "common_hashes", "common_keys", "a
 def scans(tmp_path_factory):
     graph = Graph.init(tmp_path_factory.mktemp("plans") / "g.omni", JOIN_PLANS_SCHEMA)
     lines = tmp_path_factory.mktemp("data") / "notes.jsonl"
-    lines.write_text(
-        "\n".join(f'{{"type": "Note", "data": {{"key": "{n}"}}}}' for n in range(40)),
-        encoding="utf-8",
-    )
+    lines.write_text("\n".join(f'{{"type": "Note", "data": {{"key": "{n}"}}}}' for n in range(40)), encoding="utf-8")
     graph.load(lines, mode="append", engine="local")
     table = open_pin(graph._environment.tables, graph.snapshot().pins["node:Note"])
     return key_scans(table, None, text_key("id"))

@@ -36,15 +36,7 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.pipeline.keys import key_scans, text_key
-from omnigraph.pipeline.workers import (
-    STOPPING,
-    InnerProgress,
-    Silent,
-    advance,
-    detail,
-    job_name,
-    operation,
-)
+from omnigraph.pipeline.workers import STOPPING, InnerProgress, Silent, advance, detail, job_name, operation
 from omnigraph.spark import check_executors, executors, spark_session, tasks
 from omnigraph.spark.executors import PACKAGES, find_mismatch, local_versions, probe_executors
 from omnigraph.spark.jobs import SparkJobs, check_session, explain, outlasting, spark_errors
@@ -95,12 +87,8 @@ class Watched:
         yield self._stage
 
 
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), QueryTimeoutError(1.0, "Load")], ids=["interrupt", "timeout"]
-)
-def test_whatever_ends_the_waiting_ends_the_job(
-    spark: SparkSession, tmp_path: Path, error: BaseException
-) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), QueryTimeoutError(1.0, "Load")], ids=["interrupt", "timeout"])
+def test_whatever_ends_the_waiting_ends_the_job(spark: SparkSession, tmp_path: Path, error: BaseException) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     stage = Stage(tmp_path / "pipe.begun", error)
@@ -154,9 +142,7 @@ def test_a_job_that_was_given_up_before_it_began_does_nothing(
     assert done == []
 
 
-def test_a_job_whose_thread_fails_before_the_action_ends(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_whose_thread_fails_before_the_action_ends(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(session: SparkSession, tag: str) -> None:
         raise Py4JNetworkError("the JVM is gone")
 
@@ -218,9 +204,7 @@ def test_two_callers_do_not_end_each_others_jobs(spark: SparkSession, tmp_path: 
         os.mkfifo(pipe)
     answers: list[Any] = []
     other = threading.Thread(
-        target=lambda: answers.extend(
-            SparkWorkers(spark, Silent()).run("wait", wait_for_reader, [str(pipes[0])])
-        )
+        target=lambda: answers.extend(SparkWorkers(spark, Silent()).run("wait", wait_for_reader, [str(pipes[0])]))
     )
     other.start()
     workers = SparkWorkers(spark, Watched(Stage(tmp_path / "two.begun", KeyboardInterrupt())))
@@ -369,9 +353,7 @@ def test_further_interrupts_wait_for_the_end_of_a_job(caplog: pytest.LogCaptureF
     finally:
         logger.removeHandler(ear)
     assert ended == [True]
-    assert {record.message for record in caplog.records} == {
-        "already stopping: the tasks that run have to end first"
-    }
+    assert {record.message for record in caplog.records} == {"already stopping: the tasks that run have to end first"}
 
 
 def test_a_session_that_would_show_secrets_gets_none(spark: SparkSession) -> None:
@@ -380,16 +362,11 @@ def test_a_session_that_would_show_secrets_gets_none(spark: SparkSession) -> Non
 
     workers = SparkWorkers(spark, Silent())
     workers.spark = Telling()
-    with (
-        pytest.raises(SparkError, match=r"spark\.redaction\.regex is 'password'"),
-        workers.sealing("hush"),
-    ):
+    with pytest.raises(SparkError, match=r"spark\.redaction\.regex is 'password'"), workers.sealing("hush"):
         pytest.fail("the secret went out")
 
 
-def test_attempts_that_lost_have_ended_before_the_result_is_there(
-    spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attempts_that_lost_have_ended_before_the_result_is_there(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With speculation a job ends before its slower attempts do, and these may still write files."""
     assert not SparkJobs(spark)._speculates
     looks = [True, True, False]
@@ -418,9 +395,7 @@ def test_executors_answer_with_what_they_have(spark: SparkSession) -> None:
     assert find_mismatch(local_versions(), answers) is None
 
 
-def test_a_package_that_executors_lack_is_named(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_executors_lack_is_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PACKAGES, "absent", "absent_package")
     (answer,) = probe_executors(spark, 1)
     problem = find_mismatch(local_versions_with("absent"), [answer])
@@ -429,9 +404,7 @@ def test_a_package_that_executors_lack_is_named(
     assert problem.endswith(f"(its Python is {sys.executable})")
 
 
-def test_a_python_without_arrow_is_named_with_its_path(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_python_without_arrow_is_named_with_its_path(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(packages: dict[str, str]) -> Any:
         def probe(batches: Any) -> Any:
             raise ModuleNotFoundError("No module named 'pyarrow'")
@@ -453,9 +426,7 @@ def local_versions_of_python() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def test_nothing_runs_on_a_local_master(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_runs_on_a_local_master(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "probe_executors", lambda *_: pytest.fail("a job ran"))
     check_executors(spark)
 
@@ -543,9 +514,7 @@ def test_a_busy_store_is_asked_again(spark: SparkSession, tmp_path: Path) -> Non
     assert (tmp_path / "tries").read_text("utf-8") == "xxxx"
 
 
-def test_keys_of_a_version_that_was_cleaned_up_are_told_as_such(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_keys_of_a_version_that_was_cleaned_up_are_told_as_such(spark: SparkSession, tmp_path: Path) -> None:
     with Graph.init(tmp_path / "g.omni", "node Note { key: String @key }") as graph:
         lines = tmp_path / "notes.jsonl"
         lines.write_text('{"type": "Note", "data": {"key": "1"}}\n', encoding="utf-8")
@@ -560,10 +529,7 @@ def test_keys_of_a_version_that_was_cleaned_up_are_told_as_such(
         mark = Path(str(table._dataset.uri)) / RECLAIMED_MARK
         mark.parent.mkdir()
         mark.touch()
-        with (
-            pytest.raises(HistoricalVersionReclaimedError) as caught,
-            reading_pins(store, [pin]),
-        ):
+        with pytest.raises(HistoricalVersionReclaimedError) as caught, reading_pins(store, [pin]):
             joins.duplicated(scans)
     assert isinstance(caught.value.__cause__, StorageError)
 
@@ -578,9 +544,7 @@ def failing(failure: StorageFailure) -> Any:
     return work
 
 
-def test_a_failure_that_may_go_away_is_left_to_spark_while_it_tries_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failure_that_may_go_away_is_left_to_spark_while_it_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for attempt in range(3):
         monkeypatch.setattr(tasks, "attempt_number", lambda number=attempt: number)
         with pytest.raises(StorageError):
@@ -672,9 +636,7 @@ def session(context: object) -> Any:
 
 def frame(owner: Any, name: str = "Paper") -> Any:
     data = SimpleNamespace(sparkSession=owner)
-    return SimpleNamespace(
-        is_local=False, data=data, mapped=SimpleNamespace(source=f"frame {name}")
-    )
+    return SimpleNamespace(is_local=False, data=data, mapped=SimpleNamespace(source=f"frame {name}"))
 
 
 LOCAL: Any = SimpleNamespace(is_local=True)
@@ -706,9 +668,7 @@ def test_a_stopped_session_is_refused_with_a_sentence() -> None:
         stopped.sparkContext._jsc.sc()
 
 
-def test_a_process_of_spark_connect_without_a_session_says_what_to_give(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_of_spark_connect_without_a_session_says_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Any:
         raise PySparkRuntimeError(errorClass="NO_ACTIVE_OR_DEFAULT_SESSION", messageParameters={})
 

@@ -179,15 +179,11 @@ except OmniError as error:
 """
 
 
-def run(
-    code: str, tmp_path: Path, *arguments: str, **environ: str
-) -> subprocess.CompletedProcess[str]:
+def run(code: str, tmp_path: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     import os
 
     (tmp_path / "tmp").mkdir(exist_ok=True)
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("OMNIGRAPH_SPARK")
-    }
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OMNIGRAPH_SPARK")}
     ours = {
         "TMPDIR": str(tmp_path / "tmp"),
         "OMNIGRAPH_CACHE_DIR": str(tmp_path / "cache"),
@@ -261,13 +257,7 @@ def test_a_session_of_the_caller_is_used_and_left_alone(tmp_path: Path) -> None:
 
     home = launcher_home(find_java(), tmp_path / "java")
     report = report_of(run(FOREIGN.format(java_home=str(home)), tmp_path))
-    assert report == {
-        "same": True,
-        "from_a_thread": True,
-        "untouched": True,
-        "zone": True,
-        "alive": 2,
-    }
+    assert report == {"same": True, "from_a_thread": True, "untouched": True, "zone": True, "alive": 2}
 
 
 @pytest.mark.parametrize(
@@ -281,16 +271,11 @@ def test_a_session_of_the_caller_is_used_and_left_alone(tmp_path: Path) -> None:
             {"OMNIGRAPH_SPARK_CONF": json.dumps({"spark.driver.extraJavaOptions": TWO_COLLECTORS})},
             ["SparkError", "Multiple garbage collectors selected", "OMNIGRAPH_SPARK_CONF"],
         ),
-        (
-            {"OMNIGRAPH_SPARK_MASTER": "nowhere"},
-            ["SparkError", "Master must", "OMNIGRAPH_SPARK_MASTER"],
-        ),
+        ({"OMNIGRAPH_SPARK_MASTER": "nowhere"}, ["SparkError", "Master must", "OMNIGRAPH_SPARK_MASTER"]),
     ],
     ids=["memory", "flag", "master"],
 )
-def test_a_jvm_that_does_not_start_says_why(
-    tmp_path: Path, environ: dict[str, str], said: list[str]
-) -> None:
+def test_a_jvm_that_does_not_start_says_why(tmp_path: Path, environ: dict[str, str], said: list[str]) -> None:
     done = run(FAILING, tmp_path, **environ)
     assert done.returncode == 0, done.stderr
     assert all(words in done.stdout for words in said), done.stdout
@@ -321,9 +306,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def test_the_first_session_records_and_the_second_uses(
-    java: Java, jars: Path, folder: Path
-) -> None:
+def test_the_first_session_records_and_the_second_uses(java: Java, jars: Path, folder: Path) -> None:
     first = plan_archive(java, "4.3.0", jars, folder)
     assert first.recording is not None
     assert f"-XX:ArchiveClassesAtExit={first.recording}" in first.options
@@ -338,9 +321,7 @@ def test_the_first_session_records_and_the_second_uses(
         assert {"-Xlog:cds=off", "-Xlog:cds+dynamic=off"} <= set(archive.options)
 
 
-def test_another_java_another_spark_and_moved_jars_have_their_own(
-    java: Java, jars: Path, folder: Path
-) -> None:
+def test_another_java_another_spark_and_moved_jars_have_their_own(java: Java, jars: Path, folder: Path) -> None:
     newer = Java(home=java.home, version="21.0.1", origin="test")
     names = {plan_archive(java, "4.3.0", jars, folder).file}
     names.add(plan_archive(newer, "4.3.0", jars, folder).file)
@@ -366,9 +347,7 @@ def test_a_jvm_that_wrote_nothing_is_no_failure(java: Java, jars: Path, folder: 
     assert list(folder.iterdir()) == []
 
 
-def test_recordings_of_killed_processes_go_after_a_day(
-    java: Java, jars: Path, folder: Path
-) -> None:
+def test_recordings_of_killed_processes_go_after_a_day(java: Java, jars: Path, folder: Path) -> None:
     old, young = folder / "a-1.recording", folder / "b-2.recording"
     for path, age_s in ((old, 2 * 86400), (young, 60)):
         path.write_text("")
@@ -516,9 +495,7 @@ def test_the_wrapper_drops_one_argument_and_keeps_all_others(tmp_path: Path) -> 
     java = small_runtime(tmp_path / "with space's", "java.base")
     home = launcher_home(java, tmp_path / "cache")
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "it's", '"$HOME"']
-    run = subprocess.run(
-        [str(home / "bin" / "java"), *arguments], capture_output=True, text=True, check=True
-    )
+    run = subprocess.run([str(home / "bin" / "java"), *arguments], capture_output=True, text=True, check=True)
     kept = [item for item in arguments if not item.startswith("--add")]
     assert run.stdout.splitlines() == [f"<{item}>" for item in kept]
 
@@ -563,18 +540,14 @@ def test_a_cache_that_others_may_write_to_is_not_used(
     assert cache_folder("spark") is None
 
 
-def test_a_cache_of_another_user_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "mine"))
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     assert cache_folder("spark") is None
 
 
-def test_the_cache_folder_follows_the_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_folder_follows_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "mine"))
     assert cache_folder("spark") == tmp_path / "mine" / "spark"
     monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", "off")

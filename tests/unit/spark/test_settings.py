@@ -14,12 +14,8 @@ from support.subtests import each_case
 SCRATCH = Path("/scratch")
 
 
-def conf_of(
-    settings: SparkSettings, input_bytes: int | None = None, *options: str
-) -> dict[str, str]:
-    return session_conf(
-        settings, scratch=SCRATCH, cores=2, input_bytes=input_bytes, java_options=options
-    )
+def conf_of(settings: SparkSettings, input_bytes: int | None = None, *options: str) -> dict[str, str]:
+    return session_conf(settings, scratch=SCRATCH, cores=2, input_bytes=input_bytes, java_options=options)
 
 
 @pytest.fixture(autouse=True)
@@ -101,18 +97,14 @@ def test_settings_of_the_caller_win(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '{"a": null}', '{"a": {"b": 1}}'])
-def test_a_conf_that_is_no_object_of_values_is_refused(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conf_that_is_no_object_of_values_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_SPARK_CONF", text)
     with pytest.raises(BadRequestError, match="OMNIGRAPH_SPARK_CONF"):
         SparkSettings.from_environment()
 
 
 @pytest.mark.parametrize("text", ["0g", "much", "-1g", "4", "1.5g"])
-def test_an_amount_of_memory_that_is_none_is_refused(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_amount_of_memory_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_SPARK_DRIVER_MEMORY", text)
     with pytest.raises(BadRequestError, match="write 2g or 512m"):
         SparkSettings.from_environment()

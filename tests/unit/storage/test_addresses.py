@@ -30,13 +30,7 @@ from omnigraph.storage.answers import (
 from omnigraph.storage.datasets.filters import OneOf
 from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
-from omnigraph.storage.datasets.opening import (
-    dataset_of,
-    open_dataset,
-    rebased,
-    with_bases,
-    with_bases_in_file,
-)
+from omnigraph.storage.datasets.opening import dataset_of, open_dataset, rebased, with_bases, with_bases_in_file
 from omnigraph.storage.datasets.staged import (
     commit_staged,
     create_table,
@@ -383,9 +377,7 @@ def ids(table: Table) -> str:
     return "".join(sorted(table.read(["id"])["id"].to_pylist()))
 
 
-def test_another_handle_of_the_same_version_has_the_same(
-    location: GraphLocation, table: Table
-) -> None:
+def test_another_handle_of_the_same_version_has_the_same(location: GraphLocation, table: Table) -> None:
     again = TableStore(location).open(PATH, version=table.version)
     assert again is not table
     assert again.fingerprint == table.fingerprint
@@ -443,9 +435,7 @@ def test_equal_rows_of_two_tables_are_told_apart(location: GraphLocation, table:
     assert other.fingerprint != table.fingerprint
 
 
-def test_a_table_made_again_at_the_same_place_is_another(
-    location: GraphLocation, table: Table
-) -> None:
+def test_a_table_made_again_at_the_same_place_is_another(location: GraphLocation, table: Table) -> None:
     before = table.fingerprint
     again = append(append(create_table(location, PATH, SCHEMA), "ab"), "c")
     assert (again.path, again.version) == (table.path, table.version)
@@ -488,9 +478,7 @@ def test_the_first_write_of_either_side_parts_them(location: GraphLocation, tabl
     assert fork.fingerprint == table.fingerprint
 
 
-def test_different_deletions_at_the_same_version_are_told_apart(
-    location: GraphLocation, table: Table
-) -> None:
+def test_different_deletions_at_the_same_version_are_told_apart(location: GraphLocation, table: Table) -> None:
     fork = create_fork(location, table, "side")
     here, there = delete(table, "a"), delete(fork, "b")
     assert (ids(here), ids(there)) == ("bc", "ac")
@@ -498,9 +486,7 @@ def test_different_deletions_at_the_same_version_are_told_apart(
     assert here.fingerprint != there.fingerprint
 
 
-def test_a_branch_made_again_with_other_rows_never_repeats_one(
-    location: GraphLocation, table: Table
-) -> None:
+def test_a_branch_made_again_with_other_rows_never_repeats_one(location: GraphLocation, table: Table) -> None:
     """Path, branch and version are all the same; only the files tell the difference."""
     first = append(create_fork(location, table, "side"), "x")
     name, version, seen = first.branch, first.version, first.fingerprint

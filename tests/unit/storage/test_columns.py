@@ -69,10 +69,7 @@ def table(tmp_path):
     made = create_table(location, "nodes/x", SCHEMA, blobs=frozenset(["scan"]))
     for prefix in "xy":
         made = commit_staged(stage_append(made, rows(prefix)))
-    specs = [
-        IndexSpec(name=f"{column}_btree", column=column, kind=PhysicalIndex.BTREE)
-        for column in ("id", "a")
-    ]
+    specs = [IndexSpec(name=f"{column}_btree", column=column, kind=PhysicalIndex.BTREE) for column in ("id", "a")]
     made = commit_staged(stage_indices(made, specs))
     return commit_staged(stage_delete(made, [1]))
 
@@ -134,9 +131,7 @@ def test_new_columns_of_every_form_hold_null_without_a_file(table) -> None:
     }
     row = {"id": ["z"], "scan": [b"1"], "n": [5], "l": [[1]], "v": [[1, 2, 3]], "more": [b"2"]}
     types = {field.name: field.type for field in (*SCHEMA, *(item.field for item in added))}
-    upserted = stage_upsert(
-        changed, pa.table({name: pa.array(v, types[name]) for name, v in row.items()})
-    )
+    upserted = stage_upsert(changed, pa.table({name: pa.array(v, types[name]) for name, v in row.items()}))
     found = commit_staged(upserted).read().to_pylist()
     assert next(item for item in found if item["id"] == "z")["v"] == [1.0, 2.0, 3.0]
 
@@ -191,11 +186,7 @@ def test_a_table_without_rows_gets_its_columns_anew(tmp_path) -> None:
 def test_rows_written_anew_leave_nothing_of_a_dropped_column(table) -> None:
     columns = [ID, SCAN]
     written = write_table(
-        table_address(table),
-        fragments(table),
-        ["id", "scan"],
-        lambda batch: [batch["id"], batch["scan"]],
-        columns,
+        table_address(table), fragments(table), ["id", "scan"], lambda batch: [batch["id"], batch["scan"]], columns
     )
 
     changed = commit_staged(stage_table(table, columns, written))
@@ -222,13 +213,9 @@ def rows_of_column_updates(*ids: str) -> pa.Table:
 @pytest.fixture
 def table_of_column_updates(tmp_path: Path) -> Table:
     """Two fragments, `a b c` without `a`, and `d e`."""
-    table_of_column_updates = create_table(
-        parse_location(str(tmp_path)), "t", COLUMN_UPDATES_SCHEMA
-    )
+    table_of_column_updates = create_table(parse_location(str(tmp_path)), "t", COLUMN_UPDATES_SCHEMA)
     for ids in ("abc", "de"):
-        table_of_column_updates = commit_staged(
-            stage_append(table_of_column_updates, rows_of_column_updates(*ids))
-        )
+        table_of_column_updates = commit_staged(stage_append(table_of_column_updates, rows_of_column_updates(*ids)))
     staged = stage_delete(table_of_column_updates, [0])
     assert staged is not None
     return commit_staged(staged)
@@ -236,26 +223,20 @@ def table_of_column_updates(tmp_path: Path) -> Table:
 
 def stored(table_of_column_updates: Table) -> dict[str, dict[str, Any]]:
     columns = ["id", "body", "vec", "_rowid", "_row_last_updated_at_version"]
-    found = lance.dataset(
-        table_of_column_updates._dataset.uri, version=table_of_column_updates.version
-    ).to_table(columns=columns)
+    found = lance.dataset(table_of_column_updates._dataset.uri, version=table_of_column_updates.version).to_table(
+        columns=columns
+    )
     return {row["id"]: row for row in found.to_pylist()}
 
 
-def update(
-    table_of_column_updates: Table, fragment: int, values: dict[str, list[float] | None]
-) -> str:
+def update(table_of_column_updates: Table, fragment: int, values: dict[str, list[float] | None]) -> str:
     known = stored(table_of_column_updates)
     row_ids = pa.array([known[key]["_rowid"] for key in values], pa.uint64())
     vectors = pa.array(list(values.values()), VECTOR)
-    return update_fragment(
-        table_of_column_updates, fragment, pa.table({"_rowid": row_ids, "vec": vectors})
-    )
+    return update_fragment(table_of_column_updates, fragment, pa.table({"_rowid": row_ids, "vec": vectors}))
 
 
-def test_only_the_named_rows_change_and_their_lineage_says_so(
-    table_of_column_updates: Table,
-) -> None:
+def test_only_the_named_rows_change_and_their_lineage_says_so(table_of_column_updates: Table) -> None:
     before = stored(table_of_column_updates)
     updates = [
         update(table_of_column_updates, 0, {"c": [1.0, 0.0], "b": None}),
@@ -275,9 +256,7 @@ def test_an_index_of_another_column_keeps_its_rows_and_one_of_the_column_loses_t
     dataset = table_of_column_updates._dataset
     dataset.create_scalar_index("body", "BTREE", name="body")
     dataset.create_index("vec", "IVF_FLAT", name="vec", num_partitions=1)
-    current = type(table_of_column_updates)(
-        lance.dataset(dataset.uri), table_of_column_updates.path, None
-    )
+    current = type(table_of_column_updates)(lance.dataset(dataset.uri), table_of_column_updates.path, None)
     committed = commit_staged(stage_updates(current, [update(current, 0, {"b": [9.0, 9.0]})]))
     found = committed._dataset.describe_indices()
     covered = {item.name: {n for s in item.segments for n in s.fragment_ids} for item in found}
@@ -306,9 +285,7 @@ TARGET = 1000
 
 
 def fact(number: int, rows: int, *, deleted: int = 0, is_indexed: bool = False) -> FragmentFacts:
-    return FragmentFacts(
-        number=number, rows=rows, deleted=deleted, size_bytes=rows * 10, is_indexed=is_indexed
-    )
+    return FragmentFacts(number=number, rows=rows, deleted=deleted, size_bytes=rows * 10, is_indexed=is_indexed)
 
 
 def rewritten(fragments: list[FragmentFacts], *, target_rows: int = TARGET) -> list[FragmentFacts]:
@@ -344,9 +321,7 @@ def test_a_second_run_has_nothing_to_do(fragments: list[FragmentFacts]) -> None:
 
 
 @given(tables())
-def test_groups_are_neighbours_and_no_larger_than_the_target(
-    fragments: list[FragmentFacts],
-) -> None:
+def test_groups_are_neighbours_and_no_larger_than_the_target(fragments: list[FragmentFacts]) -> None:
     rows = {item.number: item.rows for item in fragments}
     for group in choose_rewrites(fragments, target_rows=TARGET):
         assert list(group) == list(range(group[0], group[-1] + 1))

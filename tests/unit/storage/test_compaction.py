@@ -74,10 +74,7 @@ def answers(dataset: LanceDataset) -> list[object]:
     """What every kind of index answers, and the same questions without any."""
     conditions = ["id in ('k3', 'k77', 'k61')", "n = 3", "n + 0 = 3"]
     return [
-        *(
-            sorted(dataset.to_table(columns=["id"], filter=text)["id"].to_pylist())
-            for text in conditions
-        ),
+        *(sorted(dataset.to_table(columns=["id"], filter=text)["id"].to_pylist()) for text in conditions),
         vector_hits(dataset, [0.5] * 8),
     ]
 
@@ -172,19 +169,14 @@ def test_fragments_without_indexes_leave_the_indexes_alone(location: GraphLocati
     assert answers(folded._dataset) == found
 
 
-def test_references_to_external_blobs_are_neither_followed_nor_lost(
-    location: GraphLocation,
-) -> None:
+def test_references_to_external_blobs_are_neither_followed_nor_lost(location: GraphLocation) -> None:
     table = make_table(location, fragments=2, lost=())
     given = rows(100, 4)
     cells = [reference_cell("s3://scans/1.png"), b"bytes", None, reference_cell("file:///none")]
     place = given.schema.get_field_index("scan")
     given = given.set_column(place, given.schema.field(place), pa.array(cells, pa.large_binary()))
     transaction = write_fragments(
-        _for_writing(given, table),
-        table._dataset,
-        return_transaction=True,
-        allow_external_blob_outside_bases=True,
+        _for_writing(given, table), table._dataset, return_transaction=True, allow_external_blob_outside_bases=True
     )
     table = commit_staged(StagedWrite(table=table, kind=StageKind.APPEND, _transaction=transaction))
     before = table.read(["id", "scan"]).sort_by("id")
@@ -264,9 +256,7 @@ def remove(table: Table) -> Table:
 
 
 @pytest.mark.parametrize("move", [append, remove])
-def test_a_table_that_moved_is_drift(
-    location: GraphLocation, move: Callable[[Table], Table]
-) -> None:
+def test_a_table_that_moved_is_drift(location: GraphLocation, move: Callable[[Table], Table]) -> None:
     table = make_table(location)
     staged = stage_compaction(table, rewrite(table))
     assert staged is not None
@@ -315,9 +305,7 @@ def test_an_abandoned_compaction_is_found_among_leftovers(location: GraphLocatio
     assert found == {f"{table.path}/{name}" for name in files(table) - before}
 
 
-def test_every_added_file_is_flushed(
-    location: GraphLocation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_added_file_is_flushed(location: GraphLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(location, specs=(ID, NUMBER))
     before = files(table)
     staged = stage_optimized(table, (ID, NUMBER))
@@ -363,10 +351,7 @@ def cut(location: GraphLocation, staged: StagedWrite, ending: str, by: int) -> N
 
 
 STAGED = {
-    "appended rows": (
-        lambda table: stage_append(table, rows_of_completeness(range(MANY, MANY + 9))),
-        ".lance",
-    ),
+    "appended rows": (lambda table: stage_append(table, rows_of_completeness(range(MANY, MANY + 9))), ".lance"),
     "replaced rows": (lambda table: stage_upsert(table, rows_of_completeness(range(9))), ".lance"),
     "a few deleted rows": (lambda table: stage_delete(table, range(0, 90, 9)), ".arrow"),
     "many deleted rows": (lambda table: stage_delete(table, range(0, MANY, 2)), ".bin"),
@@ -409,9 +394,7 @@ def test_a_write_whose_file_was_cut_short_has_no_effect_and_leaves_nothing(
         assert graph.mutate(insert, {"doi": "b"}).commit is not None
 
 
-def test_a_publish_whose_rows_were_cut_short_never_happens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_publish_whose_rows_were_cut_short_never_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from omnigraph.storage import manifest_table
 
     insert = "query add($doi: String) { insert Paper { doi: $doi } }"

@@ -61,9 +61,7 @@ def test_what_was_kept_is_mapped_by_another_process(tmp_path: Path, derived: Der
     ]
 
 
-def test_what_is_not_there_is_none_and_nobody_is_told(
-    derived: DerivedArrays, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_not_there_is_none_and_nobody_is_told(derived: DerivedArrays, caplog: pytest.LogCaptureFixture) -> None:
     assert derived.load("edges", "one") is None
     derived.save("edges", "one", ARRAYS)
     assert derived.load("edges", "two") is None
@@ -73,9 +71,7 @@ def test_what_is_not_there_is_none_and_nobody_is_told(
     assert caplog.records == []
 
 
-def test_a_newer_set_drops_the_older_ones_of_its_group(
-    tmp_path: Path, derived: DerivedArrays
-) -> None:
+def test_a_newer_set_drops_the_older_ones_of_its_group(tmp_path: Path, derived: DerivedArrays) -> None:
     derived.save("edges", "one", ARRAYS)
     derived.save("other", "one", ARRAYS)
     # Who has mapped a set keeps it.
@@ -232,9 +228,7 @@ def test_a_set_does_not_appear_before_its_last_array(
 
 
 @pytest.mark.parametrize("where", ["s3://bucket/graph", None], ids=["object store", "read only"])
-def test_where_arrays_are_not_kept_every_question_is_answered_with_no(
-    tmp_path: Path, where: str | None
-) -> None:
+def test_where_arrays_are_not_kept_every_question_is_answered_with_no(tmp_path: Path, where: str | None) -> None:
     location = parse_location(where or tmp_path)
     derived = DerivedArrays(location, writable=where is not None)
     assert not derived.save("edges", "one", ARRAYS)
@@ -243,9 +237,7 @@ def test_where_arrays_are_not_kept_every_question_is_answered_with_no(
     assert contents(tmp_path) == []
 
 
-def test_a_reader_uses_what_is_kept_and_leaves_what_is_damaged(
-    tmp_path: Path, derived: DerivedArrays
-) -> None:
+def test_a_reader_uses_what_is_kept_and_leaves_what_is_damaged(tmp_path: Path, derived: DerivedArrays) -> None:
     derived.save("edges", "one", ARRAYS)
     reader = DerivedArrays(parse_location(tmp_path), writable=False)
     assert_equal(reader.load("edges", "one"))

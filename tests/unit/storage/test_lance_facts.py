@@ -23,16 +23,7 @@ from omnigraph.core.arrow import arrow_type
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import DriftError, LeaseLostError, StorageError
 from omnigraph.storage.datasets import partitions
-from omnigraph.storage.datasets.filters import (
-    AllOf,
-    AnyOf,
-    Compare,
-    Filter,
-    IsNull,
-    OneOf,
-    quote_name,
-    to_sql,
-)
+from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, IsNull, OneOf, quote_name, to_sql
 from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
 from omnigraph.storage.datasets.partitions import (
@@ -156,9 +147,7 @@ def test_commit_staged_detects_drift_for_every_kind_of_write(table: Table) -> No
 def test_a_restore_drops_concurrent_commits(table: Table) -> None:
     commit_staged(stage_append(table, rows("y")))
     operation = LanceOperation.Restore(table.version - 1)
-    landed = LanceDataset.commit(
-        table._dataset, operation, read_version=table.version, max_retries=0
-    )
+    landed = LanceDataset.commit(table._dataset, operation, read_version=table.version, max_retries=0)
     assert ids(landed) == ["a", "b"], "a restore is only safe under the commit lock"
     assert landed.version == table.version + 2
 
@@ -204,13 +193,7 @@ def test_an_upsert_keeps_the_row_id_and_replaces_the_row(table: Table) -> None:
     after = commit_staged(stage_upsert(table, rows("b", "x", n=9)))
     found = {row["id"]: row for row in after.read(["id", "n", "_rowid"]).to_pylist()}
     assert {key: row["_rowid"] for key, row in found.items() if key in before} == before
-    assert {key: row["n"] for key, row in found.items()} == {
-        "a": 0,
-        "b": 9,
-        "c": 0,
-        "d": 0,
-        "x": 9,
-    }
+    assert {key: row["n"] for key, row in found.items()} == {"a": 0, "b": 9, "c": 0, "d": 0, "x": 9}
 
 
 def test_an_upsert_inserts_a_repeated_new_key_twice(table: Table) -> None:
@@ -241,9 +224,7 @@ def test_a_branch_is_a_dataset_below_the_tree_folder(location: GraphLocation, ta
     assert (head(table).version, ids(head(table))) == (table.version, ["a", "b", "c", "d"])
 
 
-def test_a_fork_of_an_old_version_and_of_a_branch_begins_there(
-    location: GraphLocation, table: Table
-) -> None:
+def test_a_fork_of_an_old_version_and_of_a_branch_begins_there(location: GraphLocation, table: Table) -> None:
     old = TableStore(location).open("t", None, 2)
     fork = create_fork(location, old, "one")
     assert (fork.version, fork.count_rows()) == (2, 2)
@@ -252,9 +233,7 @@ def test_a_fork_of_an_old_version_and_of_a_branch_begins_there(
     assert (second.version, second.count_rows()) == (3, 3)
 
 
-def test_an_unused_fork_is_taken_again_and_a_stale_one_is_replaced(
-    location: GraphLocation, table: Table
-) -> None:
+def test_an_unused_fork_is_taken_again_and_a_stale_one_is_replaced(location: GraphLocation, table: Table) -> None:
     create_fork(location, table, "b")
     assert create_fork(location, table, "b").version == table.version
     moved = commit_staged(stage_append(table, rows("x")))
@@ -282,9 +261,7 @@ def test_creating_an_existing_branch_fails_in_lance(table: Table) -> None:
         head(table).create_branch("b", table.version - 1)
 
 
-def test_a_branch_folder_without_a_reference_is_cleared(
-    location: GraphLocation, table: Table, tmp_path: Path
-) -> None:
+def test_a_branch_folder_without_a_reference_is_cleared(location: GraphLocation, table: Table, tmp_path: Path) -> None:
     head(table).create_branch("b", table.version)
     for reference in (tmp_path / "t" / "_refs" / "branches").iterdir():
         reference.unlink()
@@ -328,11 +305,7 @@ def test_blobs_survive_appends_upserts_and_forks(location: GraphLocation) -> Non
     patch = pa.table({"id": ["b"], "b": [b"new"]}, schema=schema)
     fork = create_fork(location, table, "side")
     after = commit_staged(stage_upsert(fork, patch))
-    assert {row["id"]: row["b"] for row in after.read().to_pylist()} == {
-        "a": large,
-        "b": b"new",
-        "c": None,
-    }
+    assert {row["id"]: row["b"] for row in after.read().to_pylist()} == {"a": large, "b": b"new", "c": None}
     assert {row["id"]: row["b"] for row in table.read().to_pylist()}["b"] == b""
 
 
@@ -350,9 +323,7 @@ def test_versions_of_rows_in_no_order_are_taken_only_with_their_addresses(table:
 
 def test_ids_in_a_hidden_column_need_the_versions_beside_them(table: Table):
     """The form in which `storage.datasets.row_ids` hands over many ids is that of Lance's own updates."""
-    table._dataset.update_config(
-        {"lance.row_lineage.spill": "true", "lance.row_lineage.inline_max_bytes": "0"}
-    )
+    table._dataset.update_config({"lance.row_lineage.spill": "true", "lance.row_lineage.inline_max_bytes": "0"})
     dataset = head(table)
     dataset.update({"n": "n + 1"}, where="id IN ('b', 'c')")
     (fragment,) = [item for item in head(table).get_fragments() if item.count_rows() == 2][-1:]
@@ -385,20 +356,11 @@ def table_of_table_parts(tmp_path: Path) -> Table:
 
 
 def rows_of(
-    table_of_table_parts: Table,
-    row_bytes: int,
-    where: str | None = None,
-    columns: Sequence[str] = ("n",),
+    table_of_table_parts: Table, row_bytes: int, where: str | None = None, columns: Sequence[str] = ("n",)
 ) -> list[pa.RecordBatch]:
     address = pickle.loads(pickle.dumps(table_address(table_of_table_parts)))
-    parts = plan_parts(
-        table_extent(table_of_table_parts), row_bytes, whole_fragments=where is not None
-    )
-    return [
-        batch
-        for part in pickle.loads(pickle.dumps(parts))
-        for batch in scan_part(address, part, columns, where)
-    ]
+    parts = plan_parts(table_extent(table_of_table_parts), row_bytes, whole_fragments=where is not None)
+    return [batch for part in pickle.loads(pickle.dumps(parts)) for batch in scan_part(address, part, columns, where)]
 
 
 def numbers_of(batches: Sequence[pa.RecordBatch]) -> list[int]:
@@ -410,9 +372,9 @@ def numbers_of(batches: Sequence[pa.RecordBatch]) -> list[int]:
 def test_all_parts_together_are_the_pinned_rows_in_order(
     table_of_table_parts: Table, row_bytes: int, where: str | None
 ) -> None:
-    expected = lance.dataset(
-        table_of_table_parts._dataset.uri, version=table_of_table_parts.version
-    ).to_table(filter=where)
+    expected = lance.dataset(table_of_table_parts._dataset.uri, version=table_of_table_parts.version).to_table(
+        filter=where
+    )
     assert numbers_of(rows_of(table_of_table_parts, row_bytes, where)) == expected["n"].to_pylist()
     counted = rows_of(table_of_table_parts, row_bytes, where, columns=[])
     assert sum(batch.num_rows for batch in counted) == expected.num_rows
@@ -502,9 +464,7 @@ def scans(table_of_table_parts: Table, monkeypatch: pytest.MonkeyPatch) -> Scans
     return Scans(monkeypatch)
 
 
-def test_a_scan_asks_for_the_named_columns_and_no_others(
-    table_of_table_parts: Table, scans: Scans
-) -> None:
+def test_a_scan_asks_for_the_named_columns_and_no_others(table_of_table_parts: Table, scans: Scans) -> None:
     rows_of(table_of_table_parts, 1, columns=["text"])
     assert scans.columns == [["text"]]
     scans.asked.clear()
@@ -512,17 +472,13 @@ def test_a_scan_asks_for_the_named_columns_and_no_others(
     assert set(map(tuple, scans.columns)) == {(), ("text",)}
 
 
-def test_rows_without_columns_are_counted_from_metadata(
-    table_of_table_parts: Table, scans: Scans
-) -> None:
+def test_rows_without_columns_are_counted_from_metadata(table_of_table_parts: Table, scans: Scans) -> None:
     batches = rows_of(table_of_table_parts, 1, columns=[])
     assert sum(batch.num_rows for batch in batches) == table_of_table_parts.row_count
     assert scans.asked == []
 
 
-def test_columns_are_read_whole_when_many_rows_match(
-    table_of_table_parts: Table, scans: Scans
-) -> None:
+def test_columns_are_read_whole_when_many_rows_match(table_of_table_parts: Table, scans: Scans) -> None:
     rows_of(table_of_table_parts, 1, where="n > 5")
     assert scans.asked[-1]["late_materialization"] is False
     rows_of(table_of_table_parts, 1, where="n = 9")
@@ -614,16 +570,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[Scalar, Table]:
 
 @each_case("op", OPERATORS)
 @each_case("scalar", STORED)
-def test_a_comparison_matches_by_exact_value(
-    tables: dict[Scalar, Table], scalar: Scalar, op: str
-) -> None:
+def test_a_comparison_matches_by_exact_value(tables: dict[Scalar, Table], scalar: Scalar, op: str) -> None:
     wrong: dict[str, Any] = {}
     for value in ASKED[scalar]:
-        wanted = {
-            str(number)
-            for number, held in enumerate(STORED[scalar])
-            if OPERATORS[op](exact(held), exact(value))
-        }
+        wanted = {str(number) for number, held in enumerate(STORED[scalar]) if OPERATORS[op](exact(held), exact(value))}
         filter_ = Compare("camelCase", ScalarType(scalar), op, value)
         try:
             found: Any = set(tables[scalar].read(["id"], filter_)["id"].to_pylist())
@@ -699,9 +649,7 @@ def test_a_pending_row_shadows_the_committed_one(tables: dict[Scalar, Table]) ->
     table = tables[Scalar.I32]
     stored = rows_of_of_filters(Scalar.I32)
     column = stored.schema.names[1]
-    pending = pa.table(
-        {"id": ["3", "new"], column: pa.array([2, 0], pa.int32())}, schema=stored.schema
-    )
+    pending = pa.table({"id": ["3", "new"], column: pa.array([2, 0], pa.int32())}, schema=stored.schema)
     found = scan_with_pending(table, pending, Compare(column, I32, "=", 2))
     assert sorted(found["id"].to_pylist()) == ["3", "4"]
     none = scan_with_pending(table, pending, Compare(column, I32, "=", 0))

@@ -53,16 +53,7 @@ from omnigraph.storage.location import (
     walk,
 )
 from support.subtests import each_case
-from support.tables import (
-    ID,
-    NUMBER,
-    content,
-    delete,
-    everything,
-    make_table,
-    rows,
-    with_text_index,
-)
+from support.tables import ID, NUMBER, content, delete, everything, make_table, rows, with_text_index
 
 DAY_S = 86_400.0
 
@@ -78,10 +69,7 @@ def files(location: GraphLocation) -> set[str]:
 
 
 def orphans(
-    location: GraphLocation,
-    path: str = "nodes/t",
-    older_than_s: float | None = None,
-    now_s: float | None = None,
+    location: GraphLocation, path: str = "nodes/t", older_than_s: float | None = None, now_s: float | None = None
 ) -> Removal:
     limit_s = None if older_than_s is None else (now_s or time.time()) - older_than_s
     return find_orphans(location, list_dataset(location, path), limit_s)
@@ -137,9 +125,7 @@ def test_a_history_without_abandoned_writes_has_none(location: GraphLocation) ->
     assert found(location) == set()
 
 
-def test_every_abandoned_write_is_found_and_every_version_stays_readable(
-    location: GraphLocation,
-) -> None:
+def test_every_abandoned_write_is_found_and_every_version_stays_readable(location: GraphLocation) -> None:
     table = rich(location)
     remove_files(location, orphans(location))
     before, readable = files(location), everything(table._dataset.uri)
@@ -160,9 +146,7 @@ def test_every_abandoned_write_is_found_and_every_version_stays_readable(
 
 
 @pytest.mark.parametrize("branch", ["feature/x", "data"])
-def test_what_a_fork_reads_of_its_base_is_in_use_for_its_sake_alone(
-    location: GraphLocation, branch: str
-) -> None:
+def test_what_a_fork_reads_of_its_base_is_in_use_for_its_sake_alone(location: GraphLocation, branch: str) -> None:
     """As if nothing but the fork were left: no version of the base tells what is in use."""
     table = rich(location)
     stage_append(table, rows(500, 10))
@@ -187,9 +171,7 @@ def test_no_empty_folders_stay(location: GraphLocation) -> None:
     abandon(table)
     remove_files(location, orphans(location))
     shared = {"data", "_indices", "_deletions"}
-    assert {
-        it.name for it in location.path.rglob("*") if it.is_dir() and it not in before
-    } <= shared
+    assert {it.name for it in location.path.rglob("*") if it.is_dir() and it not in before} <= shared
 
 
 def test_writes_go_on_afterwards(location: GraphLocation) -> None:
@@ -346,9 +328,7 @@ def test_versions_are_read_from_the_names_that_lance_gives(tmp_path: Path):
     for _ in range(3):
         lance.write_dataset(rows, str(root), mode="append" if root.exists() else "create")
     lance.dataset(str(root)).create_branch("a/b", 2)
-    found = {
-        attached_version(path.relative_to(root).as_posix()) for path in root.rglob("*.manifest")
-    }
+    found = {attached_version(path.relative_to(root).as_posix()) for path in root.rglob("*.manifest")}
     assert found == {("", 1), ("", 2), ("", 3), ("tree/a/b", 2)}
 
 
@@ -396,9 +376,7 @@ def test_every_fork_that_we_name_is_ours(name: str) -> None:
     assert check_fork_name(None) is None
 
 
-@each_case(
-    "name", ["", "/", "a/", "/a", "a//b", ".", "..", "a/..", "a..b", "ü", "a b", "a\n", "a\0"]
-)
+@each_case("name", ["", "/", "a/", "/a", "a//b", ".", "..", "a/..", "a..b", "ü", "a b", "a\n", "a\0"])
 def test_other_names_of_forks_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is not a name that omnigraph gives"):
         check_fork_name(name)
@@ -441,12 +419,7 @@ def test_links_are_neither_followed_nor_listed_nor_deleted(tmp_path: Path) -> No
     path = "nodes/da89d00e1b71df59"
     assert [file.name for file in list_files(location, path)] == [f"{path}/data/01.lance"]
     assert list_folders(location, path) == ["data"]
-    assert sorted(entry.name for entry in walk(location, path)) == [
-        "01.lance",
-        "02.lance",
-        "data",
-        "tree",
-    ]
+    assert sorted(entry.name for entry in walk(location, path)) == ["01.lance", "02.lance", "data", "tree"]
     with pytest.raises(OutsideRootError):
         refuse_links(location, path)
     for name in (f"{path}/tree/data/0101.lance", f"{path}/data/02.lance"):

@@ -13,13 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from omnigraph.commit.environment import GraphSettings
-from omnigraph.errors import (
-    BadRequestError,
-    LeaseLostError,
-    RetryableCommitConflictError,
-    StorageError,
-    StorageFailure,
-)
+from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError, StorageError, StorageFailure
 from omnigraph.storage import locks as lock_module
 from omnigraph.storage.location import COMMIT_LOCK
 from omnigraph.storage.locks import FileCommitLock, LeaseCommitLock
@@ -161,10 +155,7 @@ def test_a_waiting_thread_gets_the_lock_when_it_is_released(lock):
 @pytest.mark.parametrize("ending", ["killed", "finished"])
 def test_a_lock_of_another_process_excludes_us_and_ends_with_it(tmp_path, ending):
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout.readline() == "held\n"
     lock = FileCommitLock(tmp_path)
@@ -228,9 +219,7 @@ def test_an_expired_or_broken_lease_is_taken_over(left):
 
 def test_a_lease_that_has_not_expired_is_respected():
     objects = FakeObjects()
-    objects.write(
-        COMMIT_LOCK, json.dumps({"owner": "alive", "expires_at": time.time() + 60}).encode()
-    )
+    objects.write(COMMIT_LOCK, json.dumps({"owner": "alive", "expires_at": time.time() + 60}).encode())
     with pytest.raises(RetryableCommitConflictError), LeaseCommitLock(objects).held(SOON_S):
         raise AssertionError("two holders at once")
     assert lease(objects)["owner"] == "alive"
@@ -289,9 +278,7 @@ class Clock:
 def clock(monkeypatch) -> Clock:
     """The time in which writers wait for the lock."""
     made = Clock()
-    monkeypatch.setattr(
-        lock_module, "time", SimpleNamespace(sleep=made.sleep, monotonic=made, time=time.time)
-    )
+    monkeypatch.setattr(lock_module, "time", SimpleNamespace(sleep=made.sleep, monotonic=made, time=time.time))
     return made
 
 

@@ -113,9 +113,7 @@ def some(count: int) -> list[int]:
 
 def replaced(table: Table, numbers: list[int], new: Iterable[int] = (), n: int = 1) -> Table:
     """The table after a merge of these rows."""
-    return commit_staged(
-        stage_replaced_rows(table, pa.concat_tables([rows(numbers, n), rows(new, n)]))
-    )
+    return commit_staged(stage_replaced_rows(table, pa.concat_tables([rows(numbers, n), rows(new, n)])))
 
 
 @pytest.fixture
@@ -126,9 +124,7 @@ def table(plain: Table) -> Table:
 
 def lineage(table: Table) -> dict[str, tuple[int, ...]]:
     """What Lance knows about every row, read by a handle of its own."""
-    found = lance.dataset(table._dataset.uri, version=table.version).to_table(
-        columns=["id", *LINEAGE]
-    )
+    found = lance.dataset(table._dataset.uri, version=table.version).to_table(columns=["id", *LINEAGE])
     columns = [found[name].to_pylist() for name in LINEAGE]
     return dict(zip(found["id"].to_pylist(), zip(*columns, strict=True), strict=True))
 
@@ -177,9 +173,7 @@ def test_few_ids_are_part_of_the_manifest(plain: Table):
 
 def test_replacing_rows_lie_in_the_order_of_their_ids(table: Table):
     fragment = table._dataset.get_fragments()[-1]
-    ids = table._dataset.scanner(
-        columns=["_rowid"], fragments=[fragment], scan_in_order=True
-    ).to_table()
+    ids = table._dataset.scanner(columns=["_rowid"], fragments=[fragment], scan_in_order=True).to_table()
     numbers = ids["_rowid"].to_pylist()
     assert len(numbers) == ROWS // 2
     assert numbers == sorted(numbers)
@@ -255,9 +249,7 @@ def replaced_as_before(table: Table, numbers: list[int], n: int = 1) -> Table:
     metadata.row_id_meta = RowIdSequence(pa.array(row_ids)).to_inline_metadata()
     addresses = np.asarray(old["_rowaddr"])[wanted]
     shrunk = {
-        int(number): delete_offsets(
-            table, int(number), addresses[addresses >> 32 == number] & 0xFFFFFFFF
-        )
+        int(number): delete_offsets(table, int(number), addresses[addresses >> 32 == number] & 0xFFFFFFFF)
         for number in np.unique(addresses >> 32)
     }
     return commit_staged(stage_replacement(table, [json.dumps(metadata.to_json())], shrunk))
@@ -301,9 +293,7 @@ def test_rows_are_deleted_and_added_and_updated_in_place(table: Table):
     table = commit_staged(stage_upsert(table, rows([*some(20), 10**6], 9)))
     check_kept(before, table)
     number = next(
-        item.fragment_id
-        for item in table._dataset.get_fragments()
-        if item.metadata.row_id_meta.json() == '"Column"'
+        item.fragment_id for item in table._dataset.get_fragments() if item.metadata.row_id_meta.json() == '"Column"'
     )
     fragment = table._dataset.get_fragment(number)
     ids = table._dataset.scanner(columns=["_rowid"], fragments=[fragment]).to_table()
@@ -461,9 +451,7 @@ def differing(request: pytest.FixtureRequest, location: GraphLocation) -> Differ
         engine = make_engine("local", None, Silent(), 0)
         with closing(Scratch(ScratchPlace(root=location, is_writer=True))) as scratch:
             both = find_parts(old, new, engine, scratch)
-            gone, come = (
-                sorted(text for part in parts for text in ids(part.resolved())) for parts in both
-            )
+            gone, come = (sorted(text for part in parts for text in ids(part.resolved())) for parts in both)
         assert not (location.path / "__staging").exists()
         return gone, come
 
@@ -485,9 +473,7 @@ def names(first: int, count: int) -> list[str]:
 
 
 def every(table_of_row_changes: Table) -> list[str]:
-    return sorted(
-        map(str, table_of_row_changes._dataset.to_table(columns=["id"])["id"].to_pylist())
-    )
+    return sorted(map(str, table_of_row_changes._dataset.to_table(columns=["id"])["id"].to_pylist()))
 
 
 def test_equal_states_share_all_rows(table_of_row_changes: Table, differing: Differing) -> None:
@@ -499,25 +485,16 @@ def test_an_append_is_its_own_rows(table_of_row_changes: Table, differing: Diffe
     assert differing(table_of_row_changes, later) == ([], names(5000, 3))
 
 
-def test_an_update_is_the_rows_that_it_wrote_on_both_sides(
-    table_of_row_changes: Table, differing: Differing
-) -> None:
+def test_an_update_is_the_rows_that_it_wrote_on_both_sides(table_of_row_changes: Table, differing: Differing) -> None:
     old, new = differing(table_of_row_changes, update(table_of_row_changes, 14, 4))
     assert old == new == names(14, 4)
 
 
-def test_a_deletion_is_the_rows_that_went(
-    table_of_row_changes: Table, differing: Differing
-) -> None:
-    assert differing(table_of_row_changes, delete(table_of_row_changes, *names(20, 2))) == (
-        names(20, 2),
-        [],
-    )
+def test_a_deletion_is_the_rows_that_went(table_of_row_changes: Table, differing: Differing) -> None:
+    assert differing(table_of_row_changes, delete(table_of_row_changes, *names(20, 2))) == (names(20, 2), [])
 
 
-def test_the_other_way_round_the_sides_change_places(
-    table_of_row_changes: Table, differing: Differing
-) -> None:
+def test_the_other_way_round_the_sides_change_places(table_of_row_changes: Table, differing: Differing) -> None:
     later = delete(update(table_of_row_changes, 14, 4), *names(20, 2))
     old, new = differing(later, table_of_row_changes)
     assert (old, new) == (names(14, 4), sorted([*names(14, 4), *names(20, 2)]))
@@ -553,12 +530,8 @@ def test_an_overwrite_shares_nothing(table_of_row_changes: Table, differing: Dif
     assert differing(table_of_row_changes, later) == (every(table_of_row_changes), names(0, 5))
 
 
-def test_what_was_undone_leaves_no_difference(
-    table_of_row_changes: Table, differing: Differing
-) -> None:
-    undone = commit_staged(
-        stage_restore(update(table_of_row_changes, 14, 4), table_of_row_changes.version)
-    )
+def test_what_was_undone_leaves_no_difference(table_of_row_changes: Table, differing: Differing) -> None:
+    undone = commit_staged(stage_restore(update(table_of_row_changes, 14, 4), table_of_row_changes.version))
     assert differing(table_of_row_changes, undone) == ([], [])
 
 

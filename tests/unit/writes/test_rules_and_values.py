@@ -88,13 +88,9 @@ NO_EXTERNAL = ExternalIntake()
 BLOB = PropertyType(ScalarType(Scalar.BLOB), nullable=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "stored"), [("base64:", b""), ("base64:AP8=", b"\x00\xff"), (None, None)]
-)
+@pytest.mark.parametrize(("text", "stored"), [("base64:", b""), ("base64:AP8=", b"\x00\xff"), (None, None)])
 def test_managed_blob_text_becomes_bytes(text: str | None, stored: bytes | None) -> None:
-    assert (
-        assigned_value("T", "p", BLOB, ir.Constant(text, BLOB), {}, external=NO_EXTERNAL) == stored
-    )
+    assert assigned_value("T", "p", BLOB, ir.Constant(text, BLOB), {}, external=NO_EXTERNAL) == stored
 
 
 @each_case("text", ["base64:A", "base64:A===", "base64: AAAA", "base64:AA-_"])

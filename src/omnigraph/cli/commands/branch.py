@@ -23,14 +23,7 @@ from omnigraph.cli.flags import (
     scoped,
 )
 from omnigraph.cli.history_text import conflict_lines, diff_summary, net_change_line
-from omnigraph.cli.output import (
-    StreamedList,
-    print_json,
-    print_lines,
-    print_text,
-    print_warning,
-    terminal_progress,
-)
+from omnigraph.cli.output import StreamedList, print_json, print_lines, print_text, print_warning, terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.errors import MergeConflictsError
 
@@ -41,9 +34,7 @@ if TYPE_CHECKING:
 # ---- `omnigraph branch`
 
 
-app = typer.Typer(
-    help="Create, merge and delete branches.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Create, merge and delete branches.", no_args_is_help=True, rich_markup_mode=None)
 
 
 class Strategy(StrEnum):
@@ -58,9 +49,7 @@ class Strategy(StrEnum):
 def create_branch(
     name: BranchName,
     address: Address,
-    base: Annotated[
-        str, typer.Option("--from", metavar="BASE", help="branch or commit it begins at")
-    ] = "main",
+    base: Annotated[str, typer.Option("--from", metavar="BASE", help="branch or commit it begins at")] = "main",
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -90,11 +79,7 @@ def list_branches(address: Address, json: AsJson = False) -> None:
 @app.command("delete")
 @scoped("branch delete")
 def delete_branch(
-    name: BranchName,
-    address: Address,
-    yes: Consent = False,
-    quiet: Quiet = False,
-    json: AsJson = False,
+    name: BranchName, address: Address, yes: Consent = False, quiet: Quiet = False, json: AsJson = False
 ) -> None:
     """Delete a branch, with all of its commits that were not merged."""
     actor = address.actor
@@ -111,25 +96,14 @@ def delete_branch(
 @app.command("merge")
 @scoped("branch merge")
 def merge_branch(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="branch to merge", callback=refuse_address)
-    ],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="branch to merge", callback=refuse_address)],
     address: Address,
-    into: Annotated[
-        str, typer.Option("--into", metavar="TARGET", help="branch that gets the changes")
-    ] = "main",
-    delete: Annotated[
-        bool, typer.Option("--delete-branch", help="delete the source when it is merged")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="show outcome and conflicts, write nothing")
-    ] = False,
+    into: Annotated[str, typer.Option("--into", metavar="TARGET", help="branch that gets the changes")] = "main",
+    delete: Annotated[bool, typer.Option("--delete-branch", help="delete the source when it is merged")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show outcome and conflicts, write nothing")] = False,
     strategy: Annotated[
         Strategy | None,
-        typer.Option(
-            "--strategy",
-            help="decide conflicts about rows for the target (ours) or the source (theirs)",
-        ),
+        typer.Option("--strategy", help="decide conflicts about rows for the target (ours) or the source (theirs)"),
     ] = None,
     engine: EngineChoice = WorkerName.AUTO,
     timeout: Timeout = None,

@@ -28,22 +28,10 @@ from omnigraph.cli.flags import (
     Types,
     scoped,
 )
-from omnigraph.cli.output import (
-    print_json,
-    print_stages,
-    print_text,
-    print_warning,
-    terminal_progress,
-)
+from omnigraph.cli.output import print_json, print_stages, print_text, print_warning, terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import (
-    BadRequestError,
-    InputFileError,
-    LoadKeyConflictError,
-    LoadRejectedError,
-    LoadReport,
-)
+from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
 
 if TYPE_CHECKING:
     from omnigraph.api.results import BlobInfo, ExportResult, LoadResult
@@ -74,26 +62,16 @@ class InputGrammar(StrEnum):
     COMPATIBLE = "compatible"
 
 
-Data = Annotated[
-    str | None,
-    typer.Option("--data", metavar="PATH", help="graph records: file, directory or pattern"),
-]
+Data = Annotated[str | None, typer.Option("--data", metavar="PATH", help="graph records: file, directory or pattern")]
 MappingFile = Annotated[
-    Path | None,
-    typer.Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)"),
+    Path | None, typer.Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)")
 ]
-Base = Annotated[
-    str | None,
-    typer.Option("--from", metavar="BASE", help="create a missing branch from this one"),
-]
+Base = Annotated[str | None, typer.Option("--from", metavar="BASE", help="create a missing branch from this one")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="do everything but the commit")]
 ReportFile = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="FILE", help="write refused records to FILE as JSON"),
+    Path | None, typer.Option("--report", metavar="FILE", help="write refused records to FILE as JSON")
 ]
-EngineChoice = Annotated[
-    Engine | None, typer.Option("--engine", help="where the work is done: spark is the default")
-]
+EngineChoice = Annotated[Engine | None, typer.Option("--engine", help="where the work is done: spark is the default")]
 GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
 
 
@@ -229,23 +207,15 @@ def load_text(result: LoadResult) -> str:
     elif result.superseded:
         lines.append(f"{result.superseded:,} records were replaced by later ones of the same id")
     for name, count in result.nulled.items():
-        values = (
-            "1 value that does not fit was"
-            if count == 1
-            else f"{count:,} values that do not fit were"
-        )
+        values = "1 value that does not fit was" if count == 1 else f"{count:,} values that do not fit were"
         lines.append(f"{name}: {values} stored as null; `--grammar strict --dry-run` shows them")
     total = sum(result.rows.values()) - result.superseded
     records = f"{total:,} record{'' if total == 1 else 's'}"
     if result.commit is None:
-        lines.append(
-            f"{records} would be loaded into {result.branch} ({result.mode}); nothing was written"
-        )
+        lines.append(f"{records} would be loaded into {result.branch} ({result.mode}); nothing was written")
     else:
         created = f", a new branch from {result.base}" if result.branch_created else ""
-        lines.append(
-            f"{records} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})"
-        )
+        lines.append(f"{records} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})")
     return "\n".join(lines)
 
 
@@ -277,15 +247,10 @@ def export(
     as_of: AsOf = None,
     type: Types = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="PATH", help="file or directory to create; written through Spark"
-        ),
+        Path | None, typer.Option("--out", metavar="PATH", help="file or directory to create; written through Spark")
     ] = None,
     format: Annotated[FileFormat, typer.Option("--format", help="with --out")] = FileFormat.JSONL,
-    parts: Annotated[
-        bool, typer.Option("--parts", help="with --out, a directory of JSONL files")
-    ] = False,
+    parts: Annotated[bool, typer.Option("--parts", help="with --out, a directory of JSONL files")] = False,
     timeout: Timeout = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
     json: AsJson = False,
@@ -355,12 +320,8 @@ def get(
     graph_version: GraphVersion = None,
     as_of: AsOf = None,
     offset: Annotated[int, typer.Option("--offset", metavar="N", help="first byte")] = 0,
-    length: Annotated[
-        int | None, typer.Option("--length", metavar="N", help="bytes at most; all by default")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="PATH", help="file to write, instead of stdout")
-    ] = None,
+    length: Annotated[int | None, typer.Option("--length", metavar="N", help="bytes at most; all by default")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="PATH", help="file to write, instead of stdout")] = None,
 ) -> None:
     """Write the raw bytes of a blob, or a range of them. An external blob is not followed: its address is shown."""
     from omnigraph.api.results import check_range

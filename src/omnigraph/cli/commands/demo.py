@@ -38,11 +38,7 @@ _SET_STAGE = """
 query set_stage($doi: String, $stage: String) { update Paper set { stage: $stage } where doi = $doi }
 """
 #: A published paper, and two preprints.
-_OLD, _NEW, _DISPUTED = (
-    "10.0000/inkpress.2014.01",
-    "10.0000/inkpress.2024.02",
-    "10.0000/inkpress.2024.03",
-)
+_OLD, _NEW, _DISPUTED = ("10.0000/inkpress.2014.01", "10.0000/inkpress.2024.02", "10.0000/inkpress.2024.03")
 _RETRACTED = """
 query retracted() {
   match { $p: Paper { stage: "retracted" } }
@@ -72,8 +68,7 @@ class _Story:
 @scoped("demo")
 def demo(
     directory: Annotated[
-        Path | None,
-        typer.Argument(metavar="DIR", help="keep the graph in this directory", show_default=False),
+        Path | None, typer.Argument(metavar="DIR", help="keep the graph in this directory", show_default=False)
     ] = None,
 ) -> None:
     """Create a graph, load it through Spark, index and query it; branch, merge and look back."""
@@ -105,9 +100,7 @@ def _tell(root: Path, folder: Path) -> None:
 
 def _load(story: _Story, graph: Graph, folder: Path) -> None:
     with story.step("load: JSON lines through Spark, validated, one commit"):
-        receipt = graph.load(
-            folder / "data.jsonl", mode="append", actor="demo", progress=terminal_progress()
-        )
+        receipt = graph.load(folder / "data.jsonl", mode="append", actor="demo", progress=terminal_progress())
         print_text(_indented(load_text(receipt)))
     with story.step("refused: an edge to a node that does not exist; nothing is written"):
         try:
@@ -147,9 +140,7 @@ def _branch_and_merge(story: _Story, graph: Graph) -> None:
 
 
 def _disagree(story: _Story, graph: Graph) -> None:
-    with story.step(
-        "conflict: the same paper, changed on both sides; shown before anything is merged"
-    ):
+    with story.step("conflict: the same paper, changed on both sides; shown before anything is merged"):
         graph.create_branch(_OTHER_BRANCH, actor="reader")
         _set_stage(graph, _DISPUTED, "retracted", branch=_OTHER_BRANCH, actor="reader")
         _set_stage(graph, _DISPUTED, "published", branch="main", actor="demo")

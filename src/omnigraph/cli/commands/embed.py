@@ -17,37 +17,23 @@ if TYPE_CHECKING:
     from omnigraph.embedding.file_job import EmbedFiles, EmbedFilesResult, EmbedMode
     from omnigraph.embedding.row_job import EmbeddedProperty, EmbedResult
 
-Seed = Annotated[
-    Path | None,
-    typer.Option("--seed", metavar="FILE", help="seed manifest (YAML) that names the files"),
-]
-Input = Annotated[
-    Path | None, typer.Option("--input", metavar="FILE", help="records as JSON lines")
-]
+Seed = Annotated[Path | None, typer.Option("--seed", metavar="FILE", help="seed manifest (YAML) that names the files")]
+Input = Annotated[Path | None, typer.Option("--input", metavar="FILE", help="records as JSON lines")]
 Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="where they go")]
-Spec = Annotated[
-    Path | None,
-    typer.Option("--spec", metavar="FILE", help="which fields of which types are embedded"),
-]
+Spec = Annotated[Path | None, typer.Option("--spec", metavar="FILE", help="which fields of which types are embedded")]
 Clean = Annotated[bool, typer.Option("--clean", help="remove vectors")]
 ReembedAll = Annotated[bool, typer.Option("--reembed-all", help="replace vectors that exist")]
 Select = Annotated[
     list[str] | None,
     typer.Option(
-        "--select",
-        metavar="[TYPE:]FIELD=VALUE",
-        help="only records that match; may be given again",
-        show_default=False,
+        "--select", metavar="[TYPE:]FIELD=VALUE", help="only records that match; may be given again", show_default=False
     ),
 ]
 
 
-OnGraph = Annotated[
-    bool, typer.Option("--graph", help="embed the rows of a graph instead of a file")
-]
+OnGraph = Annotated[bool, typer.Option("--graph", help="embed the rows of a graph instead of a file")]
 GraphBranch = Annotated[
-    str | None,
-    typer.Option("--branch", metavar="NAME", help="branch of the graph; main is the default"),
+    str | None, typer.Option("--branch", metavar="NAME", help="branch of the graph; main is the default")
 ]
 Rate = Annotated[
     float | None,
@@ -91,8 +77,7 @@ def embed(
     graph: OnGraph = False,
     branch: GraphBranch = None,
     engine: Annotated[
-        WorkerName | None,
-        typer.Option("--engine", help="where a graph is embedded; auto: Spark when it is much"),
+        WorkerName | None, typer.Option("--engine", help="where a graph is embedded; auto: Spark when it is much")
     ] = None,
     rate: Rate = None,
     dry_run: DryRun = False,
@@ -114,24 +99,13 @@ def embed(
     of them in one commit.
     """
     shared: Any = {"reembed_all": reembed_all, "types": types or []}
-    files = _FileFlags(
-        seed=seed, input=input, output=output, spec=spec, clean=clean, select=select or [], **shared
-    )
-    on_graph = _GraphFlags(
-        branch=branch,
-        engine=engine,
-        rate=rate,
-        dry_run=dry_run,
-        timeout=timeout,
-        **shared,
-    )
+    files = _FileFlags(seed=seed, input=input, output=output, spec=spec, clean=clean, select=select or [], **shared)
+    on_graph = _GraphFlags(branch=branch, engine=engine, rate=rate, dry_run=dry_run, timeout=timeout, **shared)
     _refuse_foreign("--graph" if graph else "files", files if graph else on_graph)
     if graph:
         _embed_graph(address, on_graph, quiet=quiet, json=json)
     elif address.is_explicit or address.has_actor:
-        raise typer.BadParameter(
-            "a graph and --as do not go with files: give --graph to embed a graph"
-        )
+        raise typer.BadParameter("a graph and --as do not go with files: give --graph to embed a graph")
     else:
         _embed_files(files, quiet=quiet, json=json)
 
@@ -225,13 +199,7 @@ def _files_call(flags: _FileFlags) -> EmbedFiles:
         raise typer.BadParameter("give one of --clean and --reembed-all")
     if flags.seed is not None and (flags.input is not None or flags.spec is not None):
         raise typer.BadParameter("give --seed, or --input, --output and --spec")
-    from omnigraph.embedding.file_job import (
-        EmbedFiles,
-        choose_mode,
-        parse_selector,
-        read_seed_manifest,
-        read_spec,
-    )
+    from omnigraph.embedding.file_job import EmbedFiles, choose_mode, parse_selector, read_seed_manifest, read_spec
 
     selectors = tuple(parse_selector(text) for text in flags.select)
     if flags.seed is not None:
@@ -267,7 +235,4 @@ def _files_text(result: EmbedFilesResult) -> str:
         what = f"embedded {result.embedded_records:,} with {result.model}"
     else:
         what = "nothing to do"
-    return (
-        f"{result.records:,} records, {result.selected_records:,} selected, {what} ({result.mode})\n"
-        f"{result.output}"
-    )
+    return f"{result.records:,} records, {result.selected_records:,} selected, {what} ({result.mode})\n{result.output}"

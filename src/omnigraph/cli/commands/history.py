@@ -9,25 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.derived import renders
-from omnigraph.cli.flags import (
-    AsJson,
-    Branch,
-    CommitId,
-    Kinds,
-    Operations,
-    PageLimit,
-    Timeout,
-    Types,
-    scoped,
-)
-from omnigraph.cli.history_text import (
-    BRANCH_WIDTH,
-    cause_line,
-    change_line,
-    commit_line,
-    draw_commits,
-    time_text,
-)
+from omnigraph.cli.flags import AsJson, Branch, CommitId, Kinds, Operations, PageLimit, Timeout, Types, scoped
+from omnigraph.cli.history_text import BRANCH_WIDTH, cause_line, change_line, commit_line, draw_commits, time_text
 from omnigraph.cli.output import print_json, print_lines, print_text, print_warning
 from omnigraph.cli.scope import Address
 from omnigraph.errors import BranchNotFoundError
@@ -43,9 +26,7 @@ if TYPE_CHECKING:
 # ---- `omnigraph commit`
 
 
-commit_app = typer.Typer(
-    help="Look at the history of a graph.", no_args_is_help=True, rich_markup_mode=None
-)
+commit_app = typer.Typer(help="Look at the history of a graph.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @commit_app.command("list")
@@ -56,9 +37,7 @@ def list_commits(
     filter_: Annotated[
         str | None, typer.Option("--filter", metavar="actor=ID", help="only commits of an actor")
     ] = None,
-    actor: Annotated[
-        str | None, typer.Option("--actor", metavar="ID", help="short form of --filter actor=ID")
-    ] = None,
+    actor: Annotated[str | None, typer.Option("--actor", metavar="ID", help="short form of --filter actor=ID")] = None,
     json: AsJson = False,
 ) -> None:
     """List the commits of a branch, newest first."""
@@ -75,11 +54,7 @@ def list_commits(
 
 @commit_app.command("show")
 @scoped("commit show")
-def show_commit(
-    commit_id: CommitId,
-    address: Address,
-    json: AsJson = False,
-) -> None:
+def show_commit(commit_id: CommitId, address: Address, json: AsJson = False) -> None:
     """Show one commit."""
     with address.open(read_only=True) as graph:
         commit = graph.commit(commit_id)
@@ -100,9 +75,7 @@ def show_commit(
         "kind": commit.kind,
         "tables": ", ".join(commit.tables) or "none",
     }
-    print_text(
-        "\n".join(f"{name:<14} {value}" for name, value in facts.items() if value is not None)
-    )
+    print_text("\n".join(f"{name:<14} {value}" for name, value in facts.items() if value is not None))
 
 
 @commit_app.command("changes")
@@ -128,9 +101,7 @@ def show_changes(
     with address.open(read_only=True) as graph:
 
         def page_at(token: str | None) -> ChangesPage:
-            return graph.changes(
-                commit_id, kinds=kind, types=type, ops=op, limit=limit, page_token=token
-            )
+            return graph.changes(commit_id, kinds=kind, types=type, ops=op, limit=limit, page_token=token)
 
         pages = _follow(page_at) if page_token is None else iter([page_at(page_token or None)])
         if json:
@@ -176,14 +147,9 @@ def _actor(filter_: str | None, actor: str | None) -> str | None:
 def log(
     address: Address,
     branch: Annotated[
-        str | None,
-        typer.Option(
-            "--branch", metavar="NAME", help="branch; main is the default, with --graph all are"
-        ),
+        str | None, typer.Option("--branch", metavar="NAME", help="branch; main is the default, with --graph all are")
     ] = None,
-    graph: Annotated[
-        bool, typer.Option("--graph", help="draw branches and merges, with all that was merged")
-    ] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="draw branches and merges, with all that was merged")] = False,
     json: AsJson = False,
 ) -> None:
     """Show the commits of a graph, newest first."""
@@ -221,17 +187,13 @@ def drawn_history(commits: Sequence[GraphCommit], heads: Mapping[str, Snapshot])
     from omnigraph.commit.documents import is_of_deleted_branch
 
     branches = {
-        commit.commit_id: f"{commit.branch} (deleted)"
-        if is_of_deleted_branch(commit, heads)
-        else commit.branch
+        commit.commit_id: f"{commit.branch} (deleted)" if is_of_deleted_branch(commit, heads) else commit.branch
         for commit in commits
     }
     width = max((len(name) for name in branches.values()), default=0)
 
     def describe(commit: GraphCommit) -> str:
-        return commit_line(
-            commit, branch=branches[commit.commit_id], branch_width=max(width, BRANCH_WIDTH)
-        )
+        return commit_line(commit, branch=branches[commit.commit_id], branch_width=max(width, BRANCH_WIDTH))
 
     return draw_commits(commits, head_labels(heads), describe)
 
@@ -247,9 +209,7 @@ def head_labels(heads: Mapping[str, Snapshot]) -> dict[str, list[str]]:
 # ---- `omnigraph changes`
 
 
-changes_app = typer.Typer(
-    help="Follow the changes of a branch.", no_args_is_help=True, rich_markup_mode=None
-)
+changes_app = typer.Typer(help="Follow the changes of a branch.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @changes_app.command("poll")
@@ -257,14 +217,9 @@ changes_app = typer.Typer(
 def poll(
     address: Address,
     branch: Branch = "main",
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="go on from an earlier poll")
-    ] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", metavar="CURSOR", help="go on from an earlier poll")] = None,
     start: Annotated[
-        str | None,
-        typer.Option(
-            "--start", metavar="WHERE", help="now (the default), beginning or after:COMMIT"
-        ),
+        str | None, typer.Option("--start", metavar="WHERE", help="now (the default), beginning or after:COMMIT")
     ] = None,
     limit: PageLimit = 1_000,
     kind: Kinds = None,
@@ -309,9 +264,7 @@ def poll(
 @changes_app.command("baseline")
 @scoped("changes baseline")
 def baseline(
-    out: Annotated[
-        str, typer.Option("--out", metavar="PATH", help="file to create", show_default=False)
-    ],
+    out: Annotated[str, typer.Option("--out", metavar="PATH", help="file to create", show_default=False)],
     address: Address,
     branch: Branch = "main",
     kind: Kinds = None,

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import (
-    AsJson,
-    Branch,
-    Consent,
-    EngineChoice,
-    Quiet,
-    Timeout,
-    WorkerName,
-    scoped,
-)
+from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout, WorkerName, scoped
 from omnigraph.cli.output import print_json, print_lines, print_text, terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.tables import text_table, wrapped
@@ -57,12 +48,7 @@ def optimize(
             built = graph.ensure_indices(branch, actor=actor, timeout_s=timeout)
             _print_indexes(graph, built, json=json)
             return
-        report = graph.optimize(
-            actor=actor,
-            engine=engine,
-            progress=terminal_progress(quiet=quiet),
-            timeout_s=timeout,
-        )
+        report = graph.optimize(actor=actor, engine=engine, progress=terminal_progress(quiet=quiet), timeout_s=timeout)
     if json:
         print_json(report.to_json())
     else:
@@ -121,9 +107,7 @@ def _print_indexes(graph: Graph, report: IndexReport, *, json: bool) -> None:
             "committed": key in built,
             "published_dataset_version": pin.version,
             "pending_indexes": [
-                {"property": item.property, "reason": item.reason}
-                for item in report.pending
-                if item.type_key == key
+                {"property": item.property, "reason": item.reason} for item in report.pending if item.type_key == key
             ],
         }
         for key, pin in sorted(graph.snapshot(report.branch).pins.items())
@@ -149,28 +133,16 @@ def _index_text(report: IndexReport) -> str:
 def cleanup(
     address: Address,
     keep: Annotated[
-        int | None,
-        typer.Option(
-            "--keep", metavar="N", help="the newest N commits of every branch stay readable"
-        ),
+        int | None, typer.Option("--keep", metavar="N", help="the newest N commits of every branch stay readable")
     ] = None,
     older_than: Annotated[
         str | None,
-        typer.Option(
-            "--older-than",
-            metavar="DUR",
-            help="younger states stay readable: 45s, 30m, 12h, 7d, 2w",
-        ),
+        typer.Option("--older-than", metavar="DUR", help="younger states stay readable: 45s, 30m, 12h, 7d, 2w"),
     ] = None,
     commits: Annotated[
-        bool,
-        typer.Option(
-            "--commits", help="forget commits that cannot be read any more: history begins later"
-        ),
+        bool, typer.Option("--commits", help="forget commits that cannot be read any more: history begins later")
     ] = False,
-    confirm: Annotated[
-        bool, typer.Option("--confirm", help="do it; without, only say what would go")
-    ] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="do it; without, only say what would go")] = False,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -212,9 +184,7 @@ def cleanup_lines(report: CleanupReport) -> Iterator[str]:
     if report.commits_forgotten:
         verb = "forgotten" if report.confirmed else "would be forgotten"
         yield f"history: {_cleanup_count(report.commits_forgotten, 'commit')} {verb}"
-    because = [
-        f"{count:,} {_REASONS[name]}" for name, count in report.kept_because.items() if count
-    ]
+    because = [f"{count:,} {_REASONS[name]}" for name, count in report.kept_because.items() if count]
     yield f"readable: {_cleanup_count(report.commits_kept, 'commit')} ({', '.join(because)})"
     for item in report.errors:
         yield f"{item.type_key}: not cleaned up, {item.error}"
@@ -246,12 +216,8 @@ _REASONS = {
 @scoped("repair", positional=True)
 def repair(
     address: Address,
-    confirm: Annotated[
-        bool, typer.Option("--confirm", help="heal what is safe to heal; without it only look")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="with --confirm: publish changed rows as well")
-    ] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="heal what is safe to heal; without it only look")] = False,
+    force: Annotated[bool, typer.Option("--force", help="with --confirm: publish changed rows as well")] = False,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -320,9 +286,7 @@ _MESSAGE_WIDTH = 160
 @scoped("doctor", positional=True)
 def doctor(
     address: Address,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="read every file as well, as `verify` does")
-    ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="read every file as well, as `verify` does")] = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -384,17 +348,10 @@ def verify(
     address: Address,
     branch: Annotated[
         list[str] | None,
-        typer.Option(
-            "--branch",
-            metavar="NAME",
-            help="the head of this branch only; may be given several times",
-        ),
+        typer.Option("--branch", metavar="NAME", help="the head of this branch only; may be given several times"),
     ] = None,
     record: Annotated[
-        bool,
-        typer.Option(
-            "--record", help="give a checksum to files that have none, unless a file is damaged"
-        ),
+        bool, typer.Option("--record", help="give a checksum to files that have none, unless a file is damaged")
     ] = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -432,9 +389,7 @@ def verify_lines(report: VerifyReport) -> Iterator[str]:
 # ---- `omnigraph recovery`
 
 
-app = typer.Typer(
-    help="See what was settled after crashes.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="See what was settled after crashes.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
@@ -452,9 +407,6 @@ def list_recoveries(address: Address, json: AsJson = False) -> None:
     if json:
         print_json({"recoveries": [record.to_json() for record in records], "pending": pending})
         return
-    lines = [
-        f"{r.recovery_id}  {r.recovery_kind:<13} {r.writer_kind:<14} operation {r.operation_id}"
-        for r in records
-    ]
+    lines = [f"{r.recovery_id}  {r.recovery_kind:<13} {r.writer_kind:<14} operation {r.operation_id}" for r in records]
     lines += [f"unsettled: {name}; the next write or open settles it" for name in pending]
     print_text("\n".join(lines) or "no recoveries")

@@ -44,14 +44,10 @@ if TYPE_CHECKING:
 
 
 RowFormatOption = Annotated[
-    RowFormat | None,
-    typer.Option("--format", help="how rows are printed: table, unless configured otherwise"),
+    RowFormat | None, typer.Option("--format", help="how rows are printed: table, unless configured otherwise")
 ]
 CsvSafe = Annotated[
-    bool,
-    typer.Option(
-        "--csv-safe", help="with --format csv: texts that a spreadsheet would run begin with '"
-    ),
+    bool, typer.Option("--csv-safe", help="with --format csv: texts that a spreadsheet would run begin with '")
 ]
 
 
@@ -91,12 +87,7 @@ def query(
             raise typer.BadParameter("a stored query reads a branch or a --snapshot")
         with address.open_served(STORED) as server:
             found = server.run(
-                source,
-                values,
-                branch=branch or "main",
-                snapshot=snapshot,
-                expect_mutation=False,
-                timeout_s=timeout,
+                source, values, branch=branch or "main", snapshot=snapshot, expect_mutation=False, timeout_s=timeout
             )
             print_rows(found, defaults, chosen, csv_safe=csv_safe)
         return
@@ -131,13 +122,10 @@ def row_format(defaults: Defaults, *, json: bool, format_: RowFormat | None) -> 
     return RowFormat.JSON if json else format_ or defaults.output or RowFormat.TABLE
 
 
-def print_rows(
-    result: Result, defaults: Defaults, format_: RowFormat, *, csv_safe: bool = False
-) -> None:
+def print_rows(result: Result, defaults: Defaults, format_: RowFormat, *, csv_safe: bool = False) -> None:
     """Print rows in a format."""
     layout = TableLayout(
-        defaults.table_max_column_width or MAX_COLUMN_WIDTH,
-        defaults.table_cell_layout or CellLayout.TRUNCATE,
+        defaults.table_max_column_width or MAX_COLUMN_WIDTH, defaults.table_cell_layout or CellLayout.TRUNCATE
     )
     lines = render_rows(result, format_, layout, csv_safe=csv_safe)
     if format_.is_data:
@@ -159,8 +147,7 @@ def mutate(
     params_file: ParamsFile = None,
     branch: Branch = "main",
     if_commit: Annotated[
-        str | None,
-        typer.Option("--if-commit", metavar="ID", help="run only while the branch head is ID"),
+        str | None, typer.Option("--if-commit", metavar="ID", help="run only while the branch head is ID")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -174,14 +161,10 @@ def mutate(
     result: MutationResult
     if isinstance(source, str):
         with address.open_served(STORED) as server:
-            result = server.run(
-                source, values, branch=branch, expect_mutation=True, if_commit=if_commit
-            )
+            result = server.run(source, values, branch=branch, expect_mutation=True, if_commit=if_commit)
     else:
         with address.open(read_only=False) as graph:
-            result = graph.mutate(
-                source, values, name=name, branch=branch, actor=actor, if_commit=if_commit
-            )
+            result = graph.mutate(source, values, name=name, branch=branch, actor=actor, if_commit=if_commit)
     if json:
         print_json(result.to_json())
     else:
@@ -210,9 +193,7 @@ def explain(
     params: Params = None,
     params_file: ParamsFile = None,
     branch: ReadBranch = None,
-    analyze: Annotated[
-        bool, typer.Option("--analyze", help="run the query, show rows and time per operator")
-    ] = False,
+    analyze: Annotated[bool, typer.Option("--analyze", help="run the query, show rows and time per operator")] = False,
     timeout: Timeout = None,
     json: AsJson = False,
 ) -> None:
@@ -233,14 +214,7 @@ def explain(
         plan = explain_ir(compiled.ir)
     else:
         with address.open(read_only=True) as graph:
-            plan = graph.explain(
-                source,
-                values,
-                name=name,
-                branch=branch or "main",
-                analyze=analyze,
-                timeout_s=timeout,
-            )
+            plan = graph.explain(source, values, name=name, branch=branch or "main", analyze=analyze, timeout_s=timeout)
             catalog = compile_schema(graph.schema).catalog
         compiled = compile_query(source, catalog, name)
     if not json:
@@ -261,9 +235,7 @@ def explain(
 
 @scoped("lint", positional=True)
 def lint(
-    query: Annotated[
-        Path, typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False)
-    ],
+    query: Annotated[Path, typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False)],
     address: Address,
     schema: OptionalSchemaFile = None,
     json: AsJson = False,
@@ -346,8 +318,7 @@ def _count(number: int, one: str, many: str) -> str:
 def alias(
     name: Annotated[str, typer.Argument(metavar="NAME", help="an alias of your configuration")],
     args: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ARGS", help="values, in the order of the alias: JSON, else text"),
+        list[str] | None, typer.Argument(metavar="ARGS", help="values, in the order of the alias: JSON, else text")
     ] = None,
     params: Params = None,
     params_file: ParamsFile = None,
@@ -370,9 +341,7 @@ def alias(
         print_rows(result, config.defaults, chosen, csv_safe=csv_safe)
 
 
-def alias_params(
-    name: str, alias: Alias, args: Sequence[str], given: Mapping[str, object]
-) -> dict[str, object]:
+def alias_params(name: str, alias: Alias, args: Sequence[str], given: Mapping[str, object]) -> dict[str, object]:
     """The parameters of a call: what is given by name goes before arguments, and those before what is fixed.
 
     Raises:
@@ -380,9 +349,7 @@ def alias_params(
     """
     if len(args) > len(alias.args):
         names = ", ".join(alias.args) or "none"
-        raise typer.BadParameter(
-            f"alias `{name}` takes {len(alias.args)} arguments ({names}), not {len(args)}"
-        )
+        raise typer.BadParameter(f"alias `{name}` takes {len(alias.args)} arguments ({names}), not {len(args)}")
     positional = {key: _value(text) for key, text in zip(alias.args, args, strict=False)}
     return {**alias.params, **positional, **given}
 

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import (
-    AsJson,
-    Consent,
-    EngineChoice,
-    Quiet,
-    SchemaFile,
-    WorkerName,
-    scoped,
-)
+from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile, WorkerName, scoped
 from omnigraph.cli.output import print_json, print_text, print_warning, terminal_progress
 from omnigraph.cli.scope import Address, storage_uri
 
@@ -31,9 +23,7 @@ if TYPE_CHECKING:
 def init(
     uri: Annotated[str, typer.Argument(metavar="URI", help="where the graph will be")],
     schema: SchemaFile,
-    force: Annotated[
-        bool, typer.Option("--force", help="replace orphan schema files; never erases a graph")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace orphan schema files; never erases a graph")] = False,
     json: AsJson = False,
 ) -> None:
     """Create a graph: its catalog, one empty dataset per type, and the schema files."""
@@ -57,14 +47,9 @@ def init(
 # ---- `omnigraph schema`
 
 
-app = typer.Typer(
-    help="Look at schemas and change them.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Look at schemas and change them.", no_args_is_help=True, rich_markup_mode=None)
 
-AllowDataLoss = Annotated[
-    bool,
-    typer.Option("--allow-data-loss", help="drops are hard: what they drop is destroyed"),
-]
+AllowDataLoss = Annotated[bool, typer.Option("--allow-data-loss", help="drops are hard: what they drop is destroyed")]
 Backfills = Annotated[
     list[str] | None,
     typer.Option(
@@ -97,8 +82,7 @@ def plan(
     schema: SchemaFile,
     address: Address,
     from_: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="OLD", help="a schema file instead of a graph"),
+        Path | None, typer.Option("--from", metavar="OLD", help="a schema file instead of a graph")
     ] = None,
     allow_data_loss: AllowDataLoss = False,
     backfill: Backfills = None,
@@ -174,8 +158,7 @@ def apply(
 def diff(
     address: Address,
     from_: Annotated[
-        str | None,
-        typer.Option("--from", metavar="COMMIT", help="a commit; the first one if left out"),
+        str | None, typer.Option("--from", metavar="COMMIT", help="a commit; the first one if left out")
     ] = None,
     to: Annotated[str, typer.Option("--to", metavar="COMMIT", help="a commit or branch")] = "main",
     json: AsJson = False,
@@ -202,11 +185,7 @@ def _backfills(assignments: list[str] | None) -> dict[str, object]:
 
 
 def plan_files(
-    old: Path,
-    new: Path,
-    *,
-    allow_data_loss: bool = False,
-    backfill: Mapping[str, object] | None = None,
+    old: Path, new: Path, *, allow_data_loss: bool = False, backfill: Mapping[str, object] | None = None
 ) -> MigrationPlan:
     """The plan between two schema files; no graph is needed."""
     from omnigraph.core.ids import new_ulid
@@ -217,12 +196,7 @@ def plan_files(
     before, after = compile_schema_file(old), compile_schema_file(new)
     identities = fresh_identities(before.catalog, new_ulid(), before.source).identities
     accepted = AcceptedSchema(catalog=before.catalog, identities=identities)
-    return plan_migration(
-        accepted,
-        after,
-        allow_data_loss=allow_data_loss,
-        backfill=backfill,
-    )
+    return plan_migration(accepted, after, allow_data_loss=allow_data_loss, backfill=backfill)
 
 
 def plan_lines(plan: MigrationPlan) -> Iterator[str]:
@@ -234,8 +208,4 @@ def plan_lines(plan: MigrationPlan) -> Iterator[str]:
         yield step.describe()
     count = len(plan.steps)
     steps = "1 step" if count == 1 else f"{count} steps"
-    yield (
-        f"{steps}, supported"
-        if plan.supported
-        else f"{steps}, not supported: nothing would be applied"
-    )
+    yield (f"{steps}, supported" if plan.supported else f"{steps}, not supported: nothing would be applied")

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.flags import (
-    AsJson,
-    ConfigFile,
-    ConfiguredGraph,
-    OptionalSchemaFile,
-    Store,
-    scoped,
-)
+from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile, Store, scoped
 from omnigraph.cli.output import print_json, print_lines, print_text
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.errors import BadRequestError
@@ -33,24 +26,17 @@ if TYPE_CHECKING:
 
 
 queries_app = typer.Typer(
-    help="List and check the stored queries of a server.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    help="List and check the stored queries of a server.", no_args_is_help=True, rich_markup_mode=None
 )
 
 QueryPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--queries", metavar="PATH", help="file or directory of queries, instead of --config"
-    ),
+    Path | None, typer.Option("--queries", metavar="PATH", help="file or directory of queries, instead of --config")
 ]
 
 
 @queries_app.command("list")
 @scoped("queries list")
-def list_queries(
-    address: Address, config: ConfigFile = None, queries: QueryPath = None, json: AsJson = False
-) -> None:
+def list_queries(address: Address, config: ConfigFile = None, queries: QueryPath = None, json: AsJson = False) -> None:
     """List stored queries: kind, name, parameters, description, instruction, name as a tool.
 
     Those of a running server, as far as you may run them, or those of a configuration or of files.
@@ -173,22 +159,15 @@ def _count(number: int, one: str, many: str) -> str:
 # ---- `omnigraph policy`
 
 
-policy_app = typer.Typer(
-    help="Check, test and ask policy files.", no_args_is_help=True, rich_markup_mode=None
-)
+policy_app = typer.Typer(help="Check, test and ask policy files.", no_args_is_help=True, rich_markup_mode=None)
 
-PolicyFile = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="policy file, instead of --config")
-]
+PolicyFile = Annotated[Path | None, typer.Argument(metavar="FILE", help="policy file, instead of --config")]
 
 
 @policy_app.command("validate")
 @scoped("policy validate")
 def validate_policy(
-    file: PolicyFile = None,
-    config: ConfigFile = None,
-    graph: ConfiguredGraph = None,
-    json: AsJson = False,
+    file: PolicyFile = None, config: ConfigFile = None, graph: ConfiguredGraph = None, json: AsJson = False
 ) -> None:
     """Compile a policy and count its actors; with --config alone every policy that the configuration names."""
     if file is None and config is not None and graph is None:
@@ -205,10 +184,7 @@ def validate_policy(
 @scoped("policy test")
 def run_cases_of_policy(
     tests: Annotated[
-        Path,
-        typer.Option(
-            "--tests", metavar="FILE", help="cases with their answers", show_default=False
-        ),
+        Path, typer.Option("--tests", metavar="FILE", help="cases with their answers", show_default=False)
     ],
     file: PolicyFile = None,
     config: ConfigFile = None,
@@ -233,25 +209,18 @@ def run_cases_of_policy(
 @policy_app.command("explain")
 @scoped("policy explain")
 def explain_policy(
-    actor: Annotated[
-        str, typer.Option("--actor", metavar="ID", help="who asks", show_default=False)
-    ],
-    action: Annotated[
-        str, typer.Option("--action", metavar="ACTION", help="what for", show_default=False)
-    ],
+    actor: Annotated[str, typer.Option("--actor", metavar="ID", help="who asks", show_default=False)],
+    action: Annotated[str, typer.Option("--action", metavar="ACTION", help="what for", show_default=False)],
     file: PolicyFile = None,
     config: ConfigFile = None,
     graph: ConfiguredGraph = None,
     branch: Annotated[
-        str | None,
-        typer.Option("--branch", metavar="NAME", help="branch that is read, changed or merged"),
+        str | None, typer.Option("--branch", metavar="NAME", help="branch that is read, changed or merged")
     ] = None,
     target_branch: Annotated[
         str | None,
         typer.Option(
-            "--target-branch",
-            metavar="NAME",
-            help="branch that is created, deleted, merged into or gets a schema",
+            "--target-branch", metavar="NAME", help="branch that is created, deleted, merged into or gets a schema"
         ),
     ] = None,
     json: AsJson = False,
@@ -303,11 +272,7 @@ def _policies(config: Path) -> list[tuple[Path, Policy]]:
 
     read = read_config(config)
     files = [(read.policy, True), *((graph.policy, False) for graph in read.graphs)]
-    found = [
-        (path, _read(path, is_server=is_server))
-        for path, is_server in dict.fromkeys(files)
-        if path is not None
-    ]
+    found = [(path, _read(path, is_server=is_server)) for path, is_server in dict.fromkeys(files) if path is not None]
     if not found:
         raise BadRequestError(f"{config} names no policy")
     return found
@@ -373,9 +338,7 @@ def _case_count(number: int, word: str) -> str:
 # ---- `omnigraph graphs`
 
 
-graphs_app = typer.Typer(
-    help="See which graphs a server serves.", no_args_is_help=True, rich_markup_mode=None
-)
+graphs_app = typer.Typer(help="See which graphs a server serves.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @graphs_app.callback()

@@ -22,22 +22,13 @@ from omnigraph.cli.config import (
 )
 from omnigraph.cli.flags import AsJson, scoped
 from omnigraph.cli.output import print_json, print_lines, print_text, print_warning
-from omnigraph.cli.scope import (
-    Scope,
-    ScopeFlags,
-    ServerScope,
-    profile_scope,
-    resolve_scope,
-    server_scope,
-)
+from omnigraph.cli.scope import Scope, ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
 from omnigraph.cli.tables import text_table
 
 # ---- `omnigraph profile`
 
 
-app = typer.Typer(
-    help="Look at the scopes of your configuration.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Look at the scopes of your configuration.", no_args_is_help=True, rich_markup_mode=None)
 
 #: How the defaults are called beside the profiles.
 _DEFAULTS = "(defaults)"
@@ -84,9 +75,7 @@ def list_profiles(json: AsJson = False) -> None:
 @app.command("show")
 @scoped("profile show")
 def show_profile(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="the one that holds, if left out")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="the one that holds, if left out")] = None,
     json: AsJson = False,
 ) -> None:
     """Show one profile, or the scope that holds now."""
@@ -119,15 +108,11 @@ def scope_views(config: OperatorConfig, active: str | None) -> Iterator[ScopeVie
         yield _view(active, Profile(), config, is_active=True)
     defaults = config.defaults
     if defaults.server is not None or defaults.store is not None:
-        scope = Profile(
-            server=defaults.server, store=defaults.store, default_graph=defaults.default_graph
-        )
+        scope = Profile(server=defaults.server, store=defaults.store, default_graph=defaults.default_graph)
         yield _view(None, scope, config, is_active=not active)
 
 
-def _view(
-    name: str | None, profile: Profile, config: OperatorConfig, *, is_active: bool
-) -> ScopeView:
+def _view(name: str | None, profile: Profile, config: OperatorConfig, *, is_active: bool) -> ScopeView:
     kinds = [kind for kind in ("server", "cluster", "store") if getattr(profile, kind) is not None]
     target, error = None, None
     try:
@@ -159,9 +144,7 @@ def _target(scope: Scope) -> str:
 # ---- `omnigraph login` and `logout`
 
 
-ServerName = Annotated[
-    str, typer.Argument(metavar="NAME", help="a server of your configuration", show_default=False)
-]
+ServerName = Annotated[str, typer.Argument(metavar="NAME", help="a server of your configuration", show_default=False)]
 
 
 @scoped("login")
@@ -169,9 +152,7 @@ def login(
     name: ServerName,
     token: Annotated[
         str | None,
-        typer.Option(
-            "--token", metavar="TOKEN", help="otherwise it is read", show_default=False, hidden=True
-        ),
+        typer.Option("--token", metavar="TOKEN", help="otherwise it is read", show_default=False, hidden=True),
     ] = None,
     json: AsJson = False,
 ) -> None:

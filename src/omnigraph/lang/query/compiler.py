@@ -9,23 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.core.cache import LruCache
-from omnigraph.core.source import (
-    MAX_PARTS,
-    MAX_PATTERNS,
-    Findings,
-    SourceText,
-    did_you_mean,
-    read_source,
-)
-from omnigraph.core.types import (
-    MAX_VECTOR_DIMENSION,
-    BaseType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-)
+from omnigraph.core.source import MAX_PARTS, MAX_PATTERNS, Findings, SourceText, did_you_mean, read_source
+from omnigraph.core.types import MAX_VECTOR_DIMENSION, BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import CompilerError, MixedMutationError, QuerySelectionError
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Context, Scope
@@ -235,9 +220,7 @@ def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.Qu
         case ast.MutationBody(statements):
             checked = [check_statement(context, statement) for statement in statements]
             result = ir.MutationIR(
-                name=query.name,
-                params=params,
-                statements=tuple(item for item in checked if item is not None),
+                name=query.name, params=params, statements=tuple(item for item in checked if item is not None)
             )
             if findings.error_count == before and is_mixed(query):
                 _report_mixed(context, query, statements)
@@ -273,9 +256,7 @@ def is_mixed(query: ast.Query) -> bool:
     return len(deletes) == 2
 
 
-def _report_mixed(
-    context: Context, query: ast.Query, statements: tuple[ast.Statement, ...]
-) -> None:
+def _report_mixed(context: Context, query: ast.Query, statements: tuple[ast.Statement, ...]) -> None:
     first = next(statement for statement in statements if isinstance(statement, ast.Delete))
     message = f"mutation `{query.name}` mixes insert/update with delete"
     hint = "split it: inserts and updates first, deletes second; or use a branch and merge it"
@@ -326,9 +307,7 @@ def compile_file(source: SourceText | str, catalog: Catalog) -> tuple[CompiledQu
     return tuple(query for query in compiled if query is not None)
 
 
-def compile_query(
-    source: SourceText | str, catalog: Catalog, name: str | None = None
-) -> CompiledQuery:
+def compile_query(source: SourceText | str, catalog: Catalog, name: str | None = None) -> CompiledQuery:
     """One query of a source: the one called `name`, or the only one.
 
     The other queries of the source have to parse, but they need not fit the catalog.
@@ -370,9 +349,7 @@ class QueryCompiler:
         #: Counts how often a query was found and how often it was compiled.
         self.cache: LruCache[CompiledQuery] = LruCache(entries)
 
-    def compile(
-        self, source: SourceText | str, catalog: Catalog, name: str | None = None
-    ) -> CompiledQuery:
+    def compile(self, source: SourceText | str, catalog: Catalog, name: str | None = None) -> CompiledQuery:
         """As `compile_query`, from the cache when the same text was compiled against the same schema before."""
         source = _as_source(source)
         key = (source.text, name, catalog.schema_hash)
@@ -423,9 +400,7 @@ def _select(tree: ast.QueryFile, name: str | None, source: SourceText) -> ast.Qu
         if not names:
             raise QuerySelectionError(f"{source.name} holds no query", names)
         listing = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-        raise QuerySelectionError(
-            f"{source.name} holds {len(names)} queries, name one: {listing}", names
-        )
+        raise QuerySelectionError(f"{source.name} holds {len(names)} queries, name one: {listing}", names)
     for query in tree.queries:
         if query.name == name:
             return query

@@ -36,11 +36,7 @@ def _read_lines(query: ir.ReadIR) -> Iterator[str]:
     if query.rank is not None:
         yield f"{_INDENT}Rank {_rank(query.rank)}{_rank_note(query)}"
     if query.grouped:
-        keys = [
-            p.name
-            for p in query.projections
-            if not isinstance(p.expression, ir.Aggregate | ir.Rank)
-        ]
+        keys = [p.name for p in query.projections if not isinstance(p.expression, ir.Aggregate | ir.Rank)]
         yield f"{_INDENT}Group by {', '.join(keys)}" if keys else f"{_INDENT}Group all rows"
     yield f"{_INDENT}Project"
     for column in query.projections:
@@ -169,13 +165,9 @@ def _statement(statement: ir.Statement) -> str:
             return f"InsertNode {node_type} {{ {_assignments(assignments)} }}"
         case ir.InsertEdge(edge_type, source, target, assignments):
             properties = f" {{ {_assignments(assignments)} }}" if assignments else ""
-            return (
-                f"InsertEdge {edge_type} from {_operand(source)} to {_operand(target)}{properties}"
-            )
+            return f"InsertEdge {edge_type} from {_operand(source)} to {_operand(target)}{properties}"
         case ir.UpdateNode(node_type, assignments, predicate):
-            return (
-                f"UpdateNode {node_type} {{ {_assignments(assignments)} }} {_condition(predicate)}"
-            )
+            return f"UpdateNode {node_type} {{ {_assignments(assignments)} }} {_condition(predicate)}"
         case ir.DeleteNode(node_type, predicate, cascades):
             cascade = f" cascade {', '.join(cascades)}" if cascades else ""
             return f"DeleteNode {node_type} {_condition(predicate)}{cascade}"

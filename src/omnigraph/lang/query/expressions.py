@@ -199,11 +199,7 @@ def _list_literal(context: Context, expression: ast.ListLiteral) -> ir.Constant 
         if isinstance(element, ast.ListLiteral):
             context.error("Q108", element.span, "lists do not nest")
             return None
-        item = (
-            value_call(context, element)
-            if isinstance(element, ast.Call)
-            else literal(context, element)
-        )
+        item = value_call(context, element) if isinstance(element, ast.Call) else literal(context, element)
         if item is None:
             return None
         if isinstance(item, ir.ParamRef):
@@ -258,9 +254,7 @@ def _moment(context: Context, call: ast.Call) -> ir.Constant | None:
     return ir.Constant(value, _DATE if is_date else _DATETIME)
 
 
-def property_ref(
-    context: Context, scope: Scope, access: ast.PropertyAccess
-) -> ir.PropertyRef | None:
+def property_ref(context: Context, scope: Scope, access: ast.PropertyAccess) -> ir.PropertyRef | None:
     """A property of a bound node or edge (T6)."""
     definition = property_definition(context, scope, access)
     if definition is None:
@@ -268,9 +262,7 @@ def property_ref(
     return ir.PropertyRef(access.variable.name, access.property, definition.type)
 
 
-def property_definition(
-    context: Context, scope: Scope, access: ast.PropertyAccess
-) -> PropertyDef | None:
+def property_definition(context: Context, scope: Scope, access: ast.PropertyAccess) -> PropertyDef | None:
     """The definition behind `$v.p`; T6 when the variable is not bound or has no such property."""
     bound = scope.bound.get(access.variable.name)
     if bound is None:
@@ -293,9 +285,7 @@ def property_definition(
     return definition
 
 
-def variable_ref(
-    context: Context, scope: Scope, variable: ast.Variable
-) -> ir.EntityRef | ir.ParamRef | None:
+def variable_ref(context: Context, scope: Scope, variable: ast.Variable) -> ir.EntityRef | ir.ParamRef | None:
     """A bare variable: the id of a node, or a parameter."""
     bound = scope.bound.get(variable.name)
     match bound:
@@ -323,11 +313,7 @@ def filter_operand(context: Context, scope: Scope, expression: ast.Expression) -
             return literal(context, expression)
         case ast.Alias(name):
             message = f"`{name}` is not a value: a result column cannot be compared in `match`"
-            hint = (
-                "there is no null literal: a null never compares as true"
-                if name == "null"
-                else None
-            )
+            hint = "there is no null literal: a null never compares as true" if name == "null" else None
             context.error("T7", expression.span, message, hint)
             return None
         case ast.Call(function) if function in TEXT_FUNCTIONS:
@@ -348,9 +334,7 @@ def plain_value(context: Context, expression: ast.Value) -> ir.Value | None:
         case ast.Variable(name):
             if name not in context.params:
                 message = f"`${name}` is not a parameter"
-                context.error(
-                    "T14", expression.span, message, partial(_near_parameter, context, name)
-                )
+                context.error("T14", expression.span, message, partial(_near_parameter, context, name))
                 return None
             type_ = context.params[name]
             return ir.ParamRef(name, type_) if type_ else None
@@ -425,9 +409,7 @@ def _nearest(context: Context, scope: Scope, call: ast.Call) -> ir.Nearest | Non
     return ir.Nearest(field, query) if query else None
 
 
-def _vector_query(
-    context: Context, scope: Scope, expression: ast.Expression, vector: VectorType
-) -> ir.Value | None:
+def _vector_query(context: Context, scope: Scope, expression: ast.Expression, vector: VectorType) -> ir.Value | None:
     match expression:
         case ast.ListLiteral():
             constant = literal(context, expression)
@@ -438,9 +420,7 @@ def _vector_query(
                 context.error("T15", expression.span, f"`nearest` needs {vector.dimension} numbers")
                 return None
             try:
-                return ir.Constant(
-                    coerce_json(PropertyType(vector), constant.value), PropertyType(vector)
-                )
+                return ir.Constant(coerce_json(PropertyType(vector), constant.value), PropertyType(vector))
             except ValueError as problem:
                 context.error("T15", expression.span, str(problem))
                 return None
@@ -501,9 +481,7 @@ def _text_field(context: Context, scope: Scope, call: ast.Call, code: str) -> ir
     return field
 
 
-def _searched_property(
-    context: Context, scope: Scope, call: ast.Call, code: str
-) -> ir.PropertyRef | None:
+def _searched_property(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.PropertyRef | None:
     argument = call.arguments[0]
     if not isinstance(argument, ast.PropertyAccess):
         message = f"the first argument of `{call.function}` is a property such as `$p.title`"
@@ -520,18 +498,14 @@ def _text_query(context: Context, scope: Scope, call: ast.Call, code: str) -> ir
     value = _argument_value(context, scope, call.arguments[1])
     if value is None:
         return None
-    if isinstance(value, ir.ParamRef | ir.Constant) and value.type.base == ScalarType(
-        Scalar.STRING
-    ):
+    if isinstance(value, ir.ParamRef | ir.Constant) and value.type.base == ScalarType(Scalar.STRING):
         return value
     message = f"the second argument of `{call.function}` is a String literal or parameter"
     context.error(code, call.arguments[1].span, message)
     return None
 
 
-def _integer(
-    context: Context, scope: Scope, expression: ast.Expression, code: str, what: str
-) -> ir.Value | None:
+def _integer(context: Context, scope: Scope, expression: ast.Expression, code: str, what: str) -> ir.Value | None:
     value = _argument_value(context, scope, expression)
     if value is None:
         return None
@@ -541,9 +515,7 @@ def _integer(
     return None
 
 
-def _argument_value(
-    context: Context, scope: Scope, expression: ast.Expression
-) -> ir.Operand | _NoValue | None:
+def _argument_value(context: Context, scope: Scope, expression: ast.Expression) -> ir.Operand | _NoValue | None:
     """A literal or parameter; `_NoValue` for anything else, None for what is reported already."""
     match expression:
         case ast.Literal_() | ast.ListLiteral():

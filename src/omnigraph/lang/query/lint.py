@@ -48,9 +48,7 @@ class QueryResult(Document):
     warnings: tuple[str, ...]
     diagnostics: Annotated[tuple[Diagnostic, ...], OMIT_EMPTY]
     #: All errors of the query; `diagnostics` holds the first of them.
-    diagnostic_total: Annotated[
-        int, When(lambda result: result.diagnostic_total > len(result.diagnostics))
-    ] = 0
+    diagnostic_total: Annotated[int, When(lambda result: result.diagnostic_total > len(result.diagnostics))] = 0
     operation: Annotated[Operation | None, OMIT_NONE]
 
     @property
@@ -183,11 +181,7 @@ def _judge(query: ast.Query, source: SourceText, catalog: Catalog) -> _Judged:
 
 
 def _finding(
-    found: Diagnostic,
-    query_names: tuple[str, ...] = (),
-    *,
-    type_name: str | None = None,
-    prop: str | None = None,
+    found: Diagnostic, query_names: tuple[str, ...] = (), *, type_name: str | None = None, prop: str | None = None
 ) -> Finding:
     return Finding(
         severity=found.severity,
@@ -226,9 +220,7 @@ def _parameterless_text(name: str) -> str:
     return f"mutation `{name}` declares no parameters: it does the same on every call"
 
 
-def _never_updated(
-    judged: Iterable[_Judged], catalog: Catalog, source: SourceText
-) -> Iterator[Finding]:
+def _never_updated(judged: Iterable[_Judged], catalog: Catalog, source: SourceText) -> Iterator[Finding]:
     """L201: nullable properties that no valid update sets, for node types that some valid update touches."""
     assigned: dict[str, set[str]] = defaultdict(set)
     updaters: dict[str, set[str]] = defaultdict(set)
@@ -294,9 +286,4 @@ def _first_mention(query: ast.Query, variable: str) -> Span:
 
 
 def _order(finding: Finding) -> tuple[int, str, str, str]:
-    return (
-        _SEVERITY_ORDER.index(finding.severity),
-        finding.type_name or "",
-        finding.property or "",
-        finding.message,
-    )
+    return (_SEVERITY_ORDER.index(finding.severity), finding.type_name or "", finding.property or "", finding.message)

@@ -134,11 +134,7 @@ def separate_patterns(query: ir.ReadIR) -> list[list[str]]:
                 if op.edge_variable is not None:
                     links.append(_Joined(op.source, op.edge_variable))
             case ir.Filter(ir.Comparison(left, _, right)):
-                ends = [
-                    item.variable
-                    for item in (left, right)
-                    if isinstance(item, ir.PropertyRef | ir.EntityRef)
-                ]
+                ends = [item.variable for item in (left, right) if isinstance(item, ir.PropertyRef | ir.EntityRef)]
                 if len(ends) == 2:
                     links.append(_Joined(*ends))
             case _:
@@ -169,9 +165,7 @@ class _Joined:
 # ---- Lowering patterns to pipelines
 
 
-def lower_pattern(
-    context: Context, pattern: CheckedPattern, bound: Iterable[str] = ()
-) -> tuple[ir.Op, ...]:
+def lower_pattern(context: Context, pattern: CheckedPattern, bound: Iterable[str] = ()) -> tuple[ir.Op, ...]:
     """The operators of one block; `bound` are the variables that exist before it.
 
     Each component of connected variables begins at a variable of the surrounding block if it has one, else with a scan
@@ -186,9 +180,7 @@ def lower_pattern(
     groups: dict[str, list[CheckedTraversal]] = defaultdict(list)
     for traversal in pattern.traversals:
         groups[ends[traversal.left]].append(traversal)
-    first_bindings = {
-        ends[name]: (name, type_) for name, type_ in reversed(pattern.bindings.items())
-    }
+    first_bindings = {ends[name]: (name, type_) for name, type_ in reversed(pattern.bindings.items())}
     in_text_order = dict.fromkeys(_mentions(pattern, ends))
     # What hangs on the surrounding block comes first: it restricts rows that exist already.
     for component in sorted(in_text_order, key=lambda item: item not in anchored):
@@ -291,10 +283,6 @@ def _variables(predicate: ir.Predicate) -> frozenset[str]:
     match predicate:
         case ir.Comparison(left, _, right):
             operands = (left, right)
-            return frozenset(
-                item.variable
-                for item in operands
-                if isinstance(item, ir.PropertyRef | ir.EntityRef)
-            )
+            return frozenset(item.variable for item in operands if isinstance(item, ir.PropertyRef | ir.EntityRef))
         case ir.TextMatch(_, field_):
             return frozenset((field_.variable,))

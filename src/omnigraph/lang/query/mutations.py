@@ -8,16 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.core.source import Span, did_you_mean
-from omnigraph.core.types import (
-    NUMERICS,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-    scalar_of,
-)
+from omnigraph.core.types import NUMERICS, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
 from omnigraph.core.values import coerce_json
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Context, beside, is_comparable, plain_value
@@ -105,9 +96,7 @@ def _update(context: Context, statement: ast.Update, node: NodeDef) -> ir.Update
     members = node.key.members if node.key else ()
     for assignment in statement.assignments:
         if assignment.property in members:
-            message = (
-                f"`{assignment.property}` is part of the key of `{node.name}` and never changes"
-            )
+            message = f"`{assignment.property}` is part of the key of `{node.name}` and never changes"
             hint = "insert a node with the new key, then delete the old one"
             context.error("Q115", assignment.span, message, hint)
     predicate = _predicate(context, statement.predicate, columns)
@@ -115,12 +104,7 @@ def _update(context: Context, statement: ast.Update, node: NodeDef) -> ir.Update
     return None if predicate is None else ir.UpdateNode(node.name, values, predicate)
 
 
-def _check_required(
-    context: Context,
-    statement: ast.Insert,
-    columns: Iterable[str],
-    required: Iterable[str],
-) -> None:
+def _check_required(context: Context, statement: ast.Insert, columns: Iterable[str], required: Iterable[str]) -> None:
     assigned = {assignment.property for assignment in statement.assignments}
     unknown = assigned - set(columns)
     missing = [
@@ -135,10 +119,7 @@ def _check_required(
 
 
 def _assignments(
-    context: Context,
-    assignments: Iterable[ast.Assignment],
-    columns: Mapping[str, PropertyType],
-    type_name: str,
+    context: Context, assignments: Iterable[ast.Assignment], columns: Mapping[str, PropertyType], type_name: str
 ) -> dict[str, ir.Value]:
     """The values of all assignments that are right."""
     values: dict[str, ir.Value] = {}
@@ -160,9 +141,7 @@ def _assignments(
     return values
 
 
-def _assigned_value(
-    context: Context, name: str, type_: PropertyType, expression: ast.Value
-) -> ir.Value | None:
+def _assigned_value(context: Context, name: str, type_: PropertyType, expression: ast.Value) -> ir.Value | None:
     value = plain_value(context, expression)
     match value:
         case None:
@@ -232,17 +211,13 @@ def _predicate(
     value = plain_value(context, predicate.value)
     if value is None:
         return None
-    if isinstance(type_.base, ListType | VectorType) or not is_comparable(
-        type_.base, value.type.base
-    ):
+    if isinstance(type_.base, ListType | VectorType) or not is_comparable(type_.base, value.type.base):
         _report_mismatch(context, name, type_, value, predicate.value.span)
         return None
     op = ir.CompareOp(predicate.operator.value)
     return ir.MutationPredicate(_ENDS.get(name, name), op, beside(type_, value))
 
 
-def _report_mismatch(
-    context: Context, name: str, type_: PropertyType, value: ir.Value, span: Span
-) -> None:
+def _report_mismatch(context: Context, name: str, type_: PropertyType, value: ir.Value, span: Span) -> None:
     message = f"`{name}` is {type_} and cannot be compared with {value.type}"
     context.error("T7", span, message, moment_hint(type_.base, value))

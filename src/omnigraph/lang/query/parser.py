@@ -73,9 +73,7 @@ _PHRASES = {
 _GROUPS = {
     frozenset({"NAME", "INSERT", "UPDATE", "DELETE"}): "a name",
     frozenset({"STRING", "FLOAT", "INT", "TRUE", "FALSE", "LSQB"}): "a literal",
-    frozenset(
-        {"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN", "CONTAINS", "STARTS_WITH"}
-    ): "an operator such as `=`",
+    frozenset({"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN", "CONTAINS", "STARTS_WITH"}): "an operator such as `=`",
     frozenset({"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN"}): "a comparison such as `=`",
     # Edge words may be any word.
     frozenset({"NAME", "TRUE", "FALSE"}): "a name",
@@ -269,11 +267,7 @@ class _Builder(Transformer[Any, Any]):
         matches: list[Any] = rest[:-1]
         end = _end(rest[-1]) if rest else _end(type_name)
         return ast.Binding(
-            _variable(variable),
-            str(type_name),
-            tuple(matches),
-            _span(type_name),
-            Span(_start(variable), end),
+            _variable(variable), str(type_name), tuple(matches), _span(type_name), Span(_start(variable), end)
         )
 
     def property_match(self, items: list[Any]) -> ast.PropertyMatch:
@@ -307,9 +301,7 @@ class _Builder(Transformer[Any, Any]):
         left, operator, right = items
         if not hasattr(left, "span"):
             left = _variable(left)
-        return ast.Filter(
-            left, ast.Operator(operator), right, Span(left.span.start, right.span.end)
-        )
+        return ast.Filter(left, ast.Operator(operator), right, Span(left.span.start, right.span.end))
 
     def operator(self, items: list[Token]) -> str:
         return str(items[0])

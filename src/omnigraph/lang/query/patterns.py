@@ -8,16 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.core.source import did_you_mean
-from omnigraph.core.types import (
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-    scalar_of,
-)
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
 from omnigraph.core.values import render_value
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import (
@@ -131,9 +122,7 @@ class _Resolvable:
     right: str
 
 
-def _check_traversals(
-    context: Context, scope: Scope, pattern: CheckedPattern, clauses: Iterable[ast.Clause]
-) -> None:
+def _check_traversals(context: Context, scope: Scope, pattern: CheckedPattern, clauses: Iterable[ast.Clause]) -> None:
     resolvable: list[_Resolvable] = []
     for clause in clauses:
         if not isinstance(clause, ast.Traversal):
@@ -171,8 +160,7 @@ def _edge_of(context: Context, clause: ast.Traversal) -> EdgeDef | None:
         context.error("T4", clause.hop.span, message, partial(did_you_mean, word, words))
     elif clause.hop.undirected and edge.source != edge.target:
         message = (
-            f"`<{clause.hop.edge_word}>` follows both directions, "
-            f"but `{edge.name}` runs {edge.source} -> {edge.target}"
+            f"`<{clause.hop.edge_word}>` follows both directions, but `{edge.name}` runs {edge.source} -> {edge.target}"
         )
         context.error("T22", clause.hop.span, message, "write it without `<` and `>`")
     return edge
@@ -203,9 +191,7 @@ def _bind_edge(context: Context, scope: Scope, clause: ast.Traversal, edge: Edge
         message = f"`${name}` binds one edge, so the traversal takes no hop bounds"
         context.error("T23", clause.hop.bounds.span, message)
     if name in (clause.left.name, clause.right.name):
-        context.error(
-            "T23", variable.span, f"`${name}` is an end of the traversal and its edge at once"
-        )
+        context.error("T23", variable.span, f"`${name}` is an end of the traversal and its edge at once")
     elif name in scope.bound:
         context.error("T23", variable.span, f"`${name}` is bound already")
         scope.bound[name] = NodeVariable(None)
@@ -216,12 +202,7 @@ def _bind_edge(context: Context, scope: Scope, clause: ast.Traversal, edge: Edge
         scope.bound[name] = EdgeVariable(edge)
 
 
-def _resolve_traversal(
-    context: Context,
-    scope: Scope,
-    pattern: CheckedPattern,
-    item: _Resolvable,
-) -> None:
+def _resolve_traversal(context: Context, scope: Scope, pattern: CheckedPattern, item: _Resolvable) -> None:
     clause, edge, left, right = item.clause, item.edge, item.left, item.right
     types = [_node_type(scope, name) for name in (left, right)]
     forward = _direction(edge, types[0], types[1])
@@ -240,9 +221,7 @@ def _resolve_traversal(
         undirected=clause.hop.undirected,
         low=low,
         high=high,
-        edge_variable=None
-        if clause.edge is None or clause.edge.name == ast.ANONYMOUS
-        else clause.edge.name,
+        edge_variable=None if clause.edge is None or clause.edge.name == ast.ANONYMOUS else clause.edge.name,
     )
     for name, is_left in ((left, True), (right, False)):
         if name not in scope.bound:
@@ -267,9 +246,7 @@ def _direction(edge: EdgeDef, left: str | None, right: str | None) -> bool | Non
     return None
 
 
-def _report_endpoint(
-    context: Context, clause: ast.Traversal, edge: EdgeDef, types: list[str | None]
-) -> None:
+def _report_endpoint(context: Context, clause: ast.Traversal, edge: EdgeDef, types: list[str | None]) -> None:
     ends = (edge.source, edge.target)
     for variable, type_ in zip((clause.left, clause.right), types, strict=True):
         if type_ is not None and type_ not in ends:
@@ -306,11 +283,7 @@ def _bounds(context: Context, clause: ast.Traversal) -> tuple[int, int]:
 
 
 def _check_match(
-    context: Context,
-    pattern: CheckedPattern,
-    variable: str,
-    definition: NodeDef,
-    match: ast.PropertyMatch,
+    context: Context, pattern: CheckedPattern, variable: str, definition: NodeDef, match: ast.PropertyMatch
 ) -> None:
     prop = definition.properties.get(match.property)
     if prop is None:
@@ -326,9 +299,7 @@ def _check_match(
     pattern.predicates.append(compared(field, op, value))
 
 
-def _check_match_types(
-    context: Context, type_: PropertyType, value: ir.Value, match: ast.PropertyMatch
-) -> bool:
+def _check_match_types(context: Context, type_: PropertyType, value: ir.Value, match: ast.PropertyMatch) -> bool:
     name, span = match.property, match.value.span
     wanted: BaseType = type_.base
     if isinstance(wanted, ListType):
@@ -362,22 +333,16 @@ def moment_hint(wanted: BaseType, value: ir.Operand) -> str | None:
     return None
 
 
-def check_enum_value(
-    context: Context, enum: EnumType, value: ir.Constant, name: str, expression: ast.Value
-) -> bool:
+def check_enum_value(context: Context, enum: EnumType, value: ir.Constant, name: str, expression: ast.Value) -> bool:
     """Whether a literal is one of the values of an enum property (T3)."""
     if value.value in enum.values:
         return True
     message = f"{render_value(value.type.base, value.value)} is not a value of `{name}`"
-    context.error(
-        "T3", expression.span, message, partial(did_you_mean, str(value.value), enum.values)
-    )
+    context.error("T3", expression.span, message, partial(did_you_mean, str(value.value), enum.values))
     return False
 
 
-def _check_filter(
-    context: Context, scope: Scope, pattern: CheckedPattern, clause: ast.Filter
-) -> None:
+def _check_filter(context: Context, scope: Scope, pattern: CheckedPattern, clause: ast.Filter) -> None:
     left = filter_operand(context, scope, clause.left)
     right = filter_operand(context, scope, clause.right)
     if left is None or right is None:
@@ -409,9 +374,7 @@ def _both_strings(left: BaseType, right: BaseType) -> bool:
     return scalar_of(left) is Scalar.STRING and scalar_of(right) is Scalar.STRING
 
 
-def _report_incomparable(
-    context: Context, clause: ast.Filter, left: ir.Operand, right: ir.Operand
-) -> None:
+def _report_incomparable(context: Context, clause: ast.Filter, left: ir.Operand, right: ir.Operand) -> None:
     message = f"`{clause.operator}` cannot compare {left.type} with {right.type}"
     hint = moment_hint(left.type.base, right) or moment_hint(right.type.base, left)
     is_membership = clause.operator is ast.Operator.CONTAINS
@@ -423,9 +386,7 @@ def _report_incomparable(
 # ---- negation
 
 
-def _check_negation(
-    context: Context, scope: Scope, pattern: CheckedPattern, clause: ast.Negation
-) -> None:
+def _check_negation(context: Context, scope: Scope, pattern: CheckedPattern, clause: ast.Negation) -> None:
     mentioned = set(_variables(clause.clauses))
     outer = tuple(name for name in scope.bound if name in mentioned)
     before = context.findings.error_count

@@ -112,16 +112,12 @@ def _check_ranking(context: Context, body: ast.ReadBody, rank_key: ast.Call | No
         return
     first = body.order[0]
     # Written out, `nearest` takes no direction at all; under an alias `asc` says what happens anyway.
-    is_directed = first.direction is not None and (
-        first.expression is rank_key or first.direction == "desc"
-    )
+    is_directed = first.direction is not None and (first.expression is rank_key or first.direction == "desc")
     if rank_key.function == "nearest" and is_directed:
         message = "`nearest` takes no direction: the nearest come first"
         context.error("Q113", first.span, message)
     if any(_is_call(item.expression, AGGREGATES) for item in body.projections):
-        message = (
-            f"`{rank_key.function}` ranks entities and cannot order the groups of an aggregate"
-        )
+        message = f"`{rank_key.function}` ranks entities and cannot order the groups of an aggregate"
         context.error("Q113", first.span, message)
 
 
@@ -205,16 +201,11 @@ def _report_word(context: Context, expression: ast.Alias, name: str) -> None:
     context.error("Q117", expression.span, message, hint)
 
 
-def _aggregate(
-    context: Context, scope: Scope, call: ast.Call
-) -> tuple[ir.Aggregate, PropertyType] | None:
+def _aggregate(context: Context, scope: Scope, call: ast.Call) -> tuple[ir.Aggregate, PropertyType] | None:
     if not check_arity(context, call, 1, 1, "T8"):
         return None
     inner = call.arguments[0]
-    if (
-        isinstance(inner, ast.Call)
-        and inner.function in AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS
-    ):
+    if isinstance(inner, ast.Call) and inner.function in AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS:
         context.error("T8", inner.span, f"`{call.function}` cannot aggregate `{inner.function}`")
         return None
     argument = _value(context, scope, inner)
@@ -300,9 +291,7 @@ def _order_key(context: Context, scope: Scope, sort: ast.Sort, shown: _Shown) ->
             if field is None or not _check_sortable(context, expression, field.type):
                 return None
             if shown.grouped and expression not in shown.bare:
-                message = (
-                    "in a query with aggregates an order key has to be returned, without an alias"
-                )
+                message = "in a query with aggregates an order key has to be returned, without an alias"
                 context.error("Q113", sort.span, message)
                 return None
             return ir.OrderKey(field, descending)

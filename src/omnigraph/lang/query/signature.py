@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 
 from omnigraph.codec import OMIT_NONE, Document
 from omnigraph.core.source import did_you_mean
-from omnigraph.core.types import (
-    INTEGERS,
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-)
+from omnigraph.core.types import INTEGERS, BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import StoredValue, coerce_json, parse_decimal_integer
 from omnigraph.errors import BadRequestError, ParameterError
 from omnigraph.lang.query import ir
@@ -91,9 +82,7 @@ class Operation(Document):
 def describe_field(name: str, type_: PropertyType) -> FieldDescriptor:
     """The descriptor of a value of `type_`."""
     kind, item, dimension = _kind(type_.base)
-    return FieldDescriptor(
-        name=name, kind=kind, nullable=type_.nullable, item_kind=item, vector_dim=dimension
-    )
+    return FieldDescriptor(name=name, kind=kind, nullable=type_.nullable, item_kind=item, vector_dim=dimension)
 
 
 def describe(query: ir.QueryIR, catalog: Catalog) -> Operation:
@@ -112,9 +101,7 @@ def _columns(query: ir.ReadIR) -> tuple[FieldDescriptor, ...]:
         describe_field(
             item.name,
             # Aggregates are described as nullable whatever they can return.
-            PropertyType(
-                item.type.base, item.type.nullable or isinstance(item.expression, ir.Aggregate)
-            ),
+            PropertyType(item.type.base, item.type.nullable or isinstance(item.expression, ir.Aggregate)),
         )
         for item in query.projections
     )
@@ -199,9 +186,7 @@ def bind_params(
         ParameterError: names every parameter that is missing, unknown or does not fit.
     """
     if given is not None and not isinstance(given, Mapping):
-        raise BadRequestError(
-            f"params is a mapping of names to values, not {type(given).__name__}: give {{...}}"
-        )
+        raise BadRequestError(f"params is a mapping of names to values, not {type(given).__name__}: give {{...}}")
     given = given or {}
     declared = {parameter.name: parameter.type for parameter in query.params}
     problems: dict[str, str] = {}
@@ -228,10 +213,7 @@ def _convert(type_: PropertyType, value: object, *, javascript: bool) -> StoredV
         case ScalarType(scalar) if value is not None:
             value = _prepare(scalar, value, javascript=javascript)
         case ListType(item) if isinstance(value, list | tuple):
-            value = [
-                None if part is None else _prepare(item, part, javascript=javascript)
-                for part in value
-            ]
+            value = [None if part is None else _prepare(item, part, javascript=javascript) for part in value]
         case _:
             pass
     if isinstance(value, dict):

@@ -148,12 +148,8 @@ def match_accepted(accepted: Identities, later: Identities) -> Resolution:
             continue
         types[key] = origin
         known = {number: name for name, number in accepted.types[key[0], origin].properties.items()}
-        properties[key] = {
-            name: known[number] for name, number in identity.properties.items() if number in known
-        }
-    return Resolution(
-        identities=later, type_origins=types, property_origins=properties, warnings=()
-    )
+        properties[key] = {name: known[number] for name, number in identity.properties.items() if number in known}
+    return Resolution(identities=later, type_origins=types, property_origins=properties, warnings=())
 
 
 def declared_types(catalog: Catalog) -> Iterator[tuple[TypeName, InterfaceDef | NodeDef | EdgeDef]]:
@@ -195,10 +191,7 @@ def _match_types(accepted: Identities, wanted: Catalog, findings: Findings) -> d
 
 
 def _match_properties(
-    accepted: Identities,
-    wanted: Catalog,
-    type_origins: Mapping[TypeName, str],
-    findings: Findings,
+    accepted: Identities, wanted: Catalog, type_origins: Mapping[TypeName, str], findings: Findings
 ) -> dict[TypeName, dict[str, str]]:
     matched: dict[TypeName, dict[str, str]] = {}
     for key, declared in declared_types(wanted):
@@ -223,9 +216,7 @@ def _match_properties(
                 message = f"`@rename_from` names `{hint.name}`, which `{origin}` does not have"
                 findings.error("S-30", hint.span, message, partial(did_you_mean, hint.name, known))
             elif hint.name in consumed:
-                message = (
-                    f"`{consumed[hint.name]}` and `{name}` both continue the property `{hint.name}`"
-                )
+                message = f"`{consumed[hint.name]}` and `{name}` both continue the property `{hint.name}`"
                 findings.error("S-31", hint.span, message)
             else:
                 consumed[hint.name] = name
@@ -234,14 +225,10 @@ def _match_properties(
     return matched
 
 
-def _refuse_hints_on_new_type(
-    key: TypeName, declared: InterfaceDef | NodeDef | EdgeDef, findings: Findings
-) -> None:
+def _refuse_hints_on_new_type(key: TypeName, declared: InterfaceDef | NodeDef | EdgeDef, findings: Findings) -> None:
     for prop in declared.properties.values():
         if prop.renamed_from and not prop.injected:
-            message = (
-                f"`{key[1]}` is new: its property `{prop.name}` cannot continue an accepted one"
-            )
+            message = f"`{key[1]}` is new: its property `{prop.name}` cannot continue an accepted one"
             findings.error("S-30", prop.renamed_from.span, message)
 
 
@@ -279,9 +266,7 @@ def _allocate(
         elif key[0] is not TypeKind.INTERFACE:
             incarnation = counter
             counter += 1
-        types[key] = TypeIdentity(
-            type_id=type_ids[key], incarnation=incarnation, properties=property_ids[key]
-        )
+        types[key] = TypeIdentity(type_id=type_ids[key], incarnation=incarnation, properties=property_ids[key])
     return Identities(domain=accepted.domain, next_id=counter, types=types)
 
 
@@ -297,9 +282,7 @@ Json = dict[str, object]
 _Declared = TypeVar("_Declared", "InterfaceDef", "NodeDef", "EdgeDef")
 
 
-def schema_shape(
-    interfaces: Iterable[InterfaceDef], nodes: Iterable[NodeDef], edges: Iterable[EdgeDef]
-) -> Json:
+def schema_shape(interfaces: Iterable[InterfaceDef], nodes: Iterable[NodeDef], edges: Iterable[EdgeDef]) -> Json:
     """The whole shape as JSON data in canonical order."""
     return {
         "interfaces": [interface_shape(item) for item in _by_name(interfaces)],
@@ -316,14 +299,8 @@ def shape_hash(shape: Json) -> str:
 
 def interface_shape(interface: InterfaceDef) -> Json:
     """The shape of one interface."""
-    constraints = {
-        name: sorted(kinds) for name, kinds in sorted(interface.constraints.items()) if kinds
-    }
-    return {
-        "name": interface.name,
-        "properties": _properties(interface.properties),
-        "constraints": constraints,
-    }
+    constraints = {name: sorted(kinds) for name, kinds in sorted(interface.constraints.items()) if kinds}
+    return {"name": interface.name, "properties": _properties(interface.properties), "constraints": constraints}
 
 
 def node_shape(node: NodeDef) -> Json:
@@ -335,12 +312,8 @@ def node_shape(node: NodeDef) -> Json:
         "key": _members(node.key) if node.key else None,
         "uniques": _member_sets(node.uniques),
         "indexes": _member_sets(node.indexes),
-        "ranges": sorted(
-            ({"property": r.property, "low": r.low, "high": r.high} for r in node.ranges), key=_text
-        ),
-        "checks": sorted(
-            ({"property": c.property, "pattern": c.pattern} for c in node.checks), key=_text
-        ),
+        "ranges": sorted(({"property": r.property, "low": r.low, "high": r.high} for r in node.ranges), key=_text),
+        "checks": sorted(({"property": c.property, "pattern": c.pattern} for c in node.checks), key=_text),
         "metadata": _metadata(node.metadata),
     }
 
@@ -394,8 +367,7 @@ def _metadata(metadata: TypeMetadata) -> Json:
 
 def _annotations(annotations: Iterable[OpaqueAnnotation]) -> list[Json]:
     shapes: list[Json] = [
-        {"name": a.name, "value": a.value, "keywords": [list(pair) for pair in sorted(a.keywords)]}
-        for a in annotations
+        {"name": a.name, "value": a.value, "keywords": [list(pair) for pair in sorted(a.keywords)]} for a in annotations
     ]
     return sorted(shapes, key=_text)
 
@@ -421,9 +393,7 @@ _GROUPS = {"interfaces": TypeKind.INTERFACE, "nodes": TypeKind.NODE, "edges": Ty
 def write_contract(accepted: AcceptedSchema) -> Json:
     """The body of `_schema.ir.json`."""
     catalog, identities = accepted.catalog, accepted.identities
-    shape = schema_shape(
-        catalog.interfaces.values(), catalog.nodes.values(), catalog.edges.values()
-    )
+    shape = schema_shape(catalog.interfaces.values(), catalog.nodes.values(), catalog.edges.values())
     for group, kind in _GROUPS.items():
         for declared in cast("list[Json]", shape[group]):
             identity = identities.types[kind, cast("str", declared["name"])]
@@ -457,9 +427,7 @@ def read_contract(contract: Json, catalog: Catalog) -> AcceptedSchema:
     """
     if contract.get("ir_version") != IR_VERSION:
         found = contract.get("ir_version")
-        raise BadRequestError(
-            f"the schema contract has version {found}, this release reads {IR_VERSION}"
-        )
+        raise BadRequestError(f"the schema contract has version {found}, this release reads {IR_VERSION}")
     try:
         accepted = AcceptedSchema(catalog=catalog, identities=_read_identities(contract))
         is_same = write_contract(accepted) == contract

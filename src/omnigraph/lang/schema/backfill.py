@@ -121,9 +121,7 @@ def split_target(target: str) -> tuple[TypeKind | None, str, str]:
     return kinds[kind], type_name, name
 
 
-def read_backfill(
-    target: str, value: object, type_: PropertyType, accepted: NodeDef | EdgeDef
-) -> Backfill:
+def read_backfill(target: str, value: object, type_: PropertyType, accepted: NodeDef | EdgeDef) -> Backfill:
     """The backfill of a property of a type, checked against what its rows have.
 
     A text is an expression; any other value is a constant.
@@ -184,9 +182,7 @@ class _Reader:
                 return self._call(function, arguments, wanted)
         raise AssertionError(f"unknown expression {tree!r}")
 
-    def _call(
-        self, function: str, arguments: list[Any], wanted: PropertyType
-    ) -> tuple[Expression, bool]:
+    def _call(self, function: str, arguments: list[Any], wanted: PropertyType) -> tuple[Expression, bool]:
         if function not in _FUNCTIONS:
             hint = did_you_mean(function, _FUNCTIONS) or f"there are {', '.join(_FUNCTIONS)}"
             raise self._wrong(f"there is no function `{function}`: {hint}")
@@ -272,9 +268,7 @@ def used_properties(expression: Expression) -> frozenset[str]:
             return frozenset().union(*map(used_properties, arguments))
 
 
-def pick_backfill(
-    given: Mapping[str, object], kind: TypeKind, type_name: str, name: str
-) -> tuple[str, object] | None:
+def pick_backfill(given: Mapping[str, object], kind: TypeKind, type_name: str, name: str) -> tuple[str, object] | None:
     """The entry of a mapping that is about a property, by its full or its short target.
 
     Raises:

@@ -212,9 +212,7 @@ def index_kinds(type_: PropertyType) -> tuple[IndexKind, ...]:
             return ()
 
 
-def unbuilt_index_reason(
-    members: Sequence[str], types: Mapping[str, PropertyType], *, on_edge: bool
-) -> str | None:
+def unbuilt_index_reason(members: Sequence[str], types: Mapping[str, PropertyType], *, on_edge: bool) -> str | None:
     """Why an `@index` over these properties is recorded and not built; None for one that is."""
     if on_edge:
         is_end = len(members) == 1 and members[0] in ("src", "dst")

@@ -8,23 +8,10 @@ from functools import partial
 from itertools import chain
 
 from omnigraph.core.source import Findings, Span, did_you_mean
-from omnigraph.core.types import (
-    NUMERICS,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-    scalar_of,
-)
+from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
 from omnigraph.lang.schema import ast
 from omnigraph.lang.schema.catalog import unbuilt_index_reason
-from omnigraph.lang.schema.property_checks import (
-    check_header_annotations,
-    check_property,
-    resolve_type,
-    semantics_of,
-)
+from omnigraph.lang.schema.property_checks import check_header_annotations, check_property, resolve_type, semantics_of
 
 # ---- Static checks of a schema, S-03 to S-28
 #
@@ -35,9 +22,7 @@ _MAX_CARDINALITY = 2**32 - 1
 _EDGE_COLUMNS = ("src", "dst")
 
 
-def check_schema(
-    schema: ast.Schema, findings: Findings, *, complete: bool = True, accepted: bool = False
-) -> None:
+def check_schema(schema: ast.Schema, findings: Findings, *, complete: bool = True, accepted: bool = False) -> None:
     """Record everything that is wrong with `schema`.
 
     With `complete=False` some declarations of the text did not parse: names that are declared nowhere are then no
@@ -106,11 +91,7 @@ def _check_names(schema: ast.Schema, findings: Findings) -> None:
                 findings.error("S-27", name.span, message, hint)
 
 
-_KIND_WORDS: dict[type, str] = {
-    ast.InterfaceDecl: "interface",
-    ast.NodeDecl: "node",
-    ast.EdgeDecl: "edge",
-}
+_KIND_WORDS: dict[type, str] = {ast.InterfaceDecl: "interface", ast.NodeDecl: "node", ast.EdgeDecl: "edge"}
 
 
 def _check_duplicate_properties(properties: Iterable[ast.Property], findings: Findings) -> None:
@@ -188,19 +169,14 @@ def _report_unknown_interface(name: ast.Name, world: _World) -> None:
         world.findings.error("S-08", name.span, message)
     elif world.complete:
         message = f"interface `{name.text}` is not declared"
-        world.findings.error(
-            "S-08", name.span, message, partial(did_you_mean, name.text, world.interfaces)
-        )
+        world.findings.error("S-08", name.span, message, partial(did_you_mean, name.text, world.interfaces))
 
 
-def _check_same_type(
-    own: ast.Property, wanted: ast.Property, interface: ast.InterfaceDecl, findings: Findings
-) -> None:
+def _check_same_type(own: ast.Property, wanted: ast.Property, interface: ast.InterfaceDecl, findings: Findings) -> None:
     own_type, wanted_type = resolve_type(own.type), resolve_type(wanted.type)
     if own_type and wanted_type and own_type != wanted_type:
         message = (
-            f"property `{own.name.text}` is {own_type}, "
-            f"but interface `{interface.name.text}` declares {wanted_type}"
+            f"property `{own.name.text}` is {own_type}, but interface `{interface.name.text}` declares {wanted_type}"
         )
         findings.error("S-09", own.type.span, message)
 
@@ -278,12 +254,7 @@ def _check_constraint(
 
 
 def _warn_of_unbuilt_index(
-    span: Span,
-    names: Sequence[str],
-    types: Mapping[str, PropertyType | None],
-    findings: Findings,
-    *,
-    on_edge: bool,
+    span: Span, names: Sequence[str], types: Mapping[str, PropertyType | None], findings: Findings, *, on_edge: bool
 ) -> None:
     """S-32: an index intent without an index; queries give the same rows, so it stops nothing."""
     known = {name: type_ for name in names if (type_ := types.get(name)) is not None}
@@ -303,10 +274,7 @@ def _is_tolerated(constraint: ast.MemberConstraint, type_: PropertyType, world: 
 
 
 def _check_bounds(
-    constraint: ast.RangeConstraint,
-    low: ast.Number | None,
-    high: ast.Number | None,
-    findings: Findings,
+    constraint: ast.RangeConstraint, low: ast.Number | None, high: ast.Number | None, findings: Findings
 ) -> None:
     unreasonable = [bound for bound in (low, high) if bound and not bound.is_reasonable]
     for bound in unreasonable:
@@ -317,11 +285,7 @@ def _check_bounds(
 
 
 def _check_members(
-    constraint: ast.MemberConstraint,
-    types: Mapping[str, PropertyType | None],
-    findings: Findings,
-    *,
-    complete: bool,
+    constraint: ast.MemberConstraint, types: Mapping[str, PropertyType | None], findings: Findings, *, complete: bool
 ) -> list[ast.Value]:
     """The members that name a property."""
     good: list[ast.Value] = []
@@ -342,11 +306,7 @@ def _check_members(
 
 
 def _known_type(
-    name: ast.Name,
-    types: Mapping[str, PropertyType | None],
-    findings: Findings,
-    *,
-    complete: bool,
+    name: ast.Name, types: Mapping[str, PropertyType | None], findings: Findings, *, complete: bool
 ) -> PropertyType | None:
     if name.text not in types:
         if complete:
@@ -356,9 +316,7 @@ def _known_type(
     return types[name.text]
 
 
-def _check_member_type(
-    kind: str, member: ast.Value, type_: PropertyType, findings: Findings
-) -> None:
+def _check_member_type(kind: str, member: ast.Value, type_: PropertyType, findings: Findings) -> None:
     name = member.name
     match type_.base:
         case ScalarType(Scalar.BLOB):
@@ -374,9 +332,7 @@ def _check_member_type(
 
 
 def _check_key(
-    node: ast.NodeDecl,
-    properties: Mapping[str, tuple[ast.Property, ast.InterfaceDecl | None]],
-    findings: Findings,
+    node: ast.NodeDecl, properties: Mapping[str, tuple[ast.Property, ast.InterfaceDecl | None]], findings: Findings
 ) -> None:
     # Each property counts once: `@key` written twice on one property is S-12.
     on_properties = {
@@ -386,9 +342,7 @@ def _check_key(
         if annotation.name == "key"
     }
     in_body = (
-        c.span
-        for c in ast.constraints_of(node.members)
-        if isinstance(c, ast.MemberConstraint) and c.kind == "key"
+        c.span for c in ast.constraints_of(node.members) if isinstance(c, ast.MemberConstraint) and c.kind == "key"
     )
     spans = sorted(chain(on_properties.values(), in_body))
     for span in spans[1:]:
@@ -403,11 +357,7 @@ def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
     for endpoint in (edge.source, edge.target):
         if endpoint.text not in world.nodes and world.complete:
             is_interface = endpoint.text in world.interfaces
-            what = (
-                "is an interface, not a node type"
-                if is_interface
-                else "is not a declared node type"
-            )
+            what = "is an interface, not a node type" if is_interface else "is not a declared node type"
             hint = None if is_interface else partial(did_you_mean, endpoint.text, world.nodes)
             findings.error("S-26", endpoint.span, f"endpoint `{endpoint.text}` {what}", hint)
     if edge.card:

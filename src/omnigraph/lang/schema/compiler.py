@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", InterfaceDef, NodeDef, EdgeDef)
 R = TypeVar("R", RangeRule, CheckRule)
 
-_MEANINGFUL = frozenset(
-    {"key", "unique", "index", "embed", "description", "instruction", "rename_from"}
-)
+_MEANINGFUL = frozenset({"key", "unique", "index", "embed", "description", "instruction", "rename_from"})
 
 
 def build_catalog(schema: ast.Schema) -> Catalog:
@@ -50,16 +48,10 @@ def build_catalog(schema: ast.Schema) -> Catalog:
     interfaces = [d for d in schema.declarations if isinstance(d, ast.InterfaceDecl)]
     by_name = {interface.name.text: interface for interface in interfaces}
     interface_defs = _sorted(_interface(item) for item in interfaces)
-    node_defs = _sorted(
-        _node(item, by_name) for item in schema.declarations if isinstance(item, ast.NodeDecl)
-    )
-    edge_defs = _sorted(
-        _edge(item) for item in schema.declarations if isinstance(item, ast.EdgeDecl)
-    )
+    node_defs = _sorted(_node(item, by_name) for item in schema.declarations if isinstance(item, ast.NodeDecl))
+    edge_defs = _sorted(_edge(item) for item in schema.declarations if isinstance(item, ast.EdgeDecl))
     shape = schema_shape(interface_defs.values(), node_defs.values(), edge_defs.values())
-    return Catalog(
-        interfaces=interface_defs, nodes=node_defs, edges=edge_defs, schema_hash=shape_hash(shape)
-    )
+    return Catalog(interfaces=interface_defs, nodes=node_defs, edges=edge_defs, schema_hash=shape_hash(shape))
 
 
 def _sorted(definitions: Iterable[T]) -> dict[str, T]:
@@ -71,9 +63,7 @@ def _interface(interface: ast.InterfaceDecl) -> InterfaceDef:
         name=interface.name.text,
         properties={p.name.text: _property(p, injected=False) for p in interface.properties},
         constraints={
-            p.name.text: tuple(
-                a.name for a in p.annotations if a.name in ("key", "unique", "index")
-            )
+            p.name.text: tuple(a.name for a in p.annotations if a.name in ("key", "unique", "index"))
             for p in interface.properties
         },
     )
@@ -88,19 +78,14 @@ def _node(node: ast.NodeDecl, interfaces: Mapping[str, ast.InterfaceDecl]) -> No
     return NodeDef(
         name=node.name.text,
         properties={
-            name: _property(prop, injected=interface is not None)
-            for name, (prop, interface) in properties.items()
+            name: _property(prop, injected=interface is not None) for name, (prop, interface) in properties.items()
         },
         implements=tuple(sorted({name.text for name in node.implements})),
         key=keys[0] if keys else None,
         uniques=_member_sets("unique", sources, constraints),
         indexes=_member_sets("index", sources, constraints),
         ranges=_distinct(
-            RangeRule(
-                property=c.property.text,
-                low=_bound(c.low),
-                high=_bound(c.high),
-            )
+            RangeRule(property=c.property.text, low=_bound(c.low), high=_bound(c.high))
             for c in constraints
             if isinstance(c, ast.RangeConstraint)
         ),
@@ -137,9 +122,7 @@ def _edge(edge: ast.EdgeDecl) -> EdgeDef:
         source=edge.source.text,
         target=edge.target.text,
         properties={p.name.text: _property(p, injected=False) for p in properties},
-        cardinality=Cardinality(
-            low=int(card.low.value), high=int(card.high.value) if card.high else None
-        )
+        cardinality=Cardinality(low=int(card.low.value), high=int(card.high.value) if card.high else None)
         if card
         else Cardinality(),
         uniques=_member_sets("unique", properties, constraints),
@@ -166,9 +149,7 @@ def _property(prop: ast.Property, *, injected: bool) -> PropertyDef:
 def _embedding(annotations: Iterable[ast.Annotation]) -> Embedding | None:
     for annotation in annotations:
         if annotation.name == "embed":
-            models = (
-                str(value.value) for name, value in annotation.keywords if name.text == "model"
-            )
+            models = (str(value.value) for name, value in annotation.keywords if name.text == "model")
             return Embedding(source=str(annotation.values[0].value), model=next(models, None))
     return None
 
@@ -263,9 +244,7 @@ def compile_schema(source: SourceText | str, *, accepted: bool = False) -> Compi
     check_schema(tree, findings, complete=not findings.error_count, accepted=accepted)
     findings.items.sort(key=lambda item: (item.line, item.column))
     findings.raise_errors()
-    return CompiledSchema(
-        source=source, tree=tree, catalog=build_catalog(tree), warnings=findings.warnings
-    )
+    return CompiledSchema(source=source, tree=tree, catalog=build_catalog(tree), warnings=findings.warnings)
 
 
 def as_compiled(schema: str | Path | CompiledSchema) -> CompiledSchema:

@@ -59,12 +59,8 @@ _PHRASES = {
 
 
 _GROUPS = {
-    frozenset(
-        {"NAME", "INTERFACE", "NODE", "EDGE", "IMPLEMENTS", "TRUE", "FALSE"}
-    ): "a property name",
-    frozenset(
-        {"TRUE", "FALSE", "STRING", "FLOAT", "UINT", "NAME", "TYPE_NAME"}
-    ): "a literal or a name",
+    frozenset({"NAME", "INTERFACE", "NODE", "EDGE", "IMPLEMENTS", "TRUE", "FALSE"}): "a property name",
+    frozenset({"TRUE", "FALSE", "STRING", "FLOAT", "UINT", "NAME", "TYPE_NAME"}): "a literal or a name",
     frozenset({"TYPE_NAME", "NAME", "ENUM", "VECTOR", "LSQB"}): "a type",
     frozenset({"TYPE_NAME", "NAME"}): "a type",
     frozenset({"MEMBER_CONSTRAINT", "RANGE", "CHECK"}): "a constraint such as `@unique(…)`",
@@ -152,9 +148,7 @@ class _Builder(Transformer[Any, Any]):
         implements: tuple[ast.Name, ...] = ()
         if rest and isinstance(rest[-1], tuple):
             implements = rest.pop()
-        return ast.NodeDecl(
-            name, tuple(rest), implements, tuple(members), Span(_start(keyword), end)
-        )
+        return ast.NodeDecl(name, tuple(rest), implements, tuple(members), Span(_start(keyword), end))
 
     def implements(self, items: list[Any]) -> tuple[ast.Name, ...]:
         return tuple(items[1:])

@@ -108,9 +108,7 @@ class _Pair:
             return None
         return self.backfills.take(self.kind, self.name, new, self.accepted)
 
-    def unsupported(
-        self, reason: str, *, member: str | None = None, code: LintCode | None = None
-    ) -> UnsupportedChange:
+    def unsupported(self, reason: str, *, member: str | None = None, code: LintCode | None = None) -> UnsupportedChange:
         entity = f"{self.kind}:{self.name}" + (f".{member}" if member else "")
         return UnsupportedChange(entity=entity, reason=reason, code=code)
 
@@ -125,9 +123,7 @@ class _Backfills:
         self._used: set[str] = set()
         self.read: dict[tuple[TypeKind, str, str], Backfill] = {}
 
-    def take(
-        self, kind: TypeKind, type_name: str, new: PropertyDef, accepted: NodeDef | EdgeDef
-    ) -> str | None:
+    def take(self, kind: TypeKind, type_name: str, new: PropertyDef, accepted: NodeDef | EdgeDef) -> str | None:
         found = pick_backfill(self._given, kind, type_name, new.name)
         if found is None:
             return None
@@ -179,11 +175,7 @@ def plan_migration(
         backfills.pass_over(catalog)
     backfills.check_all_used()
     if not steps and accepted.catalog.schema_hash != catalog.schema_hash:
-        steps.append(
-            UnsupportedChange(
-                entity="schema", reason="the schemas differ in a way that no step covers"
-            )
-        )
+        steps.append(UnsupportedChange(entity="schema", reason="the schemas differ in a way that no step covers"))
     return MigrationPlan(
         steps=tuple(steps),
         resolution=resolution,
@@ -201,9 +193,7 @@ def plan_between(accepted: AcceptedSchema, later: AcceptedSchema) -> MigrationPl
     return MigrationPlan(steps=tuple(steps), resolution=resolution, backfills={})
 
 
-def _changes(
-    accepted: Catalog, wanted: Catalog, resolution: Resolution, backfills: _Backfills
-) -> Iterator[Step]:
+def _changes(accepted: Catalog, wanted: Catalog, resolution: Resolution, backfills: _Backfills) -> Iterator[Step]:
     old = dict(declared_types(accepted))
     types = {(kind, origin): name for (kind, name), origin in resolution.type_origins.items()}
     for key, declared in declared_types(wanted):
@@ -235,14 +225,10 @@ def _type_changes(pair: _Pair) -> Iterator[Step]:
     if isinstance(old, NodeDef) and isinstance(new, NodeDef) and old.implements != new.implements:
         yield pair.unsupported("changing what a node implements is not supported")
     if old.metadata.annotations != new.metadata.annotations:
-        yield pair.unsupported(
-            "only @description and @instruction may change; other annotations are fixed"
-        )
+        yield pair.unsupported("only @description and @instruction may change; other annotations are fixed")
     texts = (new.metadata.description, new.metadata.instruction)
     if (old.metadata.description, old.metadata.instruction) != texts:
-        yield UpdateTypeMetadata(
-            type_kind=pair.kind, type_name=pair.name, description=texts[0], instruction=texts[1]
-        )
+        yield UpdateTypeMetadata(type_kind=pair.kind, type_name=pair.name, description=texts[0], instruction=texts[1])
     if isinstance(old, EdgeDef) and isinstance(new, EdgeDef):
         yield from _edge_changes(pair, old, new)
 
@@ -250,9 +236,7 @@ def _type_changes(pair: _Pair) -> Iterator[Step]:
 def _edge_changes(pair: _Pair, old: EdgeDef, new: EdgeDef) -> Iterator[Step]:
     ends = tuple(pair.types.get((TypeKind.NODE, end)) for end in (old.source, old.target))
     if ends != (new.source, new.target):
-        yield pair.unsupported(
-            "the endpoints of an edge are fixed: existing edges may not fit new ones"
-        )
+        yield pair.unsupported("the endpoints of an edge are fixed: existing edges may not fit new ones")
     if old.cardinality == new.cardinality:
         return
     if _is_tighter(old.cardinality, new.cardinality):
@@ -286,16 +270,11 @@ def _property_changes(pair: _Pair) -> Iterator[Step]:
             continue
         old = pair.accepted.properties[origin]
         if origin != name:
-            yield RenameProperty(
-                type_kind=pair.kind, type_name=pair.name, old_name=origin, new_name=name
-            )
+            yield RenameProperty(type_kind=pair.kind, type_name=pair.name, old_name=origin, new_name=name)
         yield from _type_change(pair, new, old.type)
         if old.description != new.description:
             yield UpdatePropertyMetadata(
-                type_kind=pair.kind,
-                type_name=pair.name,
-                property_name=name,
-                description=new.description,
+                type_kind=pair.kind, type_name=pair.name, property_name=name, description=new.description
             )
         yield from _fixed_parts(pair, old, new)
 
@@ -312,11 +291,7 @@ def _addition(pair: _Pair, new: PropertyDef) -> Step:
             code=LintCode.ADD_REQUIRED_PROPERTY,
         )
     return AddProperty(
-        type_kind=pair.kind,
-        type_name=pair.name,
-        property_name=new.name,
-        property_type=str(new.type),
-        backfill=backfill,
+        type_kind=pair.kind, type_name=pair.name, property_name=new.name, property_type=str(new.type), backfill=backfill
     )
 
 
@@ -329,9 +304,7 @@ def _type_change(pair: _Pair, new: PropertyDef, old: PropertyType) -> Iterator[S
     base_step = _base_step(pair, name, old, type_)
     if is_loosened or (old.base != type_.base and base_step is None):
         yield pair.unsupported(
-            f"the type of `{name}` cannot change from {old} to {type_}",
-            member=name,
-            code=LintCode.CHANGE_PROPERTY_TYPE,
+            f"the type of `{name}` cannot change from {old} to {type_}", member=name, code=LintCode.CHANGE_PROPERTY_TYPE
         )
         return
     if base_step is not None:
@@ -346,15 +319,11 @@ def _type_change(pair: _Pair, new: PropertyDef, old: PropertyType) -> Iterator[S
         )
 
 
-def _base_step(
-    pair: _Pair, name: str, old: PropertyType, new: PropertyType
-) -> ExtendEnum | WidenProperty | None:
+def _base_step(pair: _Pair, name: str, old: PropertyType, new: PropertyType) -> ExtendEnum | WidenProperty | None:
     match old.base, new.base:
         case EnumType(before), EnumType(after) if set(before) < set(after):
             added = tuple(sorted(set(after) - set(before)))
-            return ExtendEnum(
-                type_kind=pair.kind, type_name=pair.name, property_name=name, added_values=added
-            )
+            return ExtendEnum(type_kind=pair.kind, type_name=pair.name, property_name=name, added_values=added)
         case ScalarType(narrow), wide if is_wider(wide, old.base):
             if narrow is Scalar.F32 and name in _key_members(pair.wanted):
                 # The id holds the shortest spelling of the narrow value, which is another one when it is wider.
@@ -375,13 +344,9 @@ def _key_members(declared: Declared) -> tuple[str, ...]:
 
 def _fixed_parts(pair: _Pair, old: PropertyDef, new: PropertyDef) -> Iterator[Step]:
     if old.injected != new.injected:
-        yield pair.unsupported(
-            f"`{new.name}` cannot move between its interface and the node", member=new.name
-        )
+        yield pair.unsupported(f"`{new.name}` cannot move between its interface and the node", member=new.name)
     if old.annotations != new.annotations:
-        yield pair.unsupported(
-            "only @description may change; other annotations are fixed", member=new.name
-        )
+        yield pair.unsupported("only @description may change; other annotations are fixed", member=new.name)
     was, now = old.embedding, new.embedding
     source = pair.properties.get(was.source) if was else None
     same = (was is None and now is None) or (
@@ -389,8 +354,7 @@ def _fixed_parts(pair: _Pair, old: PropertyDef, new: PropertyDef) -> Iterator[St
     )
     if not same:
         yield pair.unsupported(
-            "@embed is fixed: stored vectors would no longer match the declared space",
-            member=new.name,
+            "@embed is fixed: stored vectors would no longer match the declared space", member=new.name
         )
 
 
@@ -433,9 +397,7 @@ def _constraint_changes(pair: _Pair) -> Iterator[Step]:
             )
     for rule in sorted(old - new, key=_rule_order):
         if rule.meaning() not in respelled:
-            yield pair.unsupported(
-                f"{rule} cannot be removed: that would relax the accepted schema"
-            )
+            yield pair.unsupported(f"{rule} cannot be removed: that would relax the accepted schema")
 
 
 def _translate(rule: _Rule, pair: _Pair) -> _Rule | None:
@@ -491,8 +453,6 @@ def _drops(accepted: Catalog, resolution: Resolution, mode: DropMode) -> Iterato
         if (kind, origin) in types:
             continue
         if kind is TypeKind.INTERFACE:
-            yield UnsupportedChange(
-                entity=f"{kind}:{origin}", reason="an interface cannot be removed or renamed"
-            )
+            yield UnsupportedChange(entity=f"{kind}:{origin}", reason="an interface cannot be removed or renamed")
         else:
             yield DropType(type_kind=kind, type_name=origin, mode=mode)

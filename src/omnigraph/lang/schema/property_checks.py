@@ -28,22 +28,14 @@ Owner = Literal["interface", "node", "edge"]
 
 #: Columns that Lance adds to every row; a property of the same name would hide them.
 VIRTUAL_COLUMNS = frozenset(
-    {
-        "_rowid",
-        "_rowaddr",
-        "_rowoffset",
-        "_row_created_at_version",
-        "_row_last_updated_at_version",
-    }
+    {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"}
 )
 _EDGE_RESERVED = frozenset({"src", "dst", "from", "to"})
 _RULES = ("key", "unique", "index", "embed")
 _TEXTS = ("description", "instruction")
 
 
-def check_property(
-    prop: ast.Property, type_: PropertyType | None, findings: Findings, *, owner: Owner
-) -> None:
+def check_property(prop: ast.Property, type_: PropertyType | None, findings: Findings, *, owner: Owner) -> None:
     """Record what is wrong with one property; `type_` is None when its type is wrong already."""
     _check_reserved(prop, findings, owner)
     _check_repeated_rules(prop, findings)
@@ -78,23 +70,12 @@ def check_header_annotations(headers: tuple[ast.Header, ...], findings: Findings
 def semantics_of(prop: ast.Property) -> tuple[object, ...]:
     """The meaning of a property, for comparing the contributions of two interfaces."""
     annotations = sorted(
-        (
-            a.name,
-            [repr(v.meaning) for v in a.values],
-            [(k.text, repr(v.meaning)) for k, v in a.keywords],
-        )
+        (a.name, [repr(v.meaning) for v in a.values], [(k.text, repr(v.meaning)) for k, v in a.keywords])
         for a in prop.annotations
         if a.name != "rename_from"
     )
     type_ = prop.type
-    return (
-        type_.form,
-        type_.nullable,
-        type_.name,
-        sorted(type_.values),
-        type_.dimension,
-        annotations,
-    )
+    return (type_.form, type_.nullable, type_.name, sorted(type_.values), type_.dimension, annotations)
 
 
 def _constraint_word(constraint: ast.Constraint) -> str:
@@ -129,17 +110,13 @@ def _check_repeated_rules(prop: ast.Property, findings: Findings) -> None:
         seen.add(annotation.name)
 
 
-def _check_rule_type(
-    annotation: ast.Annotation, prop: ast.Property, type_: PropertyType, findings: Findings
-) -> None:
+def _check_rule_type(annotation: ast.Annotation, prop: ast.Property, type_: PropertyType, findings: Findings) -> None:
     name, text = annotation.name, prop.name.text
     match type_.base:
         case ListType():
             findings.error("S-13", annotation.span, f"`@{name}` cannot stand on the list `{text}`")
         case VectorType() if name in ("key", "unique"):
-            findings.error(
-                "S-14", annotation.span, f"`@{name}` cannot stand on the vector `{text}`"
-            )
+            findings.error("S-14", annotation.span, f"`@{name}` cannot stand on the vector `{text}`")
         case ScalarType(Scalar.BLOB):
             findings.error("S-15", annotation.span, f"`@{name}` cannot stand on the Blob `{text}`")
         case VectorType():
@@ -167,9 +144,7 @@ def _check_embed_arguments(annotation: ast.Annotation, findings: Findings) -> No
         findings.error("S-17", keyword.span, f"`{keyword.text}` is given twice", hint)
 
 
-def _check_texts(
-    annotations: Iterable[ast.Annotation], findings: Findings, *, on_property: bool
-) -> None:
+def _check_texts(annotations: Iterable[ast.Annotation], findings: Findings, *, on_property: bool) -> None:
     seen: Counter[str] = Counter()
     for annotation in annotations:
         if annotation.name not in _TEXTS:
@@ -200,15 +175,11 @@ def _check_single_values(annotations: Iterable[ast.Annotation], findings: Findin
     for annotation in annotations:
         for _, value in annotation.keywords:
             if value.bare:
-                findings.error(
-                    "S-01", value.span, "the value of a key is a literal", 'write `key="value"`'
-                )
+                findings.error("S-01", value.span, "the value of a key is a literal", 'write `key="value"`')
         if annotation.name in known:
             continue
         first_key = annotation.keywords[0][0].span.start if annotation.keywords else None
-        is_ordered = first_key is None or (
-            len(annotation.values) == 1 and annotation.values[0].span.start < first_key
-        )
+        is_ordered = first_key is None or (len(annotation.values) == 1 and annotation.values[0].span.start < first_key)
         if len(annotation.values) > 1 or not is_ordered:
             message = f"`@{annotation.name}` takes one value and then `key=value` pairs"
             findings.error("S-01", annotation.span, message)

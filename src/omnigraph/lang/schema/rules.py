@@ -252,14 +252,8 @@ def derive_rules(catalog: Catalog) -> Mapping[TableKey, TableRules]:
 
 def _node_rules(node: NodeDef) -> TableRules:
     values: list[ValueRule] = _enum_rules(node)
-    values += [
-        Range(type_name=node.name, property=rule.property, low=rule.low, high=rule.high)
-        for rule in node.ranges
-    ]
-    values += [
-        Pattern(type_name=node.name, property=rule.property, pattern=rule.pattern)
-        for rule in node.checks
-    ]
+    values += [Range(type_name=node.name, property=rule.property, low=rule.low, high=rule.high) for rule in node.ranges]
+    values += [Pattern(type_name=node.name, property=rule.property, pattern=rule.pattern) for rule in node.checks]
     return TableRules(values=tuple(values), uniques=_unique_rules(node))
 
 
@@ -271,12 +265,7 @@ def _edge_rules(edge: EdgeDef, catalog: Catalog) -> TableRules:
         values=tuple(_enum_rules(edge)),
         uniques=_unique_rules(edge),
         ends=tuple(
-            End(
-                edge_type=edge.name,
-                column=column,
-                node=catalog.nodes[name].table_key,
-                node_type=name,
-            )
+            End(edge_type=edge.name, column=column, node=catalog.nodes[name].table_key, node_type=name)
             for column, name in (("src", edge.source), ("dst", edge.target))
         ),
         per_source=per_source if low > 0 or high is not None else None,

@@ -52,29 +52,11 @@ class LintRule:
 
 RULES: tuple[LintRule, ...] = (
     LintRule(
-        code=LintCode.DROP_GRAPH_TYPE,
-        tier=Tier.DESTRUCTIVE,
-        meaning="drop a populated graph type",
-        emitted=False,
+        code=LintCode.DROP_GRAPH_TYPE, tier=Tier.DESTRUCTIVE, meaning="drop a populated graph type", emitted=False
     ),
-    LintRule(
-        code=LintCode.DROP_NODE_TYPE,
-        tier=Tier.DESTRUCTIVE,
-        meaning="drop a populated node type",
-        emitted=False,
-    ),
-    LintRule(
-        code=LintCode.DROP_EDGE_TYPE,
-        tier=Tier.DESTRUCTIVE,
-        meaning="drop a populated edge type",
-        emitted=False,
-    ),
-    LintRule(
-        code=LintCode.DROP_PROPERTY,
-        tier=Tier.DESTRUCTIVE,
-        meaning="drop a populated property",
-        emitted=False,
-    ),
+    LintRule(code=LintCode.DROP_NODE_TYPE, tier=Tier.DESTRUCTIVE, meaning="drop a populated node type", emitted=False),
+    LintRule(code=LintCode.DROP_EDGE_TYPE, tier=Tier.DESTRUCTIVE, meaning="drop a populated edge type", emitted=False),
+    LintRule(code=LintCode.DROP_PROPERTY, tier=Tier.DESTRUCTIVE, meaning="drop a populated property", emitted=False),
     LintRule(
         code=LintCode.DROP_VECTOR_PROPERTY,
         tier=Tier.DESTRUCTIVE,
@@ -94,10 +76,7 @@ RULES: tuple[LintRule, ...] = (
         emitted=True,
     ),
     LintRule(
-        code=LintCode.CHANGE_PROPERTY_TYPE,
-        tier=Tier.DESTRUCTIVE,
-        meaning="change the type of a property",
-        emitted=True,
+        code=LintCode.CHANGE_PROPERTY_TYPE, tier=Tier.DESTRUCTIVE, meaning="change the type of a property", emitted=True
     ),
 )
 
@@ -230,9 +209,7 @@ class TightenNullability(_Step):
     def describe(self) -> str:
         """The step as one line for people."""
         name = f"{self.type_kind} {self.type_name}.{self.property_name}"
-        filled = (
-            f", nulls become {self.backfill}" if self.backfill else ", checked on existing rows"
-        )
+        filled = f", nulls become {self.backfill}" if self.backfill else ", checked on existing rows"
         return f"~ {name} becomes required: {self.property_type}{filled}"
 
 

@@ -35,9 +35,7 @@ _BLOCK_BYTES = 1024 * 1024
 MAX_MERGED_RUNS = 64
 
 
-def sorted_blocks(
-    lines: Iterable[pa.RecordBatch], folder: str, run_bytes: int = RUN_BYTES
-) -> Iterator[pa.RecordBatch]:
+def sorted_blocks(lines: Iterable[pa.RecordBatch], folder: str, run_bytes: int = RUN_BYTES) -> Iterator[pa.RecordBatch]:
     """All lines by ascending id. What does not fit into one run goes through files in `folder`."""
     tables = _sorted_tables(lines, run_bytes)
     first, second = next(tables, None), next(tables, None)
@@ -57,9 +55,7 @@ def sorted_blocks(
     remove_runs(runs)
 
 
-def write_runs(
-    lines: Iterable[pa.RecordBatch], folder: str, run_bytes: int = RUN_BYTES
-) -> list[str]:
+def write_runs(lines: Iterable[pa.RecordBatch], folder: str, run_bytes: int = RUN_BYTES) -> list[str]:
     """Sort lines into run files of about `run_bytes`; their paths."""
     return [_write_run(_blocks(table), folder) for table in _sorted_tables(lines, run_bytes)]
 
@@ -225,9 +221,7 @@ def local_target(target: str | os.PathLike[str], graph_uri: str) -> Path:
     """
     location = parse_location(target)
     if not location.is_local:
-        raise BadRequestError(
-            f"an export goes to a local path, and {location} is none: export there, then copy it"
-        )
+        raise BadRequestError(f"an export goes to a local path, and {location} is none: export there, then copy it")
     path = location.path
     refuse_existing(path)
     if path.is_relative_to(graph_uri):
@@ -244,9 +238,7 @@ def refuse_existing(path: Path) -> None:
 
 
 def _existing(path: Path) -> BadRequestError:
-    return BadRequestError(
-        f"{path} exists, and an export replaces nothing: remove it or choose another name"
-    )
+    return BadRequestError(f"{path} exists, and an export replaces nothing: remove it or choose another name")
 
 
 def check_shared(path: str) -> None:

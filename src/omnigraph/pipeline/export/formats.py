@@ -12,16 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.core.arrow import arrow_type, pc
-from omnigraph.core.types import (
-    FLOATS,
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-)
+from omnigraph.core.types import FLOATS, BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import blob_text, reference_of
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import size_text
@@ -225,11 +216,7 @@ def parquet_schema(shape: TypeShape) -> pa.Schema:
     fixed = [_ENDS.get(name, name) for name in shape.columns if name in ("id", *_ENDS)]
     fields: list[pa.Field[Any]] = [pa.field(name, pa.utf8(), nullable=False) for name in fixed]
     fields += [
-        pa.field(
-            name,
-            CELL_PARTS if name in shape.referring else _natural_type(type_.base),
-            nullable=type_.nullable,
-        )
+        pa.field(name, CELL_PARTS if name in shape.referring else _natural_type(type_.base), nullable=type_.nullable)
         for name, type_ in shape.properties
     ]
     return pa.schema(fields)
@@ -258,9 +245,7 @@ def mapping_text(shapes: Sequence[TypeShape]) -> str:
             lines.append(f"  {json.dumps(shape.name)}:")
             lines.append(f"    source: {folder_of(shape)}")
             lines.append("    format: parquet")
-            lines += [
-                f"    {name}: {name}" for name in ("id", *_ENDS.values()) if _has(shape, name)
-            ]
+            lines += [f"    {name}: {name}" for name in ("id", *_ENDS.values()) if _has(shape, name)]
     return "\n".join(lines) + "\n"
 
 

@@ -29,12 +29,7 @@ from omnigraph.pipeline.export.files import (
 from omnigraph.pipeline.export.formats import TypeShape, json_lines
 from omnigraph.pipeline.workers import Message, Progress, StageProgress, Workers, advance
 from omnigraph.storage._failures import translated
-from omnigraph.storage.datasets.partitions import (
-    TableAddress,
-    list_fragment_groups,
-    scan_group,
-    table_address,
-)
+from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, scan_group, table_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,16 +145,11 @@ class Exported:
 
 
 def export_stream(
-    sources: Sequence[ExportSource],
-    write: Callable[[pa.Buffer | bytes], object],
-    progress: Progress,
+    sources: Sequence[ExportSource], write: Callable[[pa.Buffer | bytes], object], progress: Progress
 ) -> Exported:
     """Write all rows as sorted JSON lines, type by type, from this process alone."""
     rows: dict[TableKey, int] = {}
-    with (
-        progress.stage("export", len(sources)) as stage,
-        TemporaryDirectory(prefix="omnigraph-export-") as scratch,
-    ):
+    with progress.stage("export", len(sources)) as stage, TemporaryDirectory(prefix="omnigraph-export-") as scratch:
         for done, source in enumerate(sources):
             key = source.shape.table_key
             rows[key] = 0
@@ -183,9 +173,7 @@ def _show(stage: StageProgress, done: int, rows: Mapping[TableKey, int]) -> None
     stage.update(done, sum(rows.values()))
 
 
-def _watched(
-    batches: Iterator[pa.RecordBatch], look: Callable[[], None]
-) -> Iterator[pa.RecordBatch]:
+def _watched(batches: Iterator[pa.RecordBatch], look: Callable[[], None]) -> Iterator[pa.RecordBatch]:
     """The batches of a scan; sorting reads all of them before the first row is written, and nothing would look."""
     for batch in batches:
         look()
@@ -224,9 +212,7 @@ def export_files(
     return replace(exported, files=tuple(moved))
 
 
-def _plan_tasks(
-    sources: Sequence[ExportSource], scratch: str, parallelism: int
-) -> list[ExportTask]:
+def _plan_tasks(sources: Sequence[ExportSource], scratch: str, parallelism: int) -> list[ExportTask]:
     """Tasks in the order of the types; a table without rows has one, so that a type is never missing."""
     tasks = []
     for source in sources:
@@ -242,11 +228,7 @@ def _plan_tasks(
 
 
 def _line_file(
-    sources: Sequence[ExportSource],
-    tasks: Sequence[ExportTask],
-    place: Staging,
-    workers: Workers,
-    progress: Progress,
+    sources: Sequence[ExportSource], tasks: Sequence[ExportTask], place: Staging, workers: Workers, progress: Progress
 ) -> Exported:
     """One file: types in their order, rows by id."""
     runs: defaultdict[TableKey, list[str]] = defaultdict(list)
@@ -255,10 +237,7 @@ def _line_file(
     for key in runs:
         runs[key] = _few_runs(runs[key], place, workers)
     rows: dict[TableKey, int] = {}
-    with (
-        progress.stage("write rows", len(sources)) as stage,
-        open(place.result, "wb") as file,
-    ):
+    with progress.stage("write rows", len(sources)) as stage, open(place.result, "wb") as file:
         for done, source in enumerate(sources):
             key = source.shape.table_key
             rows[key] = 0
@@ -304,11 +283,7 @@ def _parquet(
     answers = workers.run("write rows", write_parquet_part, tasks)
     place.result.mkdir()
     exported = _placed(
-        sources,
-        tasks,
-        answers,
-        place,
-        lambda shape, number: f"{folder_of(shape)}/part-{number:05d}.parquet",
+        sources, tasks, answers, place, lambda shape, number: f"{folder_of(shape)}/part-{number:05d}.parquet"
     )
     mapping = place.result / MAPPING
     mapping.write_text(mapping_text([source.shape for source in sources]), encoding="utf-8")

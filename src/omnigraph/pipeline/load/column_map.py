@@ -13,13 +13,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.load.shaping import RawRecords
 from omnigraph.pipeline.load.source_columns import Nested, SourceColumns
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.load.value_forms import (
-    EndSource,
-    Transforms,
-    ValueSource,
-    column_source,
-    refuse_null_texts,
-)
+from omnigraph.pipeline.load.value_forms import EndSource, Transforms, ValueSource, column_source, refuse_null_texts
 from omnigraph.pipeline.load.values import Timestamps
 from omnigraph.pipeline.violations import shown
 
@@ -75,11 +69,7 @@ def map_columns(
     if mapped.columns is None and "id" in source.names and _takes_id(mapped, shape):
         explicit = column_source("id")
     found = ColumnMap(
-        properties=chosen,
-        id=explicit,
-        ends=mapped.ends,
-        timestamps=mapped.timestamps,
-        constants=source.constants,
+        properties=chosen, id=explicit, ends=mapped.ends, timestamps=mapped.timestamps, constants=source.constants
     )
     repeated = [column for column in found.columns if source.names.count(column) > 1]
     if repeated:
@@ -90,9 +80,7 @@ def map_columns(
     return replace(found, steps={path: some for path, some in steps.items() if len(some) > 1})
 
 
-def _special(
-    id_source: ValueSource | None, ends: tuple[EndSource, EndSource] | None
-) -> list[ValueSource]:
+def _special(id_source: ValueSource | None, ends: tuple[EndSource, EndSource] | None) -> list[ValueSource]:
     """The sources of the id and the ends."""
     found = [] if id_source is None else [id_source]
     for end in ends or ():
@@ -104,9 +92,7 @@ def _columns_of(sources: Iterable[ValueSource]) -> list[str]:
     return list(dict.fromkeys(name for source in sources for name in source.columns))
 
 
-def _properties(
-    mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str
-) -> dict[str, ValueSource]:
+def _properties(mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str) -> dict[str, ValueSource]:
     """The source of each property: columns by their names in the mapping or in the source."""
     known = shape.definition.properties
     renamed = {name: column for column, name in (mapped.columns or {}).items()}
@@ -117,18 +103,14 @@ def _properties(
     for name in (*renamed, *mapped.properties):
         if name not in known:
             hint = did_you_mean(name, list(known))
-            raise BadRequestError(
-                f"{where}: {shape.name} has no property `{name}`" + (f": {hint}" if hint else "")
-            )
+            raise BadRequestError(f"{where}: {shape.name} has no property `{name}`" + (f": {hint}" if hint else ""))
     if mapped.columns is None:
         renamed = {name: name for name in source.names if name in known}
     chosen = {name: column_source(column) for name, column in renamed.items()}
     for name, given in mapped.properties.items():
         if given.parts:
             if name in renamed and mapped.columns is not None:
-                raise BadRequestError(
-                    f"{where}: `columns` and `properties` both say what feeds the property `{name}`"
-                )
+                raise BadRequestError(f"{where}: `columns` and `properties` both say what feeds the property `{name}`")
             chosen[name] = given
         else:
             chosen[name] = replace(given, parts=(renamed.get(name, name),))
@@ -150,9 +132,7 @@ def _takes_id(mapped: MappedType, shape: EntityShape) -> bool:
     return mapped.id is None and "id" not in shape.definition.properties
 
 
-def _refuse_extra(
-    mapped: MappedType, shape: EntityShape, source: SourceColumns, used: list[str], where: str
-) -> None:
+def _refuse_extra(mapped: MappedType, shape: EntityShape, source: SourceColumns, used: list[str], where: str) -> None:
     """Without a list of columns, each one has to be something."""
     known = {steps[0] for name in used if (steps := source.find(name)) is not None}
     if _takes_id(mapped, shape):
@@ -183,17 +163,11 @@ def _refuse_extra(
 
 
 def _check_required(
-    mapped: MappedType,
-    shape: EntityShape,
-    source: SourceColumns,
-    chosen: Mapping[str, ValueSource],
-    where: str,
+    mapped: MappedType, shape: EntityShape, source: SourceColumns, chosen: Mapping[str, ValueSource], where: str
 ) -> None:
     """Refuse a required property without a source once, before any record is read."""
     properties = shape.definition.properties
-    missing = [
-        name for name in properties if name not in chosen and not properties[name].type.nullable
-    ]
+    missing = [name for name in properties if name not in chosen and not properties[name].type.nullable]
     # Of objects only some are known here: others may have it.
     if not missing or source.is_open:
         return
@@ -221,11 +195,7 @@ def _steps(found: ColumnMap, source: SourceColumns, where: str) -> dict[str, tup
 
 
 def _refuse_nested(
-    found: ColumnMap,
-    steps: Mapping[str, tuple[str, ...]],
-    shape: EntityShape,
-    source: SourceColumns,
-    where: str,
+    found: ColumnMap, steps: Mapping[str, tuple[str, ...]], shape: EntityShape, source: SourceColumns, where: str
 ) -> None:
     types = shape.definition.properties
     # The bytes and the address of a blob may come as a struct.
@@ -294,9 +264,7 @@ def _check_transforms(source: ValueSource, base: BaseType, owner: str, where: st
     if scalar is Scalar.DATE:
         zoned = [item.text for item in steps.date_formats if item.has_zone]
         if zoned:
-            raise BadRequestError(
-                f"{where}: {owner} is a Date, which has no time zone: `{zoned[0]}` has one"
-            )
+            raise BadRequestError(f"{where}: {owner} is a Date, which has no time zone: `{zoned[0]}` has one")
 
 
 _NUMBERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.F32, Scalar.F64)
@@ -317,9 +285,7 @@ def _typed_step(steps: Transforms) -> str:
     return "date_format" if steps.date_formats else "number"
 
 
-def _check_constant(
-    source: ValueSource, type_: PropertyType, owner: str, timestamps: Timestamps, where: str
-) -> None:
+def _check_constant(source: ValueSource, type_: PropertyType, owner: str, timestamps: Timestamps, where: str) -> None:
     """A fixed value is wrong for all records or for none."""
     if source.columns:
         return
@@ -384,9 +350,7 @@ def raw_records(
     ends: Any = None
     if chosen.ends is not None:
         ends = tuple(
-            ids(end)
-            if isinstance(end, ValueSource)
-            else {member: values(source) for member, source in end.items()}
+            ids(end) if isinstance(end, ValueSource) else {member: values(source) for member, source in end.items()}
             for end in chosen.ends
         )
     plain = {name: source.only_column for name, source in chosen.properties.items()}
@@ -412,9 +376,7 @@ class NotAnObjectError(Exception):
     """A path leads through a value that has no members; never leaves the room."""
 
     def __init__(self, path: str, value: object) -> None:
-        super().__init__(
-            f"it has no `{path}`: the way there leads through a value that is not an object"
-        )
+        super().__init__(f"it has no `{path}`: the way there leads through a value that is not an object")
         self.value = value
 
 

@@ -14,15 +14,7 @@ from typing import Any
 import numpy as np
 
 from omnigraph.core.arrow import arrow_field, arrow_type, pa, pc
-from omnigraph.core.types import (
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-)
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import MARK
 from omnigraph.pipeline.load.values import Timestamps, Tolerance, load_value, text_value
 from omnigraph.writes.columns import column_array
@@ -40,12 +32,7 @@ _FLOAT_TEXT = r"^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
 #: How many steps of a finer unit a millisecond has.
 _STEPS = {"us": 1_000, "ns": 1_000_000}
 #: How many steps of a unit a day has.
-_STEPS_PER_DAY = {
-    "s": 86_400,
-    "ms": 86_400_000,
-    "us": 86_400_000_000,
-    "ns": 86_400_000_000_000,
-}
+_STEPS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _COARSE = (None, Timestamps.REFUSE)
 _INTEGERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64)
 
@@ -68,11 +55,7 @@ def stored_column(
 
 
 def fast_column(
-    type_: PropertyType,
-    column: Column,
-    *,
-    is_text: bool = False,
-    timestamps: Timestamps | None = None,
+    type_: PropertyType, column: Column, *, is_text: bool = False, timestamps: Timestamps | None = None
 ) -> Column | None:
     """The stored column, or None when some value needs a closer look. `is_text`: the source has no types."""
     if pa.types.is_dictionary(column.type):
@@ -184,9 +167,7 @@ def _python_value(item: Any, *, are_days: bool = False) -> Any:
         return _Strange(f"{item.value} of type {item.type}")
 
 
-def _fast(
-    base: BaseType, column: Column, *, is_text: bool, timestamps: Timestamps | None
-) -> Column | None:
+def _fast(base: BaseType, column: Column, *, is_text: bool, timestamps: Timestamps | None) -> Column | None:
     match base:
         case ScalarType(Scalar.BLOB):
             is_binary = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
@@ -204,11 +185,7 @@ def _fast(
 
 
 def _fast_scalar(
-    scalar: Scalar,
-    column: Column,
-    *,
-    is_text: bool = False,
-    timestamps: Timestamps | None = None,
+    scalar: Scalar, column: Column, *, is_text: bool = False, timestamps: Timestamps | None = None
 ) -> Column | None:
     kind = column.type
     is_string = is_text_type(kind)
@@ -314,9 +291,7 @@ def _moments_of_texts(column: Column, timestamps: Timestamps | None) -> Column:
     return _milliseconds(whole, finer, _STEPS["ns"], timestamps, column)
 
 
-def _milliseconds(
-    whole: Any, finer: Any, steps: int, timestamps: Timestamps | None, column: Column
-) -> Column:
+def _milliseconds(whole: Any, finer: Any, steps: int, timestamps: Timestamps | None, column: Column) -> Column:
     if timestamps is Timestamps.ROUND:
         whole = whole + (2 * finer >= steps)
     mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
@@ -365,22 +340,16 @@ def _fast_vector(dimension: int, column: Column) -> Column | None:
 
 def is_text_type(kind: Any) -> bool:
     """Whether an Arrow type holds texts."""
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_number(kind: Any) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_list_type(kind: Any) -> bool:
     """Whether an Arrow type holds lists that have offsets or one length."""
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _matches(column: Column, pattern: str) -> bool:

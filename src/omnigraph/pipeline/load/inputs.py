@@ -109,9 +109,7 @@ def check_one_input(source: object, mapping: object, frames: object) -> None:
         BadRequestError: it has none, or graph records beside something else.
     """
     if (source is None) == (mapping is None and frames is None):
-        raise BadRequestError(
-            "give one input: files of graph records, a mapping, frames, or frames with a mapping"
-        )
+        raise BadRequestError("give one input: files of graph records, a mapping, frames, or frames with a mapping")
 
 
 def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[InputFile]:

@@ -21,31 +21,10 @@ from omnigraph.lang.schema.rules import Example, NewIds, TableRules, Unique, rul
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.parts import Part, by_source
 from omnigraph.pipeline.load.shaping import alias_conflicts
-from omnigraph.pipeline.load.sources import (
-    LoadInput,
-    Work,
-    chosen_columns,
-    frame_source,
-    partition_name,
-    plan_work,
-)
-from omnigraph.pipeline.load.staging import (
-    FrameTask,
-    Origin,
-    Provenance,
-    StageItem,
-    likely_types,
-    stage_part,
-)
+from omnigraph.pipeline.load.sources import LoadInput, Work, chosen_columns, frame_source, partition_name, plan_work
+from omnigraph.pipeline.load.staging import FrameTask, Origin, Provenance, StageItem, likely_types, stage_part
 from omnigraph.pipeline.upsert import LoadMode, Upserted
-from omnigraph.pipeline.violations import (
-    GRAPH,
-    Image,
-    Place,
-    TableChanges,
-    ViolationCounts,
-    in_file,
-)
+from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts, in_file
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
 from omnigraph.storage.datasets.fragments import (
     Ledgers,
@@ -56,13 +35,7 @@ from omnigraph.storage.datasets.fragments import (
     stage_replacement,
 )
 from omnigraph.storage.datasets.partitions import table_address
-from omnigraph.storage.datasets.staged import (
-    PrivateVersion,
-    StagedWrite,
-    close_private,
-    open_private,
-    stage_fragments,
-)
+from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private, stage_fragments
 from omnigraph.writes.pending import check_cells
 from omnigraph.writes.rules import Violation, check, check_ids
 
@@ -136,10 +109,7 @@ class LoadJob:
     def plan_parts(self) -> None:
         """Cut the input into parts."""
         self._work = plan_work(
-            self._given,
-            self._engine.workers.parallelism,
-            self._engine.frames,
-            is_strict=self._plan.is_strict,
+            self._given, self._engine.workers.parallelism, self._engine.frames, is_strict=self._plan.is_strict
         )
         reach(Failpoint.LOAD_PLANNED)
 
@@ -155,9 +125,7 @@ class LoadJob:
     # ---- read, shape, check values, write fragments
 
     def stage(
-        self,
-        tables: Mapping[TableKey, Table],
-        open_more: Callable[[Iterable[TableKey]], Mapping[TableKey, Table]],
+        self, tables: Mapping[TableKey, Table], open_more: Callable[[Iterable[TableKey]], Mapping[TableKey, Table]]
     ) -> None:
         """Read the whole input and write its rows as fragments of the tables.
 
@@ -215,9 +183,7 @@ class LoadJob:
         for frame in self._work.frames:
             plan = replace(self._plan, id_prefix=new_id_prefix())
             source = frame_source(frame, plan)
-            workers = (
-                LocalWorkers(self._engine.progress) if frame.is_local else self._engine.workers
-            )
+            workers = LocalWorkers(self._engine.progress) if frame.is_local else self._engine.workers
             columns = chosen_columns(frame, source, self._engine.frames)
             messages = workers.run_batches("write fragments", FrameTask(source, plan), columns)
             external += sum(int(answer["external"]) for answer in messages)
@@ -274,9 +240,7 @@ class LoadJob:
 
     # ---- identify, check relations
 
-    def prepare(
-        self, tables: Mapping[TableKey, Table], open_pinned: Callable[[TableKey], Table]
-    ) -> PreparedLoad:
+    def prepare(self, tables: Mapping[TableKey, Table], open_pinned: Callable[[TableKey], Table]) -> PreparedLoad:
         """Decide what the load does to the tables as they are now, and check every rule between rows.
 
         Raises:
@@ -284,9 +248,7 @@ class LoadJob:
             LoadKeyConflictError: an append met ids that exist.
         """
         touched = {
-            key: staged
-            for key, staged in self._types.items()
-            if staged.fragments or self._mode is LoadMode.OVERWRITE
+            key: staged for key, staged in self._types.items() if staged.fragments or self._mode is LoadMode.OVERWRITE
         }
         upserted: dict[TableKey, Upserted] = {}
         writes: dict[TableKey, StagedWrite] = {}
@@ -310,16 +272,10 @@ class LoadJob:
                 read.add(key)
                 return Image(table=open_pinned(key))
 
-            with (
-                self._engine.progress.stage("check relations", 1) as stage,
-                self._engine.inner.inside(stage),
-            ):
+            with self._engine.progress.stage("check relations", 1) as stage, self._engine.inner.inside(stage):
                 changes = self._changes(images, untouched)
                 is_append = self._mode is LoadMode.APPEND
-                violations = [
-                    *check_ids(images, changes, must_be_new=is_append),
-                    *check(self._rules, changes),
-                ]
+                violations = [*check_ids(images, changes, must_be_new=is_append), *check(self._rules, changes)]
                 stage.update(1, sum(staged.rows for staged in touched.values()))
             self._refuse(violations, images)
             reach(Failpoint.LOAD_CHECKED)
@@ -364,11 +320,7 @@ class LoadJob:
                 self._refuse_duplicates(key, appended)
             counts_edges = self._rules[key].per_source is not None
             return self._engine.matcher.upsert(
-                table,
-                appended,
-                staged.fragments,
-                with_sources=counts_edges,
-                ledgers=self._ledgers.folder,
+                table, appended, staged.fragments, with_sources=counts_edges, ledgers=self._ledgers.folder
             )
         finally:
             self._quietly(close_private, appended, self._objects)
@@ -380,9 +332,7 @@ class LoadJob:
         found = check_ids(images, changes, must_be_new=False)
         self._refuse(found, images, is_appended=True)
 
-    def _plain_image(
-        self, key: TableKey, table: Table, upserted: Upserted | None
-    ) -> StagedWrite | None:
+    def _plain_image(self, key: TableKey, table: Table, upserted: Upserted | None) -> StagedWrite | None:
         """The rows of an upsert behind the old ones, when no rule compares them with old ones.
 
         Lance needs about a second per twenty million rows to make a version in which rows keep their ids; once, for
@@ -403,18 +353,12 @@ class LoadJob:
             old_sources=() if upserted is None else upserted.old_sources,
         )
 
-    def _changes(
-        self, images: Mapping[TableKey, Image], untouched: Callable[[TableKey], Image]
-    ) -> TableChanges:
+    def _changes(self, images: Mapping[TableKey, Image], untouched: Callable[[TableKey], Image]) -> TableChanges:
         joins, tell = self._engine.joins, self._engine.inner.tell
         return TableChanges(images=images, joins=joins, untouched=untouched, tell=tell)
 
     def _refuse(
-        self,
-        violations: Iterable[Violation],
-        images: Mapping[TableKey, Image],
-        *,
-        is_appended: bool = False,
+        self, violations: Iterable[Violation], images: Mapping[TableKey, Image], *, is_appended: bool = False
     ) -> None:
         """Report violations, if there are any; `is_appended` says that rows are still as they were read."""
         counts = ViolationCounts()
@@ -432,13 +376,7 @@ class LoadJob:
         first = next(item for item in report.examples if item.rule == rule_name(conflict))
         raise LoadKeyConflictError(conflict.kind, conflict.type_name, str(first.value), report)
 
-    def _place_of(
-        self,
-        images: Mapping[TableKey, Image],
-        by_id: bool,
-        violation: Violation,
-        example: Example,
-    ) -> Place:
+    def _place_of(self, images: Mapping[TableKey, Image], by_id: bool, violation: Violation, example: Example) -> Place:
         """The record that a new row came from; of rows that share a value, the last one."""
         key = violation.key
         new = images[key].new if key in images else ()
@@ -457,9 +395,7 @@ class LoadJob:
 
     def abandon(self, prepared: PreparedLoad) -> None:
         """Remove what a preparation wrote; the fragments of the input stay for the next one."""
-        self._ledgers.discount(
-            name for item in prepared._upserted.values() for name in item.ledgers
-        )
+        self._ledgers.discount(name for item in prepared._upserted.values() for name in item.ledgers)
         self._remove_upserted(prepared._upserted)
 
     def finish(self, prepared: PreparedLoad) -> None:

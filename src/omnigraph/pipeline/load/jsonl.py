@@ -105,9 +105,7 @@ def _are_plain(lines: Sequence[bytes]) -> bool:
 def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShape | None, Any]]:
     """Positions of lines by type; None for lines that need a closer look."""
     everything = np.arange(len(lines))
-    plain = _are_plain(lines) or all(
-        line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines
-    )
+    plain = _are_plain(lines) or all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines)
     kinds = None
     if plain and not any(is_too_long(line) or is_too_complex(line) for line in lines):
         kinds = _parse(b"\n".join(lines), _KIND, "ignore")
@@ -147,9 +145,7 @@ def _parse(blob: bytes, schema: Any, unexpected: str) -> Any:
         return pj.read_json(
             pa.BufferReader(blob),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(blob) + 1),
-            parse_options=pj.ParseOptions(
-                explicit_schema=schema, unexpected_field_behavior=unexpected
-            ),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
@@ -182,9 +178,7 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> Raw
         if any(b'"data"' in lines[p] or b"\\u" in lines[p] for p in empty):
             return None
     columns = {
-        name: _member(data, name)
-        for name in shape.definition.properties
-        if name in schema.field("data").type.names
+        name: _member(data, name) for name in shape.definition.properties if name in schema.field("data").type.names
     }
     if any(_has_null_item(column) for column in columns.values()):
         return None
@@ -233,9 +227,7 @@ def _line_schema(shape: EntityShape, moments: Any) -> Any:
     members = {name: _json_type(prop.type.base, moments) for name, prop in properties.items()}
     members["id"] = pa.utf8()
     head = (
-        [("type", pa.utf8())]
-        if shape.ends is None
-        else [("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8())]
+        [("type", pa.utf8())] if shape.ends is None else [("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8())]
     )
     return pa.schema([*head, ("id", pa.utf8()), ("data", pa.struct(list(members.items())))])
 
@@ -403,9 +395,7 @@ class _Text:
         if self._is_complete:
             return False
         if len(self.known) - self.position > MAX_LINE_BYTES:
-            raise _broken(
-                f"the value at character {self.offset + 1:,} has more than {MAX_LINE_BYTES:,} characters"
-            )
+            raise _broken(f"the value at character {self.offset + 1:,} has more than {MAX_LINE_BYTES:,} characters")
         block = self._stream.read(_BLOCK_BYTES)
         self._is_complete = not block
         # The decoder keeps the bytes of a character that is not complete.

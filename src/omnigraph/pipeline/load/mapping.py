@@ -146,10 +146,7 @@ def value_source(given: object, where: str, *, needs_parts: bool = True) -> Valu
         return ValueSource(parts=(FixedText(_constant(body.constant, where)),))
     parts = _parts(body, where)
     return ValueSource(
-        parts=parts,
-        separator=body.separator or "",
-        transforms=transforms,
-        is_joined=body.concat is not None,
+        parts=parts, separator=body.separator or "", transforms=transforms, is_joined=body.concat is not None
     )
 
 
@@ -224,9 +221,7 @@ def _number(given: object, where: str) -> NumberForm | None:
     body = read_body(_NumberBody, given, where)
     for name, text in (("decimal", body.decimal), ("thousands", body.thousands)):
         if text is not None and (len(text) != 1 or text.isalnum() or text in "+-"):
-            raise BadRequestError(
-                f"{where}: `{name}` is one character, and not a digit, a letter or a sign"
-            )
+            raise BadRequestError(f"{where}: `{name}` is one character, and not a digit, a letter or a sign")
     if body.decimal == body.thousands:
         raise BadRequestError(f"{where}: `decimal` and `thousands` are the same character")
     return NumberForm(decimal=body.decimal, thousands=body.thousands)
@@ -383,10 +378,7 @@ class _MappingBody(BaseModel):
 
 
 def read_mapping(
-    given: str | os.PathLike[str] | Mapping[str, object],
-    catalog: Catalog,
-    *,
-    with_frames: bool = False,
+    given: str | os.PathLike[str] | Mapping[str, object], catalog: Catalog, *, with_frames: bool = False
 ) -> TypeMapping:
     """The mapping in a YAML file, or in its content as a dictionary.
 
@@ -410,25 +402,15 @@ def read_mapping(
             reader.add(kind, name, content)
     if not (parsed.nodes or parsed.edges or with_frames):
         raise BadRequestError(f"{where} maps no type: give `nodes:` or `edges:`")
-    return TypeMapping(
-        types=tuple(reader.types),
-        frames=reader.frames,
-        timestamps=reader.timestamps,
-        name=where,
-    )
+    return TypeMapping(types=tuple(reader.types), frames=reader.frames, timestamps=reader.timestamps, name=where)
 
 
 def _refuse(
-    error: ValidationError,
-    content: object,
-    path: Path | None,
-    where: str,
-    place: tuple[str | int, ...] = (),
+    error: ValidationError, content: object, path: Path | None, where: str, place: tuple[str | int, ...] = ()
 ) -> NoReturn:
     """Raise what a model found wrong with a part of a mapping, in a file with its place."""
     problems = [
-        replace(problem, path=(*place, *problem.path))
-        for problem in problems_of(error, content, mapping="a mapping")
+        replace(problem, path=(*place, *problem.path)) for problem in problems_of(error, content, mapping="a mapping")
     ]
     if path is not None:
         raise_problems(path, problems, code=_CODE)
@@ -476,19 +458,13 @@ class _Reader:
         known = list(self._catalog.nodes if kind == "node" else self._catalog.edges)
         if name not in known:
             hint = did_you_mean(name, known)
-            raise BadRequestError(
-                f"{self._where}: there is no {kind} type `{name}`" + (f": {hint}" if hint else "")
-            )
+            raise BadRequestError(f"{self._where}: there is no {kind} type `{name}`" + (f": {hint}" if hint else ""))
         return TableKey(f"{kind}:{name}")
 
     def _mapped(self, key: TableKey, body: _TypeBody, where: str) -> MappedType:
         if body.source is not None and body.table is not None:
-            raise BadRequestError(
-                f"{where}: give `source` (files) or `table` (a Spark table), not both"
-            )
-        if body.delimiter is not None and (
-            len(body.delimiter) != 1 or not body.delimiter.isascii()
-        ):
+            raise BadRequestError(f"{where}: give `source` (files) or `table` (a Spark table), not both")
+        if body.delimiter is not None and (len(body.delimiter) != 1 or not body.delimiter.isascii()):
             raise BadRequestError(f"{where}: `delimiter` is one ASCII character")
         if body.source is None and body.table is None:
             _refuse_file_options(body, where)
@@ -515,9 +491,7 @@ class _Reader:
             timestamps=self.timestamps_of(body.timestamps, where),
         )
 
-    def _ends(
-        self, key: TableKey, body: _TypeBody, where: str
-    ) -> tuple[EndSource, EndSource] | None:
+    def _ends(self, key: TableKey, body: _TypeBody, where: str) -> tuple[EndSource, EndSource] | None:
         given = (body.source_end, body.target_end)
         is_frame = body.source is None and body.table is None
         if key.kind == "node":
@@ -531,9 +505,7 @@ class _Reader:
         edge = self._catalog.edges[key.name]
         source, target = (
             end_source(end, self._members(name), f"{where}, `{side}`")
-            for side, end, name in zip(
-                ("from", "to"), given, (edge.source, edge.target), strict=True
-            )
+            for side, end, name in zip(("from", "to"), given, (edge.source, edge.target), strict=True)
         )
         return source, target
 
@@ -557,11 +529,7 @@ class _Reader:
 
 def _refuse_file_options(body: _TypeBody, where: str) -> None:
     """Refuse options of files where they would have no effect."""
-    given = [
-        name
-        for name in ("format", "delimiter", "null", "multiline")
-        if getattr(body, name) is not None
-    ]
+    given = [name for name in ("format", "delimiter", "null", "multiline") if getattr(body, name) is not None]
     if given:
         advice = "; `null` of a property works with any source" if "null" in given else ""
         raise BadRequestError(
@@ -586,9 +554,7 @@ def format_of(file: InputFile, mapped: MappedType) -> SourceFormat:
     """
     found = mapped.format or _ENDINGS.get(file.ending)
     if found is None:
-        raise BadRequestError(
-            f"the format of {file.path} is unknown: give `format:` in the mapping"
-        )
+        raise BadRequestError(f"the format of {file.path} is unknown: give `format:` in the mapping")
     return found
 
 

@@ -96,8 +96,7 @@ class _Parquet:
             leaves = [leaf for group in groups for leaf in self._leaves(group)]
             rows = [self._metadata.row_group(group).num_rows for group in groups]
             declared = [
-                max(leaf.total_uncompressed_size, leaf.num_values * _LEAST_BYTES_PER_8_VALUES // 8)
-                for leaf in leaves
+                max(leaf.total_uncompressed_size, leaf.num_values * _LEAST_BYTES_PER_8_VALUES // 8) for leaf in leaves
             ]
         self._input.check_content(sum(declared))
         return rows
@@ -180,9 +179,7 @@ class _Parquet:
 
     def _with_dictionaries(self, paths: list[str]) -> Any:
         """The same file; texts of these stored columns stay places in a dictionary."""
-        return parquet.ParquetFile(
-            self._stream, metadata=self._metadata, read_dictionary=paths, pre_buffer=False
-        )
+        return parquet.ParquetFile(self._stream, metadata=self._metadata, read_dictionary=paths, pre_buffer=False)
 
 
 def _beginnings(path: str) -> Iterator[str]:
@@ -211,9 +208,7 @@ class _Orc:
         self.schema = self._table.schema
 
     def group_rows(self) -> list[int]:
-        self._input.check_content(
-            self._table.nrows * len(self.schema.names) * _LEAST_BYTES_PER_8_VALUES // 8
-        )
+        self._input.check_content(self._table.nrows * len(self.schema.names) * _LEAST_BYTES_PER_8_VALUES // 8)
         # The length of a stripe is known only by reading it: one column is enough.
         with _damage(self._input):
             stripes = range(self._table.nstripes)
@@ -289,9 +284,7 @@ class _Cutter:
             end = begin + size if begin + size < file.size else None
             self.add(kind, file, begin=begin, end=end, **rest)
 
-    def add_groups(
-        self, kind: PartKind, file: InputFile, sizes: Sequence[int], limit: int, mapped: MappedType
-    ) -> None:
+    def add_groups(self, kind: PartKind, file: InputFile, sizes: Sequence[int], limit: int, mapped: MappedType) -> None:
         chosen: list[int] = []
         first = rows = 0
         for number, size in enumerate(sizes):
@@ -373,9 +366,7 @@ def cut_mapped_files(types: Sequence[MappedType], parallelism: int) -> list[Part
     return _checked(cutter.parts)
 
 
-def _cut_text(
-    cutter: _Cutter, kind: PartKind, file: InputFile, mapped: MappedType, size: int
-) -> None:
+def _cut_text(cutter: _Cutter, kind: PartKind, file: InputFile, mapped: MappedType, size: int) -> None:
     is_whole = file.compression is not None or (kind is PartKind.CSV and mapped.csv.multiline)
     if kind is PartKind.JSON and not is_whole:
         with open_bytes(file) as stream, readable(file):
@@ -386,9 +377,7 @@ def _cut_text(
         cutter.add_lines(kind, file, size, mapped=mapped)
 
 
-def _group_rows(
-    files: Iterable[tuple[InputFile, SourceFormat]],
-) -> dict[InputFile, list[int]]:
+def _group_rows(files: Iterable[tuple[InputFile, SourceFormat]]) -> dict[InputFile, list[int]]:
     """The rows of each row group or stripe of columnar files; reads the ends of the files."""
     found: dict[InputFile, list[int]] = {}
     for file, kind in files:
@@ -404,9 +393,7 @@ def _part_bytes(total: int, parallelism: int) -> int:
 
 def _checked(parts: list[Part]) -> list[Part]:
     if len(parts) > MAX_PARTS:
-        raise BadRequestError(
-            f"the input has {len(parts):,} parts, more than {MAX_PARTS:,}: use larger files"
-        )
+        raise BadRequestError(f"the input has {len(parts):,} parts, more than {MAX_PARTS:,}: use larger files")
     return parts
 
 

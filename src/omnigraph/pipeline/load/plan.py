@@ -58,11 +58,7 @@ class ExternalRule:
 
 def external_rule(policy: ExternalPolicy, *, is_overwrite: bool) -> ExternalRule:
     """The rule of one load."""
-    return ExternalRule(
-        policy=policy,
-        keeps_references=is_overwrite,
-        max_bytes=EXTERNAL_BLOB_MAX_BYTES.read(),
-    )
+    return ExternalRule(policy=policy, keeps_references=is_overwrite, max_bytes=EXTERNAL_BLOB_MAX_BYTES.read())
 
 
 def is_cell_parts(kind: Any) -> bool:
@@ -87,15 +83,11 @@ def _cell_value(value: dict[str, Any] | None) -> Any:
 def external_texts(values: list[Any]) -> dict[int, str]:
     """The values that are addresses of external blobs, by position."""
     return {
-        place: value
-        for place, value in enumerate(values)
-        if isinstance(value, str) and not value.startswith(MANAGED)
+        place: value for place, value in enumerate(values) if isinstance(value, str) and not value.startswith(MANAGED)
     }
 
 
-def with_external(
-    stored: Any, texts: Mapping[int, str], rule: ExternalRule
-) -> tuple[Any, dict[int, str]]:
+def with_external(stored: Any, texts: Mapping[int, str], rule: ExternalRule) -> tuple[Any, dict[int, str]]:
     """A column of cells with those of external blobs filled in, and violation texts about addresses, by position.
 
     Raises:
@@ -198,9 +190,7 @@ def shapes_of(
     found: dict[TableKey, EntityShape] = {}
     for node in catalog.nodes.values():
         found[node.table_key] = EntityShape(
-            definition=node,
-            key_members=identities.key_members(node),
-            value_rules=rules[node.table_key].values,
+            definition=node, key_members=identities.key_members(node), value_rules=rules[node.table_key].values
         )
     for edge in catalog.edges.values():
         found[edge.table_key] = EntityShape(

@@ -23,14 +23,7 @@ from omnigraph.pipeline.load.column_map import (
     raw_records,
 )
 from omnigraph.pipeline.load.inputs import line_blocks, open_bytes, open_text, readable
-from omnigraph.pipeline.load.jsonl import (
-    count_bad,
-    group_records,
-    is_utf8,
-    read_items,
-    read_lines,
-    read_objects,
-)
+from omnigraph.pipeline.load.jsonl import count_bad, group_records, is_utf8, read_items, read_lines, read_objects
 from omnigraph.pipeline.load.parts import Part, PartKind, open_table
 from omnigraph.pipeline.load.records import (
     LINE_TOO_LONG,
@@ -236,15 +229,11 @@ class PartReader:
                 stack.append((some[middle:], where[middle:]))
                 stack.append((some[:middle], where[:middle]))
 
-    def _csv_stream(
-        self, mapped: MappedType, names: list[str], chosen: ColumnMap
-    ) -> Iterator[RawRecords]:
+    def _csv_stream(self, mapped: MappedType, names: list[str], chosen: ColumnMap) -> Iterator[RawRecords]:
         refused: set[int] = set()
 
         def refuse(row: Any) -> str:
-            text = (
-                f"the record has {_values(row.actual_columns)} instead of {row.expected_columns:,}"
-            )
+            text = f"the record has {_values(row.actual_columns)} instead of {row.expected_columns:,}"
             # Arrow counts the line of names too.
             refused.add(int(row.number) - 1)
             self._refuse(int(row.number) - 1, _INVALID_CSV, text, row.text)
@@ -286,15 +275,11 @@ class PartReader:
                     return [], False
         line = first.split(b"\n", 1)[0].removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r")
         if not line.strip():
-            raise InputFileError(
-                self._part.file.path, "its first line is empty; it has to name the columns"
-            )
+            raise InputFileError(self._part.file.path, "its first line is empty; it has to name the columns")
         try:
             line.decode()
         except UnicodeDecodeError as error:
-            raise InputFileError(
-                self._part.file.path, f"its first line {not_utf8(error)}"
-            ) from error
+            raise InputFileError(self._part.file.path, f"its first line {not_utf8(error)}") from error
         if b"\r" in line and not is_multiline:
             # Records up to the first line feed would be taken for a part of the header.
             raise InputFileError(
@@ -330,9 +315,7 @@ class PartReader:
             ),
         }
 
-    def _parse_csv(
-        self, blob: bytes, names: list[str], mapped: MappedType, refused: dict[int, int]
-    ) -> Any:
+    def _parse_csv(self, blob: bytes, names: list[str], mapped: MappedType, refused: dict[int, int]) -> Any:
         """Lines as a table without those that have another number of values: `refused` has it by their position."""
 
         def refuse(row: Any) -> str:

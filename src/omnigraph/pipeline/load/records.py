@@ -151,11 +151,7 @@ def read_record(body: object, plan: LoadPlan) -> Record:
     if plan.is_strict:
         _check_members(body, data, kind, shape)
     return Record(
-        shape=shape,
-        data=data,
-        id=_given_id(body, data, shape),
-        source=body.get("from"),
-        target=body.get("to"),
+        shape=shape, data=data, id=_given_id(body, data, shape), source=body.get("from"), target=body.get("to")
     )
 
 
@@ -191,30 +187,20 @@ def _quoted(name: object, known: list[str]) -> str:
     return f"`{name}`" + (f": {hint}" if hint else "")
 
 
-def _check_members(
-    body: dict[str, Any], data: dict[str, Any], kind: str, shape: EntityShape
-) -> None:
+def _check_members(body: dict[str, Any], data: dict[str, Any], kind: str, shape: EntityShape) -> None:
     violations: list[RecordViolation] = []
     for name, value in body.items():
         if name not in _ENVELOPE[kind]:
             text = f"a record of {shape.name} has no member `{name}`"
             violations.append(
-                RecordViolation(
-                    rule="unknown field",
-                    message=text,
-                    field=name,
-                    value=value,
-                    type_key=shape.key,
-                )
+                RecordViolation(rule="unknown field", message=text, field=name, value=value, type_key=shape.key)
             )
     violations += unknown_fields(shape, list(data), data)
     if violations:
         raise BadRecordError(*violations)
 
 
-def unknown_fields(
-    shape: EntityShape, names: list[str], values: dict[str, Any] | None = None
-) -> list[RecordViolation]:
+def unknown_fields(shape: EntityShape, names: list[str], values: dict[str, Any] | None = None) -> list[RecordViolation]:
     """Names that are not a property of a type."""
     properties = shape.definition.properties
     violations = []
@@ -230,9 +216,7 @@ def unknown_fields(
             else f"{shape.name} has no property `{name}`" + (f": {hint}" if hint else "")
         )
         value = None if values is None else values[name]
-        violations.append(
-            RecordViolation(rule=rule, message=text, field=name, value=value, type_key=shape.key)
-        )
+        violations.append(RecordViolation(rule=rule, message=text, field=name, value=value, type_key=shape.key))
     return violations
 
 
@@ -250,11 +234,7 @@ def _no_constant(name: str) -> object:
 
 
 def _refuse(
-    rule: str,
-    message: str,
-    field: str | None = None,
-    value: object = None,
-    shape: EntityShape | None = None,
+    rule: str, message: str, field: str | None = None, value: object = None, shape: EntityShape | None = None
 ) -> NoReturn:
     key = None if shape is None else shape.key
     violation = RecordViolation(rule=rule, message=message, field=field, value=value, type_key=key)

@@ -16,23 +16,9 @@ from omnigraph.core.arrow import arrow_type, pa, pc
 from omnigraph.core.ids import TableKey, split_id
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
-from omnigraph.lang.schema.rules import (
-    EndGiven,
-    Example,
-    Required,
-    ValueRule,
-    rule_field,
-    rule_name,
-    violation_text,
-)
+from omnigraph.lang.schema.rules import EndGiven, Example, Required, ValueRule, rule_field, rule_name, violation_text
 from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
-from omnigraph.pipeline.load.columns import (
-    fast_column,
-    positions,
-    python_values,
-    slow_column,
-    stored_column,
-)
+from omnigraph.pipeline.load.columns import fast_column, positions, python_values, slow_column, stored_column
 from omnigraph.pipeline.load.plan import (
     EndType,
     EntityShape,
@@ -98,9 +84,7 @@ class RawRecords:
                 self,
                 columns={name: column[part] for name, column in self.columns.items()},
                 ids=None if self.ids is None else self.ids[part],
-                ends=None
-                if self.ends is None
-                else (_cut(self.ends[0], part), _cut(self.ends[1], part)),
+                ends=None if self.ends is None else (_cut(self.ends[0], part), _cut(self.ends[1], part)),
                 lines=self.lines[part],
             )
 
@@ -141,9 +125,7 @@ class _Judge:
         self.nulled: dict[str, int] = {}
         self._source = source
 
-    def refuse(
-        self, position: int, rule: str, name: str | None, value: object, message: str
-    ) -> None:
+    def refuse(self, position: int, rule: str, name: str | None, value: object, message: str) -> None:
         self.bad[position] = True
         place = Place(self._source, int(self.raw.lines[position]))
         key = self.raw.shape.key
@@ -155,9 +137,7 @@ class _Judge:
         self.refuse(position, rule_name(rule), rule_field(rule), value, text)
 
 
-def shape_records(
-    raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int
-) -> Shaped:
+def shape_records(raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int) -> Shaped:
     """The rows of some records; `first_row` counts the records of the type before them in the part."""
     judge = _Judge(raw, plan, source)
     schema = table_schema(raw.shape.definition)
@@ -165,9 +145,7 @@ def shape_records(
     for rule in raw.shape.value_rules:
         _apply_rule(rule, columns[rule.property], judge)
     if raw.ends is not None and raw.shape.ends is not None:
-        for side, name, given, end in zip(
-            ("src", "dst"), ("from", "to"), raw.ends, raw.shape.ends, strict=True
-        ):
+        for side, name, given, end in zip(("src", "dst"), ("from", "to"), raw.ends, raw.shape.ends, strict=True):
             columns[side] = _end_column(name, given, end, judge)
     columns["id"] = _id_column(columns, judge, (part, first_row))
     rows = pa.table([columns[item.name] for item in schema], names=schema.names)
@@ -210,14 +188,7 @@ def _property_column(name: str, judge: _Judge) -> Any:
 
 
 def _refuse_values(
-    given: Any,
-    type_: PropertyType,
-    violations: dict[int, str],
-    judge: _Judge,
-    *,
-    rule: str,
-    name: str,
-    hint: str = "",
+    given: Any, type_: PropertyType, violations: dict[int, str], judge: _Judge, *, rule: str, name: str, hint: str = ""
 ) -> None:
     """Report values that do not fit, as the source has them; the hint is about those that `concat` takes."""
     values = None
@@ -245,14 +216,10 @@ def _stored(
     raw = judge.raw
     if isinstance(given, MappedColumn):
         return read_mapped(given, type_, tolerance=tolerance, timestamps=raw.timestamps)
-    return stored_column(
-        type_, given, is_text=raw.is_text, tolerance=tolerance, timestamps=raw.timestamps
-    )
+    return stored_column(type_, given, is_text=raw.is_text, tolerance=tolerance, timestamps=raw.timestamps)
 
 
-def _blobs(
-    type_: PropertyType, given: Any, judge: _Judge, tolerance: Tolerance | None
-) -> tuple[Any, dict[int, str]]:
+def _blobs(type_: PropertyType, given: Any, judge: _Judge, tolerance: Tolerance | None) -> tuple[Any, dict[int, str]]:
     """The cells of a Blob column; addresses go their own way where any are allowed."""
     rule = judge.plan.external
     if not isinstance(given, list) and is_cell_parts(given.type):
@@ -332,9 +299,7 @@ def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
     if texts is not None:
         return texts
     if len(key) == 1:
-        typed = fast_column(
-            PropertyType(base=key[0], nullable=True), given, timestamps=judge.raw.timestamps
-        )
+        typed = fast_column(PropertyType(base=key[0], nullable=True), given, timestamps=judge.raw.timestamps)
         if typed is not None:
             return spelled(key[0], typed)
     if pa.types.is_integer(given.type):
@@ -355,9 +320,7 @@ def _id_column(columns: dict[str, Any], judge: _Judge, place: tuple[int, int]) -
     if not raw.shape.key_members:
         fresh = generated_ids(judge.plan.id_prefix, *place, raw.count)
         return fresh if given is None else pc.coalesce(given, fresh)
-    derived = derived_ids(
-        [spelled(properties[name].type.base, columns[name]) for name in raw.shape.key_members]
-    )
+    derived = derived_ids([spelled(properties[name].type.base, columns[name]) for name in raw.shape.key_members])
     if given is not None:
         _compare_ids(given, derived, judge)
     return derived

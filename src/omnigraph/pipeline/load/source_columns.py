@@ -77,9 +77,7 @@ class SourceColumns:
         leaf = next(iter(_leaves(path, nested)))
         name = leaf.rpartition(".")[2]
         members = [shown(member) for member in nested.members]
-        some = ", ".join(members[:_SHOWN_MEMBERS]) + (
-            ", …" if len(members) > _SHOWN_MEMBERS else ""
-        )
+        some = ", ".join(members[:_SHOWN_MEMBERS]) + (", …" if len(members) > _SHOWN_MEMBERS else "")
         chosen.append(f'F.col("{leaf}").alias("{name}")')
         return (
             f"{text}. Its members are {some}: name them in the mapping, as in `columns: {{{leaf}: {name}}}`, "

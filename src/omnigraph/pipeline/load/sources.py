@@ -15,13 +15,7 @@ from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.pipeline.load.column_map import ColumnMap, map_columns, raw_records
 from omnigraph.pipeline.load.inputs import check_one_input, find_files
-from omnigraph.pipeline.load.mapping import (
-    MappedType,
-    SourceFormat,
-    TypeMapping,
-    endings_of,
-    read_mapping,
-)
+from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, TypeMapping, endings_of, read_mapping
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
 from omnigraph.pipeline.load.source_columns import SourceColumns, arrow_columns
 from omnigraph.pipeline.load.value_forms import column_source
@@ -169,9 +163,7 @@ def partition_name(source: FrameSource, partition: int) -> str:
     return f"{source.name}, partition {partition}"
 
 
-def frame_records(
-    source: FrameSource, plan: LoadPlan, batches: Iterable[pyarrow.RecordBatch]
-) -> Iterator[RawRecords]:
+def frame_records(source: FrameSource, plan: LoadPlan, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[RawRecords]:
     """The records of one partition of a frame; they are counted from 1."""
     shape = plan.shapes[source.type_key]
     first = 0
@@ -331,9 +323,7 @@ def check_local(given: LoadInput, limit_bytes: int) -> None:
         )
 
 
-def plan_work(
-    given: LoadInput, parallelism: int, access: FrameAccess | None, *, is_strict: bool
-) -> Work:
+def plan_work(given: LoadInput, parallelism: int, access: FrameAccess | None, *, is_strict: bool) -> Work:
     """Cut the input into parts; tables become frames."""
     if given.source is not None:
         return Work(parts=cut_graph_files(given.source, parallelism, is_strict=is_strict))

@@ -144,9 +144,7 @@ class _Stage:
 
     def _put(self, raw: RawRecords) -> None:
         pending = self._types.setdefault(raw.shape.key, _Pending())
-        shaped = shape_records(
-            raw, self._plan, source=self._source, part=self._part, first_row=pending.rows
-        )
+        shaped = shape_records(raw, self._plan, source=self._source, part=self._part, first_row=pending.rows)
         pending.rows += raw.count
         advance(raw.count)
         self._external += shaped.external_count
@@ -192,11 +190,7 @@ class _Stage:
             "nulled": dict(self._nulled),
             "ledger": self._ledger.name,
             "types": {
-                key: {
-                    "rows": pending.rows,
-                    "fragments": pending.fragments,
-                    "given_ids": pending.has_given_ids,
-                }
+                key: {"rows": pending.rows, "fragments": pending.fragments, "given_ids": pending.has_given_ids}
                 for key, pending in self._types.items()
             },
             "violations": self._violations.to_message() if self._violations else None,
@@ -275,14 +269,11 @@ class Provenance:
                 for raw in PartReader(part, self._plan, ViolationCounts()).records():
                     if raw.shape.key != key:
                         continue
-                    shaped = shape_records(
-                        raw, self._plan, source=part.file.path, part=part.number, first_row=row
-                    )
+                    shaped = shape_records(raw, self._plan, source=part.file.path, part=part.number, first_row=row)
                     row += raw.count
                     ids = shaped.rows["id"].to_pylist()
                     found.update(
-                        (name, self._placed(part, line))
-                        for name, line in zip(ids, shaped.lines.tolist(), strict=True)
+                        (name, self._placed(part, line)) for name, line in zip(ids, shaped.lines.tolist(), strict=True)
                     )
                 if len(found) > _MAX_REMEMBERED_IDS:
                     return {}

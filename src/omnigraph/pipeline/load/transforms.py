@@ -15,15 +15,7 @@ from typing import Any
 import numpy as np
 
 from omnigraph.core.arrow import pa, pc
-from omnigraph.core.types import (
-    BaseType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-    integer_range,
-)
+from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
 from omnigraph.pipeline.load.columns import is_list_type, is_text_type, positions, stored_column
 from omnigraph.pipeline.load.value_forms import (
     BoolWords,
@@ -122,18 +114,12 @@ def read_mapped(
     # A fixed text has no type either.
     is_text = given.is_text or not given.source.columns
     column, is_text = step.read(column, type_.base, is_text=is_text)
-    stored, more = stored_column(
-        type_, column, is_text=is_text, tolerance=tolerance, timestamps=timestamps
-    )
+    stored, more = stored_column(type_, column, is_text=is_text, tolerance=tolerance, timestamps=timestamps)
     return stored, dict(sorted((more | violations).items()))
 
 
 def _read_values(
-    given: MappedColumn,
-    type_: PropertyType,
-    *,
-    tolerance: Tolerance | None,
-    timestamps: Timestamps | None,
+    given: MappedColumn, type_: PropertyType, *, tolerance: Tolerance | None, timestamps: Timestamps | None
 ) -> tuple[Column, ViolationTexts]:
     """Python values of several types, as JSON has them: those of one type are read together."""
     stored: list[Column] = []
@@ -142,9 +128,7 @@ def _read_values(
     (name,) = given.columns
     for places, column in _by_type(given.columns[name]):
         if isinstance(column, list) and isinstance(column[0], list) and _has_items(given, type_):
-            some, found = _read_lists(
-                given, column, type_, tolerance=tolerance, timestamps=timestamps
-            )
+            some, found = _read_lists(given, column, type_, tolerance=tolerance, timestamps=timestamps)
         elif isinstance(column, list):
             some, found = stored_column(type_, column, tolerance=tolerance, timestamps=timestamps)
         else:
@@ -178,9 +162,7 @@ def _read_lists(
     (name,) = given.columns
     items = [item for some in lists for item in some]
     steps = replace(given.source.transforms, null=(), split=None)
-    part = MappedColumn(
-        source=replace(given.source, transforms=steps), columns={name: items}, count=len(items)
-    )
+    part = MappedColumn(source=replace(given.source, transforms=steps), columns={name: items}, count=len(items))
     item_type = PropertyType(base=_item_type(type_.base), nullable=True)
     stored, found = read_mapped(part, item_type, timestamps=timestamps)
     violations: ViolationTexts = {}
@@ -219,9 +201,7 @@ def _text_array(texts: list[str | None]) -> Column:
         return pa.array(texts, pa.utf8())
     except UnicodeEncodeError:
         # Half a surrogate pair: the check of texts finds it.
-        encoded = [
-            None if text is None else text.encode("utf-8", "surrogatepass") for text in texts
-        ]
+        encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
         return pa.array(encoded, pa.binary()).view(pa.utf8())
 
 
@@ -336,8 +316,7 @@ class _Step:
         is_true = pc.is_in(texts, pa.array(words.true, pa.utf8()))
         is_false = pc.is_in(texts, pa.array(words.false, pa.utf8()))
         told = " nor ".join(
-            f"{name} ({', '.join(some)})"
-            for name, some in (("true", words.true), ("false", words.false))
+            f"{name} ({', '.join(some)})" for name, some in (("true", words.true), ("false", words.false))
         )
         is_good = pc.or_(is_true, is_false)
         self._refuse(texts, is_good, lambda text: f"{text!r} is neither {told}")
@@ -359,9 +338,7 @@ class _Step:
         self._refuse(texts, is_good, lambda text: f"{text!r} is not a date of the form {forms}")
         if base == ScalarType(Scalar.DATE):
             is_day = ~found.has_time
-            self._refuse(
-                texts, is_day, lambda text: f"{text!r} has a time of day, and a Date has none"
-            )
+            self._refuse(texts, is_day, lambda text: f"{text!r} has a time of day, and a Date has none")
             days = pa.array(found.days, pa.int64(), mask=~(is_good & is_day))
             return days.cast(pa.int32()).cast(pa.date32())
         whole, finer = np.divmod(found.nanoseconds, _NANOSECONDS_PER_MILLISECOND)
@@ -406,22 +383,13 @@ class _Step:
         inner = replace(self, violations=found)
         items, is_text = inner._read_scalar(items, item, is_text=is_split)
         stored, more = stored_column(
-            PropertyType(base=item, nullable=True),
-            items,
-            is_text=is_text,
-            timestamps=self.timestamps,
+            PropertyType(base=item, nullable=True), items, is_text=is_text, timestamps=self.timestamps
         )
         missing = column.is_null().to_numpy(zero_copy_only=False)
         return _lists_of(stored, lengths, missing, more | found, self.violations)
 
 
-def _lists_of(
-    items: Column,
-    lengths: Any,
-    missing: Any,
-    found: ViolationTexts,
-    violations: ViolationTexts,
-) -> Column:
+def _lists_of(items: Column, lengths: Any, missing: Any, found: ViolationTexts, violations: ViolationTexts) -> Column:
     """Lists of stored items. What was found about items is a violation of their list, which is null then."""
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     if pa.types.is_date64(items.type):

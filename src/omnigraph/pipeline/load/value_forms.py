@@ -280,9 +280,7 @@ def date_format(text: str) -> DateFormat:
         if directive not in _DIRECTIVES:
             known = " ".join(f"%{name}" for name in _DIRECTIVES)
             raise ValueError(f"`%{directive}` is not a directive; known are {known} and %%")
-        beside = [
-            tokens[place][0] for place in (number - 1, number + 1) if 0 <= place < len(tokens)
-        ]
+        beside = [tokens[place][0] for place in (number - 1, number + 1) if 0 <= place < len(tokens)]
         is_tight = any(item in _NUMBERS for item in beside)
         width = "[0-9]{2}" if is_tight else "[0-9]{1,2}"
         pattern += f"(?P<{directive}>{_PATTERNS.get(directive, width)})"
@@ -317,9 +315,7 @@ def read_moments(formats: tuple[DateFormat, ...], texts: Any) -> ReadMoments:
     places = distinct.indices.fill_null(0).to_numpy(zero_copy_only=False)
     is_valid = distinct.is_valid().to_numpy(zero_copy_only=False)
     return ReadMoments(
-        is_read=known.is_read[places] & is_valid,
-        seconds=known.seconds[places],
-        nanoseconds=known.nanoseconds[places],
+        is_read=known.is_read[places] & is_valid, seconds=known.seconds[places], nanoseconds=known.nanoseconds[places]
     )
 
 
@@ -400,10 +396,7 @@ def _offsets(item: DateFormat, parts: Any) -> tuple[Any, Any]:
     texts = pc.replace_substring(parts.field("z"), ":", "")
     is_given = pc.fill_null(pc.equal(pc.utf8_length(texts), 5), False)
     plain = pc.if_else(is_given, texts, "+0000")
-    hours, minutes = (
-        pc.utf8_slice_codeunits(plain, begin, begin + 2).cast(pa.int64()).to_numpy()
-        for begin in (1, 3)
-    )
+    hours, minutes = (pc.utf8_slice_codeunits(plain, begin, begin + 2).cast(pa.int64()).to_numpy() for begin in (1, 3))
     sign = np.where(pc.starts_with(plain, "-").to_numpy(zero_copy_only=False), -1, 1)
     return sign * (hours * 3600 + minutes * 60), (hours <= 23) & (minutes <= 59)
 
@@ -412,7 +405,5 @@ def _nanoseconds(item: DateFormat, parts: Any) -> NDArray[np.int64]:
     if "f" not in item.directives:
         return np.zeros(len(parts), dtype=np.int64)
     digits = pc.if_else(parts.is_valid(), parts.field("f"), "0")
-    values: NDArray[np.int64] = (
-        pc.utf8_rpad(digits, 9, "0").cast(pa.int64()).to_numpy(zero_copy_only=False)
-    )
+    values: NDArray[np.int64] = pc.utf8_rpad(digits, 9, "0").cast(pa.int64()).to_numpy(zero_copy_only=False)
     return values

@@ -13,15 +13,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 
-from omnigraph.core.types import (
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-    integer_range,
-)
+from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
 from omnigraph.core.values import (
     MANAGED,
     StoredValue,
@@ -34,9 +26,7 @@ from omnigraph.core.values import (
 )
 
 #: A time with digits behind its milliseconds.
-_FINER_TEXT = re.compile(
-    r"(?P<whole>.+[.][0-9]{3})(?P<finer>[0-9]{1,6})(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?", re.ASCII
-)
+_FINER_TEXT = re.compile(r"(?P<whole>.+[.][0-9]{3})(?P<finer>[0-9]{1,6})(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?", re.ASCII)
 _NANOSECONDS = 1_000_000
 _FLOAT = re.compile(r"-?[0-9]+(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -64,11 +54,7 @@ class Tolerance:
 
 
 def load_value(
-    type_: PropertyType,
-    value: object,
-    *,
-    tolerance: Tolerance | None = None,
-    timestamps: Timestamps | None = None,
+    type_: PropertyType, value: object, *, tolerance: Tolerance | None = None, timestamps: Timestamps | None = None
 ) -> StoredValue:
     """The stored form of a value for a property. Null has to be judged by the caller.
 
@@ -182,9 +168,7 @@ def too_fine(shown: str, timestamps: Timestamps | None) -> str:
     return f"{text}; `timestamps: round` or `timestamps: truncate` in the mapping accepts it"
 
 
-def _list(
-    item: Scalar, value: object, tolerance: Tolerance | None, timestamps: Timestamps | None
-) -> StoredValue:
+def _list(item: Scalar, value: object, tolerance: Tolerance | None, timestamps: Timestamps | None) -> StoredValue:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{_kind(value)} is not a list")
     items: list[StoredValue] = []
@@ -207,9 +191,7 @@ def _blob(value: object) -> bytes:
     if not isinstance(value, str):
         raise ValueError(f"{_kind(value)} is not a Blob")
     if not value.startswith(MANAGED):
-        raise ValueError(
-            "an external blob is not allowed for this graph: give its bytes as `base64:…`"
-        )
+        raise ValueError("an external blob is not allowed for this graph: give its bytes as `base64:…`")
     return spelled_cell(value)
 
 

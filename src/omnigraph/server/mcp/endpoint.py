@@ -83,10 +83,7 @@ def _scope(outer: Scope, graph_id: str, inner: InnerRequest, body: bytes) -> Sco
     path = inner.path if inner.is_flat else f"/graphs/{graph_id}{inner.path}"
     headers = [(name, value) for name, value in outer["headers"] if name in _KEPT]
     if inner.body is not None:
-        headers += [
-            (b"content-type", JSON.encode()),
-            (b"content-length", str(len(body)).encode()),
-        ]
+        headers += [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode())]
     return {name: outer[name] for name in _SHARED if name in outer} | {
         "type": "http",
         "method": inner.method,
@@ -147,11 +144,7 @@ def visible_tools(call: GraphCall) -> dict[str, GraphTool]:
     tools = {**BUILT_INS, **{query.tool_name: stored_tool(query) for query in invocable(call)}}
     if gate is None:
         return tools
-    return {
-        name: tool
-        for name, tool in tools.items()
-        if tool.needs is None or gate.could(call.actor, tool.needs)
-    }
+    return {name: tool for name, tool in tools.items() if tool.needs is None or gate.could(call.actor, tool.needs)}
 
 
 def _check_message(message: object) -> None:
@@ -186,10 +179,7 @@ class _McpResponse(Response):
         """Let the protocol answer."""
         # A manager of its own for every message: what a request starts ends with it, and nothing is shared.
         manager = StreamableHTTPSessionManager(
-            _server_of(self._call),
-            json_response=True,
-            stateless=True,
-            max_request_body_size=max(1, len(self._message)),
+            _server_of(self._call), json_response=True, stateless=True, max_request_body_size=max(1, len(self._message))
         )
         is_read = False
 
@@ -208,25 +198,18 @@ def _accepting_json(scope: Scope) -> Scope:
     """The request as one that accepts what this endpoint answers, which is JSON whatever the client asks for."""
     replaced = (b"accept", b"content-type", b"content-length", b"transfer-encoding")
     headers = [(name, value) for name, value in scope["headers"] if name not in replaced]
-    headers += [
-        (b"accept", b"application/json, text/event-stream"),
-        (b"content-type", JSON.encode()),
-    ]
+    headers += [(b"accept", b"application/json, text/event-stream"), (b"content-type", JSON.encode())]
     return {**scope, "headers": headers}
 
 
 def _server_of(call: GraphCall) -> Server[Any]:
     """The server of the protocol as one caller sees it."""
 
-    async def list_tools(
-        _context: object, _params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
+    async def list_tools(_context: object, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         tools = visible_tools(call).values()
         return types.ListToolsResult(tools=[tool.definition() for tool in tools])
 
-    async def call_tool(
-        _context: object, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    async def call_tool(_context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = visible_tools(call).get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
@@ -257,7 +240,5 @@ async def _run(call: GraphCall, tool: GraphTool, arguments: dict[str, Any]) -> t
     _log.info("tool", tool=tool.name, status=status)
     text = json.dumps(document, ensure_ascii=False)
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=document,
-        is_error=status >= 400,
+        content=[types.TextContent(type="text", text=text)], structured_content=document, is_error=status >= 400
     )

@@ -64,9 +64,7 @@ class GraphTool:
         for name in arguments:
             if name not in known:
                 hint = did_you_mean(name, known)
-                raise BadRequestError(
-                    f"`{self.name}` has no argument `{name}`" + (f": {hint}" if hint else "")
-                )
+                raise BadRequestError(f"`{self.name}` has no argument `{name}`" + (f": {hint}" if hint else ""))
         return self.request(arguments)
 
     def definition(self) -> McpTool:
@@ -76,9 +74,7 @@ class GraphTool:
             description=self.description,
             input_schema=self.input_schema,
             annotations=ToolAnnotations(
-                read_only_hint=self.is_read,
-                destructive_hint=self.is_destructive,
-                open_world_hint=False,
+                read_only_hint=self.is_read, destructive_hint=self.is_destructive, open_world_hint=False
             ),
         )
 
@@ -128,9 +124,7 @@ def _operation_request(operation: Operation, arguments: Arguments) -> InnerReque
     path = operation.path_of(values)
     if operation.body is not None:
         return InnerRequest(method=operation.method, path=path, body=rest)
-    return InnerRequest(
-        method=operation.method, path=path, query=query_string(rest), is_flat=operation.is_flat
-    )
+    return InnerRequest(method=operation.method, path=path, query=query_string(rest), is_flat=operation.is_flat)
 
 
 def _input_schema(operation: Operation) -> dict[str, Any]:
@@ -139,15 +133,9 @@ def _input_schema(operation: Operation) -> dict[str, Any]:
     required = list(properties)
     for model in (operation.query_model, operation.body_model):
         document = {} if model is None else model.model_json_schema(by_alias=True)
-        properties |= {
-            name: _plain(value) for name, value in document.get("properties", {}).items()
-        }
+        properties |= {name: _plain(value) for name, value in document.get("properties", {}).items()}
         required += document.get("required", [])
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-    }
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     return schema | ({"required": required} if required else {})
 
 
@@ -163,9 +151,7 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
 
 #: Every tool that is not a stored query, by name.
 BUILT_INS: dict[str, GraphTool] = {
-    entry.tool.name: _built_in(entry, entry.tool)
-    for entry in OPERATIONS.values()
-    if entry.tool is not None
+    entry.tool.name: _built_in(entry, entry.tool) for entry in OPERATIONS.values() if entry.tool is not None
 }
 
 
@@ -215,11 +201,7 @@ def _stored_input_schema(query: StoredQuery) -> dict[str, Any]:
             "exclusiveMinimum": 0,
             "description": "seconds that it may work, instead of the default of the server",
         }
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-    }
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required := [param.name for param in query.params if not param.nullable]:
         schema["required"] = required
     return schema

@@ -165,9 +165,7 @@ def _heads(call: GraphCall) -> dict[str, Snapshot]:
     return heads
 
 
-def _without_hidden(
-    call: GraphCall, commits: list[GraphCommit], visible: list[str]
-) -> list[GraphCommit]:
+def _without_hidden(call: GraphCall, commits: list[GraphCommit], visible: list[str]) -> list[GraphCommit]:
     """Without commits that were merged from branches which the caller must not read."""
     inherited = {commit.commit_id for name in visible for commit in call.graph.commits(name)}
     return [c for c in commits if c.branch in visible or c.commit_id in inherited]
@@ -222,18 +220,9 @@ async def _baseline(request: Request, _operation: Operation) -> Response:
 
     def produce(sink: Sink) -> None:
         result = call.graph.baseline(
-            branch,
-            out=sink,
-            kinds=body.kind,
-            types=body.type,
-            ops=body.op,
-            timeout_s=timeout_s,
-            cancel=signal,
+            branch, out=sink, kinds=body.kind, types=body.type, ops=body.op, timeout_s=timeout_s, cancel=signal
         )
-        handshake = {
-            "snapshot_commit_id": result.snapshot_commit_id,
-            "resume_cursor": result.resume_cursor,
-        }
+        handshake = {"snapshot_commit_id": result.snapshot_commit_id, "resume_cursor": result.resume_cursor}
         sink.write(json.dumps({"baseline": handshake}) + "\n")
 
     release = await reserve(call)

@@ -11,23 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.api.answers import Plan
-from omnigraph.api.models import (
-    BlobParams,
-    ExplainBody,
-    ExportBody,
-    QueryBody,
-    ReadBody,
-)
+from omnigraph.api.models import BlobParams, ExplainBody, ExportBody, QueryBody, ReadBody
 from omnigraph.api.operations import Operation
-from omnigraph.api.protocol import (
-    ARROW_STREAM,
-    EXPORTED_TYPES,
-    JSON,
-    NDJSON,
-    OCTETS,
-    SNAPSHOT_ID,
-    TYPE_KEY,
-)
+from omnigraph.api.protocol import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, OCTETS, SNAPSHOT_ID, TYPE_KEY
 from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind
 from omnigraph.api.rows import Result, encode_answer, encode_result
 from omnigraph.commit.rows import MAIN
@@ -71,13 +57,7 @@ async def _query(request: Request, _operation: Operation) -> Response:
     body, _ = await read_json(request, QueryBody, call.settings)
     target = target_of(body)
     return await answer_query(
-        call,
-        body.query,
-        body.params,
-        body.name,
-        target,
-        timeout_s=body.timeout_s,
-        first=body.first,
+        call, body.query, body.params, body.name, target, timeout_s=body.timeout_s, first=body.first
     )
 
 
@@ -123,23 +103,17 @@ async def answer_query(
     allowed_s, signal = call.settings.timeout_s(timeout_s), call.new_signal()
 
     def run() -> Result:
-        return call.graph.query(
-            source, params, name=name, timeout_s=allowed_s, cancel=signal, **arguments_of(target)
-        )
+        return call.graph.query(source, params, name=name, timeout_s=allowed_s, cancel=signal, **arguments_of(target))
 
     if ARROW_STREAM in call.request.headers.get("accept", ""):
         if first is not None:
-            raise BadRequestError(
-                "`first` goes with JSON: take as many rows of the Arrow stream as you want"
-            )
+            raise BadRequestError("`first` goes with JSON: take as many rows of the Arrow stream as you want")
         return await _arrow_answer(call, run, signal)
     content = await call.stoppable(lambda: encode_answer(run(), first=first), signal)
     return Response(content, media_type=JSON)
 
 
-async def _arrow_answer(
-    call: GraphCall, run: Callable[[], Result], signal: LinkedSignal
-) -> Response:
+async def _arrow_answer(call: GraphCall, run: Callable[[], Result], signal: LinkedSignal) -> Response:
     """Rows as Arrow: at once when they are few, otherwise as they are made."""
 
     def begin() -> tuple[list[bytes], Generator[bytes] | None]:
@@ -218,13 +192,7 @@ async def _export(request: Request, _operation: Operation) -> Response:
     signal = call.new_signal()
 
     def produce(sink: Sink) -> None:
-        call.graph.export(
-            sink,
-            snapshot=found.commit_id,
-            types=body.type_names,
-            timeout_s=timeout_s,
-            cancel=signal,
-        )
+        call.graph.export(sink, snapshot=found.commit_id, types=body.type_names, timeout_s=timeout_s, cancel=signal)
 
     release = await reserve(call)
     return await produced(

@@ -35,12 +35,7 @@ def types_of(catalog: Catalog) -> dict[str, list[SchemaType]]:
     return {
         "nodes": [_type(node) for node in catalog.nodes.values()],
         "edges": [
-            replace(
-                _type(edge),
-                source=edge.source,
-                target=edge.target,
-                cardinality=str(edge.cardinality),
-            )
+            replace(_type(edge), source=edge.source, target=edge.target, cardinality=str(edge.cardinality))
             for edge in catalog.edges.values()
         ],
     }

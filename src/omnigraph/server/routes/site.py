@@ -60,21 +60,14 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_HEADERS = {
-    "Content-Security-Policy": _POLICY,
-    "X-Frame-Options": "DENY",
-    "Cache-Control": "no-cache",
-}
+_HEADERS = {"Content-Security-Policy": _POLICY, "X-Frame-Options": "DENY", "Cache-Control": "no-cache"}
 _INDEX = "index.html"
 _METHODS = ["GET", "HEAD"]
 
 
 def page_routes() -> list[Route]:
     """The page, and the files of the page."""
-    return [
-        Route("/", _asset, methods=_METHODS),
-        Route("/page/{path:path}", _asset, methods=_METHODS),
-    ]
+    return [Route("/", _asset, methods=_METHODS), Route("/page/{path:path}", _asset, methods=_METHODS)]
 
 
 async def _asset(request: Request) -> Response:

@@ -31,14 +31,7 @@ from omnigraph.errors import (
 from omnigraph.policy.rules import Action
 from omnigraph.server.admission import LOAD_FACTOR, Grant, memory_of
 from omnigraph.server.calls import GraphCall, enter_graph
-from omnigraph.server.http_input import (
-    announced_size,
-    parse_query,
-    read_json,
-    read_load,
-    spooled_ndjson,
-    target_of,
-)
+from omnigraph.server.http_input import announced_size, parse_query, read_json, read_load, spooled_ndjson, target_of
 from omnigraph.server.responses import json_response
 from omnigraph.server.routes.reads import answer_query
 from omnigraph.server.routing import handles
@@ -78,9 +71,7 @@ async def answer_mutation(
     call.authorize(Action.CHANGE, branch=branch)
     with call.admitted(size):
         result = await call.write(
-            lambda: call.graph.mutate(
-                source, params, name=name, branch=branch, actor=call.actor, if_commit=if_commit
-            )
+            lambda: call.graph.mutate(source, params, name=name, branch=branch, actor=call.actor, if_commit=if_commit)
         )
     call.count_commit(result.commit)
     return json_response(result.document())
@@ -145,13 +136,7 @@ async def _invoke(request: Request, operation: Operation) -> Response:
         if operation.is_conditional:
             raise BadRequestError(f"`{stored.name}` is a read: run it without a condition")
         return await answer_query(
-            call,
-            stored.source,
-            body.params,
-            stored.name,
-            target_of(body),
-            timeout_s=body.timeout_s,
-            first=body.first,
+            call, stored.source, body.params, stored.name, target_of(body), timeout_s=body.timeout_s, first=body.first
         )
     if body.snapshot is not None:
         raise BadRequestError(f"`{stored.name}` is a mutation: it runs on a branch, not a snapshot")
@@ -180,20 +165,14 @@ def check_expectation(stored: StoredQuery, expect_mutation: bool | None) -> None
 # ---- Load reports for clients
 
 
-def named(
-    error: LoadRejectedError | LoadKeyConflictError | InputFileError, path: str, name: str
-) -> OmniError:
+def named(error: LoadRejectedError | LoadKeyConflictError | InputFileError, path: str, name: str) -> OmniError:
     """The same failure about a source of another name."""
     if isinstance(error, InputFileError):
         return InputFileError(name, error.reason.replace(path, name))
     report = replace(
         error.report,
         examples=tuple(
-            replace(
-                item,
-                source=item.source.replace(path, name),
-                message=item.message.replace(path, name),
-            )
+            replace(item, source=item.source.replace(path, name), message=item.message.replace(path, name))
             for item in error.report.examples
         ),
     )
@@ -238,9 +217,7 @@ async def _load_ndjson(request: Request, _operation: Operation) -> Response:
         hold = _holder(call, grant)
         hold(size or 0)
         async with spooled_ndjson(request, call.settings, hold) as path:
-            result = await call.stoppable(
-                lambda: _load(call, wanted, path, signal), signal, writes=True
-            )
+            result = await call.stoppable(lambda: _load(call, wanted, path, signal), signal, writes=True)
     call.count_commit(result.commit)
     return json_response(replace(result, uri=call.served.address).document())
 
@@ -316,9 +293,7 @@ def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal
 
 @contextmanager
 def _written(pieces: Iterable[str]) -> Iterator[str]:
-    with NamedTemporaryFile(
-        "w", prefix="omnigraph-load-", suffix=".jsonl", encoding="utf-8", newline=""
-    ) as file:
+    with NamedTemporaryFile("w", prefix="omnigraph-load-", suffix=".jsonl", encoding="utf-8", newline="") as file:
         file.writelines(pieces)
         file.flush()
         yield file.name

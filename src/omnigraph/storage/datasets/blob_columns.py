@@ -15,14 +15,7 @@ import lance
 import numpy as np
 
 from omnigraph.core.arrow import Batch, pa, pc
-from omnigraph.core.values import (
-    ADDRESS_MARK,
-    MARK,
-    managed_bytes,
-    managed_cell,
-    reference_cell,
-    reference_of,
-)
+from omnigraph.core.values import ADDRESS_MARK, MARK, managed_bytes, managed_cell, reference_cell, reference_of
 from omnigraph.errors import BadRequestError, BlobIntegrityError, without_credentials
 from omnigraph.storage.datasets.filters import ROW_ADDRESS
 
@@ -59,9 +52,7 @@ def stored_address(descriptor: dict[str, object]) -> str | None:
 # ---- reading
 
 
-def scan_cells(
-    dataset: lance.LanceDataset, columns: Sequence[str] | None, **options: Any
-) -> Iterator[Any]:
+def scan_cells(dataset: lance.LanceDataset, columns: Sequence[str] | None, **options: Any) -> Iterator[Any]:
     """The batches of a scan; blob columns come as cells. `options` are those of Lance's scanner."""
     names = list(dataset.schema.names) if columns is None else list(columns)
     blobs = [name for name in names if name in blob_names(dataset.schema)]
@@ -91,9 +82,7 @@ def take_cells(dataset: lance.LanceDataset, row_ids: Sequence[int], columns: Seq
     return _table(dataset, _taken(dataset, row_ids, names), names)
 
 
-def scan_taken_cells(
-    dataset: lance.LanceDataset, row_ids: Sequence[int], columns: Sequence[str]
-) -> Iterator[Any]:
+def scan_taken_cells(dataset: lance.LanceDataset, row_ids: Sequence[int], columns: Sequence[str]) -> Iterator[Any]:
     """As `take_cells`, as a stream of batches."""
     names = list(columns)
     if not blob_names(dataset.schema).intersection(names):
@@ -135,22 +124,15 @@ def _steps(sizes: Any, limit: int) -> Iterator[tuple[int, int]]:
 
 
 def _table(dataset: lance.LanceDataset, found: Any, names: list[str]) -> Any:
-    batches = [
-        filled for batch in found.to_batches() for filled in with_cells(dataset, batch, names)
-    ]
+    batches = [filled for batch in found.to_batches() for filled in with_cells(dataset, batch, names)]
     if batches:
         return pa.Table.from_batches(batches)
     blobs = blob_names(dataset.schema)
-    fields = [
-        pa.field(name, pa.large_binary()) if name in blobs else found.schema.field(name)
-        for name in names
-    ]
+    fields = [pa.field(name, pa.large_binary()) if name in blobs else found.schema.field(name) for name in names]
     return pa.schema(fields).empty_table()
 
 
-def _filled(
-    dataset: lance.LanceDataset, batch: Batch, columns: Sequence[str], blobs: frozenset[str]
-) -> Any:
+def _filled(dataset: lance.LanceDataset, batch: Batch, columns: Sequence[str], blobs: frozenset[str]) -> Any:
     addresses = np.asarray(batch.column(ROW_ADDRESS))
     arrays, fields = [], []
     for name in columns:
@@ -177,9 +159,7 @@ def _cells(dataset: lance.LanceDataset, name: str, descriptors: Any, addresses: 
         found = dataset.read_blobs(name, addresses=wanted, preserve_order=True)
         for place, (_, data) in zip(managed.tolist(), found, strict=True):
             if data is None:
-                raise BlobIntegrityError(
-                    f"a descriptor of {name} tells of a value, and there is none"
-                )
+                raise BlobIntegrityError(f"a descriptor of {name} tells of a value, and there is none")
             cells[place] = managed_cell(data)
     return pa.array(cells, pa.large_binary())
 
@@ -211,13 +191,10 @@ def cell_parts(column: Any) -> Any:
     cells = column.to_pylist()
     uris = [None if cell is None else reference_of(cell) for cell in cells]
     data = [
-        managed_bytes(cell) if cell is not None and uri is None else None
-        for cell, uri in zip(cells, uris, strict=True)
+        managed_bytes(cell) if cell is not None and uri is None else None for cell, uri in zip(cells, uris, strict=True)
     ]
     return pa.StructArray.from_arrays(
-        [pa.array(data, pa.binary()), pa.array(uris, pa.utf8())],
-        fields=list(CELL_PARTS),
-        mask=column.is_null(),
+        [pa.array(data, pa.binary()), pa.array(uris, pa.utf8())], fields=list(CELL_PARTS), mask=column.is_null()
     )
 
 
@@ -245,22 +222,14 @@ def encoded_cells(column: Any) -> Any:
         cells = column.to_pylist()
         return lance.blob_array([None if cell is None else _encoded(cell) for cell in cells])
     kind: Any = lance.blob.BlobType()
-    parts = [
-        column if part.name == "data" else pa.nulls(len(column), part.type)
-        for part in kind.storage_type
-    ]
-    storage = pa.StructArray.from_arrays(
-        parts, fields=list(kind.storage_type), mask=column.is_null()
-    )
+    parts = [column if part.name == "data" else pa.nulls(len(column), part.type) for part in kind.storage_type]
+    storage = pa.StructArray.from_arrays(parts, fields=list(kind.storage_type), mask=column.is_null())
     return pa.ExtensionArray.from_storage(kind, storage)
 
 
 def has_references(rows: Any, blobs: frozenset[str]) -> bool:
     """Whether any cell of these columns refers to an address."""
-    return any(
-        pc.any(pc.starts_with(rows.column(name), ADDRESS_MARK), min_count=0).as_py()
-        for name in blobs
-    )
+    return any(pc.any(pc.starts_with(rows.column(name), ADDRESS_MARK), min_count=0).as_py() for name in blobs)
 
 
 def _encoded(cell: bytes) -> bytes | lance.blob.Blob:

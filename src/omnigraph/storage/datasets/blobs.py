@@ -54,8 +54,7 @@ def find_blob(table: Table, column: str, entity_id: str) -> StoredBlob | None:
     """The blob in a column of the row with this id; None when there is no such row or its cell is null."""
     with translated(f"looking for a blob of {table.path}"):
         rows = table._dataset.to_table(
-            columns=[column, ROW_ID, ROW_ADDRESS],
-            filter=to_sql(Compare("id", _STRING, "=", entity_id)),
+            columns=[column, ROW_ID, ROW_ADDRESS], filter=to_sql(Compare("id", _STRING, "=", entity_id))
         ).to_pylist()
         return _described(table, column, rows[0]) if rows else None
 
@@ -111,9 +110,7 @@ def look_at_blobs(table: Table, columns: Sequence[str]) -> BlobFacts:
             if len(sizes) and sizes.max() > largest_bytes:
                 largest_bytes = int(sizes.max())
                 largest_row = int(np.asarray(batch.column(ROW_ADDRESS))[sizes.argmax()])
-    return BlobFacts(
-        referring=frozenset(referring), largest_row=largest_row, largest_bytes=largest_bytes
-    )
+    return BlobFacts(referring=frozenset(referring), largest_row=largest_row, largest_bytes=largest_bytes)
 
 
 def blob_bytes(table: Table, columns: Sequence[str], filter_: Filter) -> int:

@@ -85,9 +85,7 @@ def sum_bytes(data: bytes) -> FileSum:
     return FileSum(len(data), crc32(data))
 
 
-def sum_file(
-    location: GraphLocation, name: str, on_bytes: Callable[[int], None] | None = None
-) -> FileSum:
+def sum_file(location: GraphLocation, name: str, on_bytes: Callable[[int], None] | None = None) -> FileSum:
     """Read one file as a stream. `on_bytes` gets how many bytes came.
 
     Raises:
@@ -271,9 +269,7 @@ def tidy_records(uri: str) -> None:
         # They stay as they are: `verify` tells about them.
         return
     present = {file.name for file in list_files(location, "")}
-    kept = {
-        name: item for name, item in known.sums.items() if name in present or name == REGISTRATION
-    }
+    kept = {name: item for name, item in known.sums.items() if name in present or name == REGISTRATION}
     _write(location, names[-1], kept)
     delete_files(location, names[:-1])
 
@@ -350,9 +346,7 @@ def file_sums(table: Table, operations: Iterable[object], known: FileSums) -> Fi
     """The checksums of all files that operations bring to a table. Reads those that are not known yet."""
     location = parse_location(table._dataset.uri)
     with translated(f"computing checksums of {table.path}"):
-        names = {
-            name for operation in operations for name in written_files(table, location, operation)
-        }
+        names = {name for operation in operations for name in written_files(table, location, operation)}
     missing = sorted(names - known.keys())
     kept = {name: item for name, item in known.items() if name in names}
     return kept | sum_files(location, missing)
@@ -370,9 +364,7 @@ def written_files(table: Table, location: GraphLocation, operation: object) -> I
         yield from (file.name for file in list_files(location, f"_indices/{index.uuid}"))
 
 
-def added_names(
-    table: Table, location: GraphLocation, fragment: FragmentMetadata, *, knows_it: bool
-) -> Iterator[str]:
+def added_names(table: Table, location: GraphLocation, fragment: FragmentMetadata, *, knows_it: bool) -> Iterator[str]:
     """The files of a fragment that the table does not have yet; `knows_it` says that it has some of them."""
     present = table._dataset.get_fragment(fragment.id) if knows_it else None
     known = set() if present is None else set(names_of([present.metadata]))
@@ -388,9 +380,7 @@ def added_names(
 # ---- after it
 
 
-def record_commit(
-    made: LanceDataset, before: int, transactions: Iterable[Transaction], sums: FileSums
-) -> None:
+def record_commit(made: LanceDataset, before: int, transactions: Iterable[Transaction], sums: FileSums) -> None:
     """Record the files of a commit: what was staged, and the manifests and transactions that committed it."""
     uri, version = str(made.uri), int(made.version)
     names = [transaction_name(item) for item in transactions]

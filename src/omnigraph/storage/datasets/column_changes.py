@@ -64,9 +64,7 @@ def write_columns(
     """
     names = [f"{_DRAFT}{number}" for number in range(len(fields))]
     # Values may still be null here: rows that lack one are found when everything is written.
-    drafts = [
-        pa.field(name, field.type, nullable=True) for name, field in zip(names, fields, strict=True)
-    ]
+    drafts = [pa.field(name, field.type, nullable=True) for name, field in zip(names, fields, strict=True)]
     schema = pa.schema(drafts)
 
     def draft(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -79,9 +77,7 @@ def write_columns(
         return fragment_text(table, written, is_new=False)
 
 
-def stage_columns(
-    table: Table, columns: Sequence[NewColumn], written: Sequence[str] = ()
-) -> StagedWrite:
+def stage_columns(table: Table, columns: Sequence[NewColumn], written: Sequence[str] = ()) -> StagedWrite:
     """The table with these columns, in this order; `written` are its fragments with their new files.
 
     Indexes of columns that get another name are dropped: they are found by a name that holds the one of the column.
@@ -125,11 +121,7 @@ def needs_values(table: Table, columns: Sequence[NewColumn]) -> list[NewColumn]:
         item
         for item in columns
         if item.is_written
-        or (
-            is_merge
-            and item.origin is not None
-            and present[item.origin].nullable != item.field.nullable
-        )
+        or (is_merge and item.origin is not None and present[item.origin].nullable != item.field.nullable)
     ]
 
 
@@ -158,19 +150,13 @@ def write_table(
         reader = pa.RecordBatchReader.from_batches(schema, batches())
         # An overwrite is not held against the present columns.
         written = write_fragments(
-            reader,
-            address.uri,
-            schema=schema,
-            mode="overwrite",
-            allow_external_blob_outside_bases=True,
+            reader, address.uri, schema=schema, mode="overwrite", allow_external_blob_outside_bases=True
         )
         table = open_address(address)
         return [fragment_text(table, fragment) for fragment in written]
 
 
-def stage_table(
-    table: Table, columns: Sequence[NewColumn], fragments: Sequence[str]
-) -> StagedWrite:
+def stage_table(table: Table, columns: Sequence[NewColumn], fragments: Sequence[str]) -> StagedWrite:
     """The table with other columns and all of its rows rewritten, so that nothing of a dropped column is left."""
     schema = _schema_of(columns)
     metadata = [FragmentMetadata.from_json(text) for text in fragments]
@@ -181,9 +167,7 @@ def stage_table(
 # ---- the schema of Lance, edited
 
 
-def _edited(
-    table: Table, columns: Sequence[NewColumn], fragments: Sequence[FragmentMetadata]
-) -> LanceSchema:
+def _edited(table: Table, columns: Sequence[NewColumn], fragments: Sequence[FragmentMetadata]) -> LanceSchema:
     """The schema with its columns changed, field ids kept, new ids as the written files have them."""
     dataset = table._dataset
     rebuild, metadata, messages = _taken_apart(dataset.lance_schema)

@@ -114,9 +114,7 @@ def run_compaction_task(task: CompactionTask) -> str:
         # One, or none when no row is left.
         assert len(written) <= 1, "a group becomes one fragment"
         try:
-            new = [
-                spill_sequences(table, text, lambda: _versions(dataset, old)) for text in written
-            ]
+            new = [spill_sequences(table, text, lambda: _versions(dataset, old)) for text in written]
         except BaseException:
             # Also when the task is cancelled: nothing else knows these files.
             remove_written(table, written)
@@ -124,9 +122,7 @@ def run_compaction_task(task: CompactionTask) -> str:
         return json.dumps({"old": list(task.fragments), "new": new})
 
 
-def _versions(
-    dataset: lance.LanceDataset, fragments: list[lance.LanceFragment]
-) -> dict[str, NDArray[np.uint64]]:
+def _versions(dataset: lance.LanceDataset, fragments: list[lance.LanceFragment]) -> dict[str, NDArray[np.uint64]]:
     """The versions of the rows of fragments in the order in which a compaction writes them."""
     names = [CREATED_AT, UPDATED_AT]
     rows = dataset.scanner(columns=names, fragments=fragments, scan_in_order=True).to_table()
@@ -202,8 +198,7 @@ def exchanged_fragments(staged: StagedWrite | None) -> Exchanged:
         for group in transaction.operation.groups
     ]
     return Exchanged(
-        sum(len(list(group.old_fragments)) for group in groups),
-        sum(len(list(group.new_fragments)) for group in groups),
+        sum(len(list(group.old_fragments)) for group in groups), sum(len(list(group.new_fragments)) for group in groups)
     )
 
 
@@ -275,8 +270,7 @@ def fragment_facts(table: Table, *, with_blobs: bool = False) -> list[FragmentFa
                     rows=metadata.num_rows,
                     deleted=metadata.num_deletions,
                     size_bytes=sum(
-                        (file.file_size_bytes or 0) + blobs.get(Path(file.path).stem, 0)
-                        for file in metadata.files
+                        (file.file_size_bytes or 0) + blobs.get(Path(file.path).stem, 0) for file in metadata.files
                     ),
                     is_indexed=fragment.fragment_id in indexed,
                     has_long_ids=has_long_sequences(metadata),
@@ -295,9 +289,7 @@ def _blob_bytes(table: Table) -> dict[str, int]:
     return found
 
 
-def choose_rewrites(
-    fragments: Sequence[FragmentFacts], *, target_rows: int = TARGET_ROWS
-) -> list[tuple[int, ...]]:
+def choose_rewrites(fragments: Sequence[FragmentFacts], *, target_rows: int = TARGET_ROWS) -> list[tuple[int, ...]]:
     """Groups of neighbouring fragments that become one fragment each; asking again afterwards gives none.
 
     A fragment with less than half of the target joins its neighbours. One that an index covers is spared in a large
@@ -349,9 +341,7 @@ def choose_fold(
     return _numbers(reversed(taken)) if len(taken) > more_than else ()
 
 
-def _takes_indexed(
-    fragments: Sequence[FragmentFacts], small_rows: int, small_table_rows: int
-) -> bool:
+def _takes_indexed(fragments: Sequence[FragmentFacts], small_rows: int, small_table_rows: int) -> bool:
     if sum(fragment.rows for fragment in fragments) <= small_table_rows:
         return True
     indexed = [fragment for fragment in fragments if fragment.is_indexed]

@@ -95,8 +95,7 @@ def _is_whole_bitmap(data: bytes) -> bool:
 
 def _cut_short(path: Path) -> StorageError:
     return StorageError(
-        f"{path.name} was not written completely, nothing of it counts: is the disk full?",
-        StorageFailure.CONFIGURATION,
+        f"{path.name} was not written completely, nothing of it counts: is the disk full?", StorageFailure.CONFIGURATION
     )
 
 
@@ -177,9 +176,7 @@ class VersionContents(TypedDict):
     indexes: tuple[str, ...]
 
 
-def read_contents(
-    location: GraphLocation, *, path: str, fork: str | None, version: int
-) -> VersionContents:
+def read_contents(location: GraphLocation, *, path: str, fork: str | None, version: int) -> VersionContents:
     """Open a version and list what it refers to.
 
     Raises:
@@ -190,16 +187,13 @@ def read_contents(
         return VersionContents(
             row_count=int(dataset.count_rows()),
             fragments={
-                fragment.fragment_id: tuple(names_of([fragment.metadata]))
-                for fragment in dataset.get_fragments()
+                fragment.fragment_id: tuple(names_of([fragment.metadata])) for fragment in dataset.get_fragments()
             },
             indexes=tuple(index_folders(dataset)),
         )
 
 
-def decode_fragment(
-    location: GraphLocation, *, path: str, fork: str | None, version: int, number: int
-) -> int:
+def decode_fragment(location: GraphLocation, *, path: str, fork: str | None, version: int, number: int) -> int:
     """Decode every column of every row of a fragment, blobs included; how many rows there are.
 
     Raises:

@@ -116,9 +116,7 @@ def _joined(word: str, filters: Sequence[Filter]) -> str:
     """
     parts = [to_sql(item) for item in filters]
     while len(parts) > 1:
-        pairs = [
-            f"({left} {word} {right})" for left, right in zip(parts[::2], parts[1::2], strict=False)
-        ]
+        pairs = [f"({left} {word} {right})" for left, right in zip(parts[::2], parts[1::2], strict=False)]
         parts = pairs + parts[len(pairs) * 2 :]
     return parts[0]
 

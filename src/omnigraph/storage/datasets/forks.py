@@ -31,11 +31,7 @@ def refuse_forks(location: GraphLocation) -> None:
 
 
 def create_fork(
-    location: GraphLocation,
-    base: Table,
-    branch: str,
-    *,
-    check_lock: Callable[[], None] = lambda: None,
+    location: GraphLocation, base: Table, branch: str, *, check_lock: Callable[[], None] = lambda: None
 ) -> Table:
     """A Lance branch of a dataset at the version of `base`; unreferenced until it is published.
 
@@ -101,8 +97,7 @@ def _remove_fork(root: LanceDataset, location: GraphLocation, path: str, branch:
     if nested:
         # Its directory holds theirs, and goes as a whole.
         raise StorageError(
-            f"the fork {branch} of {path} cannot be removed: {nested[0]} lies inside of it",
-            StorageFailure.PRECONDITION,
+            f"the fork {branch} of {path} cannot be removed: {nested[0]} lies inside of it", StorageFailure.PRECONDITION
         )
     # Lance removes what it lists, and a listing of its own would follow links.
     refuse_links(location, branch_uri(path, branch))

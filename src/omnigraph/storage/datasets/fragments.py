@@ -27,13 +27,7 @@ from omnigraph.storage.answers import (
     write_answer,
 )
 from omnigraph.storage.datasets.blob_columns import encoded_columns
-from omnigraph.storage.datasets.checksums import (
-    added_names,
-    present_files,
-    sum_files,
-    sums_in,
-    text_with_sums,
-)
+from omnigraph.storage.datasets.checksums import added_names, present_files, sum_files, sums_in, text_with_sums
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, OneOf, to_sql
 from omnigraph.storage.datasets.opening import fragment_of
 from omnigraph.storage.datasets.row_ids import INLINE_ROWS, KeptIds, with_row_ids
@@ -61,10 +55,7 @@ def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
     Rows come in the column types of the schema; blob columns as cells. When it fails, its files are gone.
     """
     schema = table.schema
-    encoded = (
-        pa.RecordBatch.from_arrays(encoded_columns(batch, schema), schema=schema)
-        for batch in batches
-    )
+    encoded = (pa.RecordBatch.from_arrays(encoded_columns(batch, schema), schema=schema) for batch in batches)
     reader = pa.RecordBatchReader.from_batches(schema, encoded)
     with translated(f"writing rows of {table.path}"):
         written = write_fragments(reader, table._dataset, allow_external_blob_outside_bases=True)
@@ -172,8 +163,7 @@ def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> Staged
     keys: Any = rows.column(key).combine_chunks()
     with translated(f"reading rows of {table.path}"):
         old = table._dataset.to_table(
-            columns=[key, ROW_ID, ROW_ADDRESS, CREATED_AT],
-            filter=to_sql(OneOf(key, keys.to_pylist())),
+            columns=[key, ROW_ID, ROW_ADDRESS, CREATED_AT], filter=to_sql(OneOf(key, keys.to_pylist()))
         )
     old = old.sort_by(ROW_ID).combine_chunks()
     old_keys = old[key].combine_chunks()
@@ -191,9 +181,7 @@ def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> Staged
             )
         addresses = np.asarray(old[ROW_ADDRESS])
         shrunk = {
-            int(number): delete_offsets(
-                table, int(number), addresses[addresses >> 32 == number] & _OFFSET_MASK
-            )
+            int(number): delete_offsets(table, int(number), addresses[addresses >> 32 == number] & _OFFSET_MASK)
             for number in np.unique(addresses >> 32)
         }
     except BaseException:
@@ -233,9 +221,7 @@ def _shrunk(table: Table, shrunk: Mapping[int, str | None]) -> tuple[list[int], 
     return removed, updated
 
 
-def stage_replacement(
-    table: Table, added: Sequence[str], shrunk: Mapping[int, str | None]
-) -> StagedWrite:
+def stage_replacement(table: Table, added: Sequence[str], shrunk: Mapping[int, str | None]) -> StagedWrite:
     """New fragments, and old ones that lost the rows which the new ones replace, as one transaction.
 
     `shrunk` maps a fragment to what is left of it; None when nothing is.
@@ -268,9 +254,7 @@ def read_addresses(table: Table, column: str, addresses: Sequence[int]) -> list[
     """The texts of a few rows by their addresses, in that order."""
     wanted = ", ".join(str(address) for address in addresses)
     with translated(f"reading rows of {table.path}"):
-        rows = table._dataset.to_table(
-            columns=[column, ROW_ADDRESS], filter=f"{ROW_ADDRESS} IN ({wanted})"
-        ).to_pylist()
+        rows = table._dataset.to_table(columns=[column, ROW_ADDRESS], filter=f"{ROW_ADDRESS} IN ({wanted})").to_pylist()
     texts = {row[ROW_ADDRESS]: str(row[column]) for row in rows}
     return [texts[address] for address in addresses]
 
@@ -290,9 +274,7 @@ def update_fragment(table: Table, fragment_id: int, rows: pa.Table) -> str:
     """
     with translated(f"updating columns of {table.path}"):
         fragment = fragment_of(table._dataset, fragment_id)
-        found, fields, offsets = fragment.update_columns(
-            rows, left_on=ROW_ID, right_on=ROW_ID, with_offsets=True
-        )
+        found, fields, offsets = fragment.update_columns(rows, left_on=ROW_ID, right_on=ROW_ID, with_offsets=True)
         text = fragment_text(table, found, is_new=False)
     return json.dumps({"fragment": text, "fields": fields, "offsets": offsets.hex()})
 

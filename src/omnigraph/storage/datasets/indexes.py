@@ -83,9 +83,7 @@ def list_indexes(table: Table) -> dict[str, IndexCoverage]:
                 missing_fragments=frozenset(missing),
                 lost_fragments=frozenset(covered - rows.keys()),
                 missing_rows=sum(rows[number] for number in missing),
-                built_version=max(
-                    (int(item.dataset_version_at_last_update) for item in index.segments), default=0
-                ),
+                built_version=max((int(item.dataset_version_at_last_update) for item in index.segments), default=0),
             )
         return found
 
@@ -161,9 +159,7 @@ def _knows_rows_in(table: Table, built_version: int, fragments: Collection[int])
     scanner = table._dataset.scanner(
         columns=[ROW_ID],
         filter=f"{CREATED_AT} <= {built_version}",
-        fragments=[
-            item for item in table._dataset.get_fragments() if item.fragment_id in fragments
-        ],
+        fragments=[item for item in table._dataset.get_fragments() if item.fragment_id in fragments],
         limit=1,
     )
     return bool(scanner.to_table().num_rows)
@@ -186,12 +182,7 @@ def stage_segments(table: Table, built: Sequence[tuple[IndexBuild, Index]]) -> S
     """Finished segments as one transaction; None when there is none."""
     if not built:
         return None
-    removed = [
-        segment
-        for build, _ in built
-        if build.replaces
-        for segment in _segments(table, build.spec.name)
-    ]
+    removed = [segment for build, _ in built if build.replaces for segment in _segments(table, build.spec.name)]
     operation = LanceOperation.CreateIndex([segment for _, segment in built], removed)
     return staged_write(table, StageKind.INDEX, operation)
 
@@ -199,9 +190,7 @@ def stage_segments(table: Table, built: Sequence[tuple[IndexBuild, Index]]) -> S
 def index_segments(table: Table, columns: Collection[str]) -> list[Index]:
     """The stored segments of every index on one of these columns."""
     names = [
-        index.name
-        for index in table._dataset.describe_indices()
-        if not set(index.field_names).isdisjoint(columns)
+        index.name for index in table._dataset.describe_indices() if not set(index.field_names).isdisjoint(columns)
     ]
     return [segment for name in names for segment in _segments(table, name)]
 
@@ -238,18 +227,11 @@ def _segments(table: Table, name: str) -> list[Index]:
     ]
 
 
-def _build(
-    uri: str, version: int, spec: IndexSpec, fragments: Sequence[int], **more: object
-) -> Index:
+def _build(uri: str, version: int, spec: IndexSpec, fragments: Sequence[int], **more: object) -> Index:
     settings: dict[str, Any] = dict(spec.settings) | more
     # Lance locks a handle while it builds: a handle that readers share would fail them, or fail because of them.
     return open_dataset(uri, version).create_index_uncommitted(
-        spec.column,
-        str(spec.kind),
-        name=spec.name,
-        fragment_ids=list(fragments),
-        replace=True,
-        **settings,
+        spec.column, str(spec.kind), name=spec.name, fragment_ids=list(fragments), replace=True, **settings
     )
 
 
@@ -278,9 +260,7 @@ class IndexPartTask:
     centroids: bytes | None
 
 
-def plan_index_parts(
-    table: Table, build: IndexBuild, *, parts: int, min_rows: int
-) -> list[IndexPartTask]:
+def plan_index_parts(table: Table, build: IndexBuild, *, parts: int, min_rows: int) -> list[IndexPartTask]:
     """The tasks of one build: about `parts` groups of neighbouring fragments, fewer if they had less than `min_rows`.
 
     Trains the partitions of a vector index, which reads a sample of the vectors.
@@ -314,9 +294,7 @@ def build_index_part(task: IndexPartTask) -> str:
     return base64.b64encode(pickle.dumps(part)).decode()
 
 
-def stage_index_parts(
-    table: Table, built: Sequence[tuple[IndexBuild, Sequence[str]]]
-) -> StagedWrite | None:
+def stage_index_parts(table: Table, built: Sequence[tuple[IndexBuild, Sequence[str]]]) -> StagedWrite | None:
     """Merge the parts of every build and stage the segments as one transaction; None when there is none."""
     with translated(f"merging index parts of {table.path}"):
         return stage_segments(table, [(build, _merge(table, parts)) for build, parts in built])

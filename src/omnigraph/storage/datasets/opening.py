@@ -71,9 +71,7 @@ def rebased(recorded: str, uri: str) -> str:
         if not rest or (rest.startswith(_TREE) and is_fork_name(rest.removeprefix(_TREE))):
             return dataset + rest
         at = recorded.find(end, at + 1)
-    raise OutsideRootError(
-        _tail(dataset), f"a version of it reads {recorded}, which lies outside of the dataset"
-    )
+    raise OutsideRootError(_tail(dataset), f"a version of it reads {recorded}, which lies outside of the dataset")
 
 
 def with_bases(message: bytes, place: Callable[[str], str]) -> bytes:
@@ -82,11 +80,7 @@ def with_bases(message: bytes, place: Callable[[str], str]) -> bytes:
     Raises:
         StorageError: it is not a manifest message.
     """
-    return _edited(
-        message,
-        _BASE_PATHS,
-        lambda base: _edited(base, _PATH, lambda path: place(path.decode()).encode()),
-    )
+    return _edited(message, _BASE_PATHS, lambda base: _edited(base, _PATH, lambda path: place(path.decode()).encode()))
 
 
 def with_bases_in_file(data: bytes, place: Callable[[str], str]) -> bytes:
@@ -180,9 +174,7 @@ def varint(value: int) -> bytes:
 
 
 def _damaged() -> StorageError:
-    return StorageError(
-        "the manifest of a version is damaged: restore it from a backup", StorageFailure.PERMANENT
-    )
+    return StorageError("the manifest of a version is damaged: restore it from a backup", StorageFailure.PERMANENT)
 
 
 # ---- The one door through which datasets of a graph are opened: whatever they record, they read inside the graph
@@ -195,9 +187,7 @@ _METADATA_CACHE = WholeNumber(
     "Memory for metadata of files, of all graphs of a process. Raise it for tables of many thousand fragments.",
 )
 _INDEX_CACHE = WholeNumber(
-    "OMNIGRAPH_INDEX_CACHE_BYTES",
-    1024**3,
-    "Memory for parts of indexes, of all graphs of a process.",
+    "OMNIGRAPH_INDEX_CACHE_BYTES", 1024**3, "Memory for parts of indexes, of all graphs of a process."
 )
 
 
@@ -208,8 +198,7 @@ def session() -> Any:  # lance exports its Session without a type
     Lance would keep 1 GiB of metadata and 6 GiB of indexes, and every commit adds to both.
     """
     return lance.Session(  # type: ignore[attr-defined]  # lance exports it without a type
-        metadata_cache_size_bytes=_METADATA_CACHE.read(),
-        index_cache_size_bytes=_INDEX_CACHE.read(),
+        metadata_cache_size_bytes=_METADATA_CACHE.read(), index_cache_size_bytes=_INDEX_CACHE.read()
     )
 
 

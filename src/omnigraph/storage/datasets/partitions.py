@@ -96,9 +96,7 @@ def list_fragment_groups(table: Table, group_rows: int = GROUP_ROWS) -> tuple[Fr
     return group_fragments(table_extent(table).fragments, group_rows)
 
 
-def group_fragments(
-    fragments: Iterable[tuple[int, int]], group_rows: int
-) -> tuple[FragmentGroup, ...]:
+def group_fragments(fragments: Iterable[tuple[int, int]], group_rows: int) -> tuple[FragmentGroup, ...]:
     """Neighbours together until a group has `group_rows`; a larger fragment stays alone, an empty one is left out.
 
     >>> [group.fragment_ids for group in group_fragments([(0, 4), (1, 5), (2, 0), (3, 40), (4, 1)], 10)]
@@ -149,13 +147,7 @@ def scan_fragments(
         dataset = open_address(address)._dataset
         fragments = [fragment_of(dataset, number) for number in fragment_ids]
         yield from scan_cells(
-            dataset,
-            columns,
-            filter=where,
-            fragments=fragments,
-            batch_size=batch_rows,
-            scan_in_order=True,
-            **options,
+            dataset, columns, filter=where, fragments=fragments, batch_size=batch_rows, scan_in_order=True, **options
         )
 
 
@@ -168,9 +160,7 @@ BATCH_BYTES = 8 * 1024 * 1024
 READ_AHEAD_BYTES = 32 * 1024 * 1024
 
 
-def scan_group(
-    address: TableAddress, fragment_ids: Sequence[int], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
+def scan_group(address: TableAddress, fragment_ids: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of some fragments as a stream of batches, in storage order; blob columns come as cells.
 
     Raises:
@@ -333,10 +323,7 @@ def scan_part(
 
 
 def _scan(
-    dataset: lance.LanceDataset,
-    columns: Sequence[str],
-    options: Mapping[str, Any],
-    batch_rows: int | None = BATCH_ROWS,
+    dataset: lance.LanceDataset, columns: Sequence[str], options: Mapping[str, Any], batch_rows: int | None = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     return scan_cells(
         dataset,

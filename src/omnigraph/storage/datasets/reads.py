@@ -41,19 +41,12 @@ def scan_rows(
     """Row ids with some columns, as a stream of batches in no particular order."""
     with translated(f"scanning {table.path}"):
         yield from table._dataset.scanner(
-            columns=[*columns, ROW_ID],
-            filter=to_sql(filter_) if filter_ else None,
-            limit=limit,
-            batch_size=batch_rows,
+            columns=[*columns, ROW_ID], filter=to_sql(filter_) if filter_ else None, limit=limit, batch_size=batch_rows
         ).to_batches()
 
 
 def read_rows(
-    table: Table,
-    columns: Sequence[str] = (),
-    filter_: Filter | None = None,
-    *,
-    limit: int | None = None,
+    table: Table, columns: Sequence[str] = (), filter_: Filter | None = None, *, limit: int | None = None
 ) -> pa.Table:
     """As `scan_rows`, as one table."""
     with translated(f"reading {table.path}"):
@@ -85,20 +78,12 @@ def nearest_rows(
     Exact without an index. With one, at least `probes` partitions of it are looked at, and more until there are
     `count` rows.
     """
-    nearest: dict[str, object] = {
-        "column": column,
-        "q": pa.array(vector, pa.float32()),
-        "k": count,
-        "metric": "l2",
-    }
+    nearest: dict[str, object] = {"column": column, "q": pa.array(vector, pa.float32()), "k": count, "metric": "l2"}
     if probes is not None:
         nearest["minimum_nprobes"] = probes
     with translated(f"searching {table.path}"):
         return table._dataset.to_table(
-            columns=[ROW_ID, DISTANCE],
-            nearest=nearest,
-            filter=to_sql(filter_) if filter_ else None,
-            prefilter=True,
+            columns=[ROW_ID, DISTANCE], nearest=nearest, filter=to_sql(filter_) if filter_ else None, prefilter=True
         )
 
 
@@ -119,9 +104,7 @@ def select_rows(rows: pa.Table, filter_: Filter) -> pa.Table:
         return rows.take(found["__position"])
 
 
-def scan_with_pending(
-    table: Table, pending: pa.Table, filter_: Filter, key: str = "id"
-) -> pa.Table:
+def scan_with_pending(table: Table, pending: pa.Table, filter_: Filter, key: str = "id") -> pa.Table:
     """Committed rows and pending rows that satisfy a filter; a pending row shadows the committed one with its key."""
     committed = table.read(pending.column_names, filter_)
     shadowed = pa.compute.is_in(committed[key], pending[key].combine_chunks())
@@ -190,9 +173,7 @@ def column_parts(table: Table, column: str) -> list[ColumnPart]:
     return parts
 
 
-def scan_column_part(
-    table: Table, column: str, part: ColumnPart, batch_rows: int
-) -> Iterator[pa.RecordBatch]:
+def scan_column_part(table: Table, column: str, part: ColumnPart, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """The values of a part in storage order, deleted rows included."""
     with translated(f"scanning {table.path}"):
         yield from _scanner(table, [column, ROW_ID], part, batch_rows).to_batches()

@@ -19,12 +19,7 @@ from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import scan_cells, scan_taken_cells, take_cells
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.datasets.partitions import (
-    BATCH_ROWS,
-    TableAddress,
-    open_address,
-    table_address,
-)
+from omnigraph.storage.datasets.partitions import BATCH_ROWS, TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_ids import INLINE_ROWS, KeptIds
 from omnigraph.storage.datasets.tables import Table
 
@@ -136,10 +131,7 @@ def differing_rows(old: Table, new: Table, limit: int) -> tuple[RowSet, RowSet] 
         if ahead is old:
             found = _narrowed((new, come), (old, gone), hidden_in_old, hidden_in_new, limit)
             return None if found is None else (found[1], found[0])
-        return (
-            _row_set(old, gone, _joined(hidden_in_new)),
-            _row_set(new, come, _joined(hidden_in_old)),
-        )
+        return (_row_set(old, gone, _joined(hidden_in_new)), _row_set(new, come, _joined(hidden_in_old)))
 
 
 def all_rows(table: Table) -> RowSet:
@@ -224,9 +216,7 @@ def _lineage(
     """Row ids of some fragments, and the versions that updated these rows last."""
     if not fragments:
         return
-    scanner = table._dataset.scanner(
-        columns=[ROW_ID, UPDATED_AT], fragments=fragments, batch_size=BATCH_ROWS
-    )
+    scanner = table._dataset.scanner(columns=[ROW_ID, UPDATED_AT], fragments=fragments, batch_size=BATCH_ROWS)
     for batch in work_steps(scanner.to_batches()):
         columns = batch.column(ROW_ID), batch.column(UPDATED_AT)
         yield np.asarray(columns[0]), np.asarray(columns[1])
@@ -291,9 +281,7 @@ def kept_ids(table: Table, row_ids: NDArray[np.uint64]) -> KeptIds:
     return KeptIds(row_ids, np.asarray(found[CREATED_AT], dtype=np.uint64))
 
 
-def scan_by_row_id(
-    table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
+def scan_by_row_id(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The same rows as a stream of batches whose blobs have a bounded size together."""
     with translated(f"reading rows of {table.path}"):
         yield from scan_taken_cells(table._dataset, row_ids.tolist(), columns)
@@ -313,10 +301,7 @@ def hidden_rows(
         if len(fresh) + len(undone) <= _PROBED_ROWS:
             return _row_ids_at(*old, fresh), _row_ids_at(*new, undone)
     here, there = row_ids_of(old[0], [old[1]]), row_ids_of(new[0], [new[1]])
-    return (
-        np.setdiff1d(here, there, assume_unique=True),
-        np.setdiff1d(there, here, assume_unique=True),
-    )
+    return (np.setdiff1d(here, there, assume_unique=True), np.setdiff1d(there, here, assume_unique=True))
 
 
 def _marked_offsets(table: Table, fragment: lance.LanceFragment) -> NDArray[np.uint32] | None:
@@ -337,9 +322,7 @@ def _marked_offsets(table: Table, fragment: lance.LanceFragment) -> NDArray[np.u
         return np.array(offsets, dtype=np.uint32)
 
 
-def _row_ids_at(
-    table: Table, fragment: lance.LanceFragment, offsets: NDArray[np.uint32]
-) -> NDArray[np.uint64]:
+def _row_ids_at(table: Table, fragment: lance.LanceFragment, offsets: NDArray[np.uint32]) -> NDArray[np.uint64]:
     if not len(offsets):
         return _no_ids()
     first = fragment.fragment_id << 32
@@ -373,9 +356,7 @@ def row_ids_of(table: Table, fragments: list[lance.LanceFragment]) -> NDArray[np
     return np.asarray(found[ROW_ID], dtype=np.uint64)
 
 
-def _row_set(
-    table: Table, fragments: list[lance.LanceFragment], row_ids: NDArray[np.uint64]
-) -> RowSet:
+def _row_set(table: Table, fragments: list[lance.LanceFragment], row_ids: NDArray[np.uint64]) -> RowSet:
     return RowSet(
         address=table_address(table),
         fragments=tuple(fragment.fragment_id for fragment in fragments),

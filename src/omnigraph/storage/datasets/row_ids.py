@@ -17,13 +17,7 @@ from uuid import uuid4
 
 import numpy as np
 from lance.file import LanceFileWriter
-from lance.fragment import (
-    DataFile,
-    FragmentMetadata,
-    RowDatasetVersionMeta,
-    RowIdMeta,
-    RowIdSequence,
-)
+from lance.fragment import DataFile, FragmentMetadata, RowDatasetVersionMeta, RowIdMeta, RowIdSequence
 
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.errors import InternalError, StorageError
@@ -86,9 +80,7 @@ def with_row_ids(table: Table, fragment: str, kept: KeptIds) -> str:
     return text_with_sums(metadata.to_json(), sums)
 
 
-def spill_sequences(
-    table: Table, fragment: str, read_versions: Callable[[], Mapping[str, NDArray[np.uint64]]]
-) -> str:
+def spill_sequences(table: Table, fragment: str, read_versions: Callable[[], Mapping[str, NDArray[np.uint64]]]) -> str:
     """A fragment of a compaction, as JSON, with its long sequences of ids and versions as columns.
 
     `read_versions` gives the ids and versions of its rows: Lance encodes versions in a form that only it reads.
@@ -115,11 +107,7 @@ def spill_sequences(
 
 def has_long_sequences(fragment: FragmentMetadata) -> bool:
     """Whether the metadata of a fragment is so long that rewriting the fragment pays; afterwards it is not."""
-    sequences = (
-        fragment.row_id_meta,
-        fragment.created_at_version_meta,
-        fragment.last_updated_at_version_meta,
-    )
+    sequences = (fragment.row_id_meta, fragment.created_at_version_meta, fragment.last_updated_at_version_meta)
     return any(len(item.json()) > _LONG_TEXT for item in sequences if item is not None)
 
 
@@ -127,9 +115,7 @@ def _length(sequence: object, member: str) -> int:
     return len(sequence[member]) if isinstance(sequence, dict) and member in sequence else 0
 
 
-def _attach(
-    table: Table, fragment: FragmentMetadata, columns: Mapping[str, NDArray[np.uint64]]
-) -> dict[str, Any]:
+def _attach(table: Table, fragment: FragmentMetadata, columns: Mapping[str, NDArray[np.uint64]]) -> dict[str, Any]:
     """Write hidden columns of a fragment into a file of their own and refer to them; the checksum of the file."""
     if any(len(values) != fragment.physical_rows for values in columns.values()):
         raise InternalError("a hidden column has one value for each row")
@@ -150,9 +136,7 @@ def _attach(
     if CREATED_AT in columns:
         fragment.created_at_version_meta = RowDatasetVersionMeta.from_json(_VERSIONS_ARE_A_COLUMN)
     if UPDATED_AT in columns:
-        fragment.last_updated_at_version_meta = RowDatasetVersionMeta.from_json(
-            _VERSIONS_ARE_A_COLUMN
-        )
+        fragment.last_updated_at_version_meta = RowDatasetVersionMeta.from_json(_VERSIONS_ARE_A_COLUMN)
     return dict(sums)
 
 

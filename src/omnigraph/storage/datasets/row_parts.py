@@ -18,13 +18,7 @@ from omnigraph.storage.answers import AnswerFolder, read_answer
 from omnigraph.storage.datasets.filters import ROW_ID, UPDATED_AT
 from omnigraph.storage.datasets.opening import fragment_of
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
-from omnigraph.storage.datasets.row_changes import (
-    Differing,
-    Fragments,
-    RowSet,
-    hidden_rows,
-    row_ids_of,
-)
+from omnigraph.storage.datasets.row_changes import Differing, Fragments, RowSet, hidden_rows, row_ids_of
 from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
@@ -76,9 +70,7 @@ class LineageRows:
         compare = ">" if self.is_updated else "<="
         with translated(f"comparing versions of {self.address.uri}"):
             found = table._dataset.scanner(
-                columns=[ROW_ID],
-                filter=f"{UPDATED_AT} {compare} {self.version}",
-                fragments=[fragment],
+                columns=[ROW_ID], filter=f"{UPDATED_AT} {compare} {self.version}", fragments=[fragment]
             ).to_table()
             if found.num_rows == fragment.count_rows():
                 return _whole(self.address, fragment)
@@ -130,9 +122,7 @@ def hidden_parts(differing: Differing, *, of_new: bool) -> list[RowPart]:
     ]
 
 
-def lineage_parts(
-    table: Table, fragments: Fragments, version: int, *, is_updated: bool
-) -> list[RowPart]:
+def lineage_parts(table: Table, fragments: Fragments, version: int, *, is_updated: bool) -> list[RowPart]:
     """Rows of some fragments that were last updated after a version, or those that were not."""
     address = table_address(table)
     return [
@@ -174,8 +164,4 @@ def sample_rows(rows: RowSet, count: int) -> RowSet:
 
 
 def _whole(address: TableAddress, fragment: lance.LanceFragment) -> RowSet:
-    return RowSet(
-        address=address,
-        fragments=(fragment.fragment_id,),
-        fragment_rows=fragment.count_rows(),
-    )
+    return RowSet(address=address, fragments=(fragment.fragment_id,), fragment_rows=fragment.count_rows())

@@ -66,20 +66,13 @@ def open_private(staged: StagedWrite) -> PrivateVersion:
             files.append(f"_versions/d{committed.version}.manifest")
             files.append(transaction_name(transaction))
             dataset = open_dataset(base._dataset.uri, committed.version)
-        before = {
-            fragment.fragment_id: fragment.metadata.files[0].path
-            for fragment in base._dataset.get_fragments()
-        }
+        before = {fragment.fragment_id: fragment.metadata.files[0].path for fragment in base._dataset.get_fragments()}
         new = [
             fragment.fragment_id
             for fragment in dataset.get_fragments()
             if before.get(fragment.fragment_id) != fragment.metadata.files[0].path
         ]
-    return PrivateVersion(
-        table=Table(dataset, base.path, base.branch),
-        new_fragments=tuple(new),
-        _files=tuple(files),
-    )
+    return PrivateVersion(table=Table(dataset, base.path, base.branch), new_fragments=tuple(new), _files=tuple(files))
 
 
 def close_private(private: PrivateVersion, objects: ControlObjects) -> None:
@@ -233,10 +226,7 @@ class StagedWrite:
 
 
 def staged_write(
-    table: Table,
-    kind: StageKind,
-    operation: LanceOperation.BaseOperation,
-    sums: FileSums | None = None,
+    table: Table, kind: StageKind, operation: LanceOperation.BaseOperation, sums: FileSums | None = None
 ) -> StagedWrite:
     """An operation on a table as a staged write of one version."""
     transaction = Transaction(table.version, operation)
@@ -251,9 +241,7 @@ def follow(first: StagedWrite, then: StagedWrite) -> StagedWrite:
         operation = transaction.operation
         if isinstance(operation, LanceOperation.CreateIndex):
             # An index that was built on a private version belongs to the version below its commit.
-            current = [
-                replace(index, dataset_version=version + number) for index in operation.new_indices
-            ]
+            current = [replace(index, dataset_version=version + number) for index in operation.new_indices]
             operation = LanceOperation.CreateIndex(current, operation.removed_indices)
         added.append(Transaction(version + number, operation))
     sums = {**first.sums, **then.sums}
@@ -264,10 +252,7 @@ def stage_append(table: Table, rows: pa.Table) -> StagedWrite:
     """New rows behind the existing ones."""
     with translated(f"staging rows of {table.path}"):
         transaction = write_fragments(
-            _for_writing(rows, table),
-            table._dataset,
-            return_transaction=True,
-            allow_external_blob_outside_bases=True,
+            _for_writing(rows, table), table._dataset, return_transaction=True, allow_external_blob_outside_bases=True
         )
     return StagedWrite(table=table, kind=StageKind.APPEND, _transaction=transaction)
 
@@ -326,17 +311,11 @@ def stage_delete(table: Table, row_addresses: Sequence[int]) -> StagedWrite | No
     return staged_write(table, StageKind.DELETE, operation)
 
 
-def stage_fragments(
-    table: Table, fragments: Iterable[str], *, overwrite: bool = False
-) -> StagedWrite:
+def stage_fragments(table: Table, fragments: Iterable[str], *, overwrite: bool = False) -> StagedWrite:
     """An append or overwrite from fragment files that were written elsewhere, given as their JSON."""
     texts = list(fragments)
     metadata = [FragmentMetadata.from_json(text) for text in texts]
-    operation = (
-        LanceOperation.Overwrite(table.schema, metadata)
-        if overwrite
-        else LanceOperation.Append(metadata)
-    )
+    operation = LanceOperation.Overwrite(table.schema, metadata) if overwrite else LanceOperation.Append(metadata)
     kind = StageKind.OVERWRITE if overwrite else StageKind.APPEND
     return staged_write(table, kind, operation, sums_in(texts))
 
@@ -407,11 +386,7 @@ def new_files(staged: StagedWrite) -> list[str]:
     """The files that a staged write made, as names below the root of the graph; nothing else refers to them yet."""
     table = staged.table
     known = set(present_files(table))
-    return [
-        name
-        for transaction in staged._steps
-        for name in _new_files(table, transaction.operation, known)
-    ]
+    return [name for transaction in staged._steps for name in _new_files(table, transaction.operation, known)]
 
 
 def _new_files(table: Table, operation: object, known: set[str]) -> list[str]:
@@ -459,9 +434,7 @@ def commit_new_table(location: GraphLocation, new: NewTable) -> Table:
         refuse_links(location, new.path)
         if dataset_exists(location, new.path):
             LanceDataset.drop(uri)
-        dataset = LanceDataset.commit(
-            uri, new._transaction, enable_stable_row_ids=True, max_retries=0
-        )
+        dataset = LanceDataset.commit(uri, new._transaction, enable_stable_row_ids=True, max_retries=0)
         # Opened again through the shared session, so that its caches serve this handle too.
         dataset = open_dataset(uri, dataset.version)
     record_commit(dataset, 0, [new._transaction], {})
@@ -478,10 +451,7 @@ def create_table(
 def encoded_schema(schema: pa.Schema, blobs: frozenset[str]) -> pa.Schema:
     """Columns as Lance stores them: those in `blobs` get its blob encoding."""
     return pa.schema(
-        [
-            lance.blob_field(item.name, nullable=item.nullable) if item.name in blobs else item
-            for item in schema
-        ]
+        [lance.blob_field(item.name, nullable=item.nullable) if item.name in blobs else item for item in schema]
     )
 
 

@@ -117,11 +117,7 @@ class Table:
             return int(self._dataset.count_rows(to_sql(filter_) if filter_ else None))
 
     def read(
-        self,
-        columns: Sequence[str] | None = None,
-        filter_: Filter | None = None,
-        *,
-        limit: int | None = None,
+        self, columns: Sequence[str] | None = None, filter_: Filter | None = None, *, limit: int | None = None
     ) -> pa.Table:
         """Rows as one Arrow table; blob columns come as cells (`omnigraph.core.values`)."""
         where = to_sql(filter_) if filter_ else None
@@ -129,9 +125,7 @@ class Table:
             found: pa.Table = read_cells(self._dataset, columns, filter=where, limit=limit)
             return found
 
-    def scan(
-        self, columns: Sequence[str] | None = None, filter_: Filter | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def scan(self, columns: Sequence[str] | None = None, filter_: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Rows as a stream of batches, in storage order; blob columns come as cells."""
         where = to_sql(filter_) if filter_ else None
         with translated(f"scanning {self.path}"):
@@ -238,9 +232,7 @@ def newest_version(location: GraphLocation, path: str, branch: str | None = None
     return max((item[1] for item in found if item is not None), default=None)
 
 
-def dataset_exists(
-    location: GraphLocation, path: str, branch: str | None = None, version: int | None = None
-) -> bool:
+def dataset_exists(location: GraphLocation, path: str, branch: str | None = None, version: int | None = None) -> bool:
     """Whether any version of a dataset is there, or a certain one; looks at names only."""
     names = _manifests(location, path, branch)
     return bool(names) if version is None else not names.isdisjoint(manifest_names(version))

@@ -88,9 +88,7 @@ class DatasetListing:
                 yield *place, file
 
 
-def list_dataset(
-    location: GraphLocation, path: str, without: Collection[str | None] = ()
-) -> DatasetListing:
+def list_dataset(location: GraphLocation, path: str, without: Collection[str | None] = ()) -> DatasetListing:
     """The files and versions of a dataset, by names only. Forks in `without` are left out, as if they were gone."""
     files = tuple(list_files(location, path))
     listing = DatasetListing(path=path, files=files, lines=())
@@ -99,15 +97,11 @@ def list_dataset(
         version = attached_version(name)
         if version is not None and fork_of(version[0]) not in without:
             found[fork_of(version[0])].add(version[1])
-    lines = [
-        VersionLine(fork=fork, versions=frozenset(versions)) for fork, versions in found.items()
-    ]
+    lines = [VersionLine(fork=fork, versions=frozenset(versions)) for fork, versions in found.items()]
     return replace(listing, lines=tuple(sorted(lines, key=lambda line: line.fork or "")))
 
 
-def list_versions(
-    location: GraphLocation, path: str, without: Collection[str | None] = ()
-) -> DatasetListing:
+def list_versions(location: GraphLocation, path: str, without: Collection[str | None] = ()) -> DatasetListing:
     """As `list_dataset`, with the versions that Lance itself refers to by branches and tags.
 
     Raises:
@@ -178,9 +172,7 @@ def _references(
     return gone, kept
 
 
-def _tracked_references(
-    dataset: LanceDataset, leaving: frozenset[int], gone: set[str], kept: set[str]
-) -> None:
+def _tracked_references(dataset: LanceDataset, leaving: frozenset[int], gone: set[str], kept: set[str]) -> None:
     wanted = pa.array(sorted(leaving), pa.int64())
     for batch in dataset.tracked_files():
         # In Arrow, and only distinct names in Python: every version repeats nearly all names of the one before.
@@ -190,9 +182,7 @@ def _tracked_references(
             names.update(name for name in found if name is not None)
 
 
-def _detached_references(
-    location: GraphLocation, path: str, folder: str, version: int, file: StoredFile
-) -> set[str]:
+def _detached_references(location: GraphLocation, path: str, folder: str, version: int, file: StoredFile) -> set[str]:
     """What a detached version refers to: a writer that works with one is still reading it."""
     try:
         with translated(f"reading a private version of {path}"):
@@ -201,9 +191,7 @@ def _detached_references(
             found = {reference(name) or name for name in names}
             return found.union(index_folders(dataset))
     except StorageError:
-        if any(
-            file.name == item.name for item in list_files(location, file.name.rpartition("/")[0])
-        ):
+        if any(file.name == item.name for item in list_files(location, file.name.rpartition("/")[0])):
             raise
         # Its writer is done: what it committed is referred to by a version.
         return set()
@@ -253,8 +241,7 @@ def plan_removal(
         StorageError: a version cannot be read, so that nothing is known to be unused.
     """
     leaving = {
-        line.fork: line.versions - set(kept.get(line.fork, ())) - line.held - {line.head}
-        for line in listing.lines
+        line.fork: line.versions - set(kept.get(line.fork, ())) - line.held - {line.head} for line in listing.lines
     }
     leaving = {fork: versions for fork, versions in leaving.items() if versions}
     if not leaving:
@@ -264,18 +251,13 @@ def plan_removal(
     manifests = (
         file
         for name, file in listing.named()
-        if (version := attached_version(name)) is not None
-        and version[1] in leaving.get(fork_of(version[0]), ())
+        if (version := attached_version(name)) is not None and version[1] in leaving.get(fork_of(version[0]), ())
     )
     files = (file for _, name, file in listing.placed() if reference(name) in unused)
-    return Removal(
-        path=listing.path, versions=leaving, manifests=tuple(manifests), files=tuple(files)
-    )
+    return Removal(path=listing.path, versions=leaving, manifests=tuple(manifests), files=tuple(files))
 
 
-def find_orphans(
-    location: GraphLocation, listing: DatasetListing, written_before_s: float | None = None
-) -> Removal:
+def find_orphans(location: GraphLocation, listing: DatasetListing, written_before_s: float | None = None) -> Removal:
     """The orphans of a listed dataset and its forks, or only those that were written before a moment.
 
     Without a moment no writer may have staged files: the caller holds the staging lock alone.
@@ -303,11 +285,7 @@ def plan_drop(location: GraphLocation, path: str, keep: str | None = None) -> Re
     Whatever has the name of a file of a dataset goes, not only what a version refers to: the removal before may have
     been interrupted. Other files stay, and links are neither followed nor removed.
     """
-    files = [
-        file
-        for file in list_files(location, path)
-        if file.name != f"{path}/{keep}" and is_deletable(file.name)
-    ]
+    files = [file for file in list_files(location, path) if file.name != f"{path}/{keep}" and is_deletable(file.name)]
     return Removal(
         path=path,
         manifests=tuple(file for file in files if "/_versions/" in file.name),

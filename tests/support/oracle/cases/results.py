@@ -114,13 +114,7 @@ RETURNED = [
         'match { $v: Place } return { 1, 2.5 as half, true as yes, "s" as word,'
         ' date("2024-05-01") as day, datetime("2024-05-01T12:00:00Z") as moment,'
         " [1, 2] as whole, [1, 2.5] as mixed, [] as none }",
-        [
-            (
-                *(1, 2.5, True, "s", date(2024, 5, 1), datetime(2024, 5, 1, 12, tzinfo=UTC)),
-                *([1, 2], [1.0, 2.5], []),
-            )
-        ]
-        * 2,
+        [(*(1, 2.5, True, "s", date(2024, 5, 1), datetime(2024, 5, 1, 12, tzinfo=UTC)), *([1, 2], [1.0, 2.5], []))] * 2,
     ),
     Case(
         "parameters of every type",
@@ -147,22 +141,12 @@ RETURNED = [
         "match { $p: Person } return { $p.active }",
         [True, True, False, False, None],
     ),
-    Case(
-        "an edge property",
-        PARALLEL,
-        "match { $a $w:knows $b } return { $w.since }",
-        [2001, 1990, None, 0],
-    ),
+    Case("an edge property", PARALLEL, "match { $a $w:knows $b } return { $w.since }", [2001, 1990, None, 0]),
     Case("no rows keep their columns", EMPTY, "match { $p: Person } return { $p.age, $p }", []),
 ]
 
 AGGREGATES = [
-    Case(
-        "count of a variable counts rows",
-        TEAM,
-        "match { $p: Person } return { count($p) }",
-        [5],
-    ),
+    Case("count of a variable counts rows", TEAM, "match { $p: Person } return { count($p) }", [5]),
     Case(
         "count of a property counts values",
         TEAM,
@@ -180,8 +164,7 @@ AGGREGATES = [
     Case(
         "sum and avg are floats and leave out null",
         TEAM,
-        "match { $p: Person } return { sum($p.age) as s, avg($p.age) as a, sum($p.score) as f,"
-        " avg($p.score) as g }",
+        "match { $p: Person } return { sum($p.age) as s, avg($p.age) as a, sum($p.score) as f, avg($p.score) as g }",
         [(79.0, 19.75, 0.0, 0.0)],
     ),
     Case(
@@ -208,8 +191,7 @@ AGGREGATES = [
     Case(
         "aggregates of constants",
         TEAM,
-        'match { $p: Person } return { sum(2) as s, avg(2.5) as a, min("x") as m, max($x) as n,'
-        " sum($x) as o }",
+        'match { $p: Person } return { sum(2) as s, avg(2.5) as a, min("x") as m, max($x) as n, sum($x) as o }',
         [(10.0, 2.5, "x", None, None)],
         "$x: F32?",
     ),
@@ -228,10 +210,7 @@ AGGREGATES = [
         [(0, 0, None, None, None, None)],
     ),
     Case(
-        "nothing at all gives no row with group columns",
-        EMPTY,
-        "match { $p: Person } return { $p.age, count($p) }",
-        [],
+        "nothing at all gives no row with group columns", EMPTY, "match { $p: Person } return { $p.age, count($p) }", []
     ),
     Case(
         "groups, null being one of them",
@@ -243,10 +222,7 @@ AGGREGATES = [
         "groups of two columns",
         TEAM,
         "match { $p: Person } return { $p.active, $p.level, count($p) as n }",
-        [
-            *((True, "top", 1), (False, "low", 1), (True, "low", 1)),
-            *((None, "mid", 1), (False, None, 1)),
-        ],
+        [*((True, "top", 1), (False, "low", 1), (True, "low", 1)), *((None, "mid", 1), (False, None, 1))],
     ),
     Case(
         "a group column may stand behind the aggregate",
@@ -261,10 +237,7 @@ AGGREGATES = [
         [("1", 2, "second"), ("2", 1, "second")],
     ),
     Case(
-        "rows, not entities, are counted",
-        MIXED,
-        "match { $p: Person  $p owns $t } return { count($p) as rows }",
-        [3],
+        "rows, not entities, are counted", MIXED, "match { $p: Person  $p owns $t } return { count($p) as rows }", [3]
     ),
     Case(
         "equal values of different nodes are one group",
@@ -275,33 +248,20 @@ AGGREGATES = [
     Case(
         "groups of a list",
         build(
-            person("a", tags=["x", None]),
-            person("b", tags=["x", None]),
-            person("c", tags=[]),
-            person("d"),
-            person("e"),
+            person("a", tags=["x", None]), person("b", tags=["x", None]), person("c", tags=[]), person("d"), person("e")
         ),
         "match { $p: Person } return { $p.tags, count($p) as n }",
         [(["x", None], 2), ([], 1), (None, 2)],
     ),
     Case(
         "groups of a list, ordered by an aggregate",
-        build(
-            person("a", tags=["x", None]),
-            person("b", tags=["x", None]),
-            person("c", tags=[]),
-            *map(person, "def"),
-        ),
+        build(person("a", tags=["x", None]), person("b", tags=["x", None]), person("c", tags=[]), *map(person, "def")),
         "match { $p: Person } return { $p.tags, count($p) as n } order { n desc }",
         [(None, 3), (["x", None], 2), ([], 1)],
     ),
     Case(
         "groups of a vector",
-        build(
-            person("a", vec=[0.0, 1.0, 2.0, 3.0]),
-            person("b", vec=[0.0, 1.0, 2.0, 3.0]),
-            person("c"),
-        ),
+        build(person("a", vec=[0.0, 1.0, 2.0, 3.0]), person("b", vec=[0.0, 1.0, 2.0, 3.0]), person("c")),
         "match { $p: Person } return { $p.vec, min($p.name) as first } order { first desc }",
         [(None, "c"), ([0.0, 1.0, 2.0, 3.0], "a")],
     ),
@@ -378,12 +338,7 @@ ORDERED = [
         "match { $p: Person } return { $p.level } order { $p.level desc }",
         ["top", "mid", "low", "low", None],
     ),
-    Case(
-        "days",
-        TEAM,
-        "match { $p: Person } return { $p.name } order { $p.born }",
-        ["a", "c", "e", "b", "d"],
-    ),
+    Case("days", TEAM, "match { $p: Person } return { $p.name } order { $p.born }", ["a", "c", "e", "b", "d"]),
     Case(
         "large integers are not rounded",
         NUMBERS,
@@ -408,12 +363,7 @@ ORDERED = [
         "match { $p: Person } return { $p.score as points, $p.name } order { points desc }",
         [(1.5, "d"), (0.5, "b"), (-2.0, "c"), (None, "a"), (None, "e")],
     ),
-    Case(
-        "a variable by its column",
-        TEAM,
-        "match { $p: Person } return { $p } order { p desc } limit 2",
-        ["e", "d"],
-    ),
+    Case("a variable by its column", TEAM, "match { $p: Person } return { $p } order { p desc } limit 2", ["e", "d"]),
     Case(
         "ties by the ids of all variables, in the order of their names",
         TEAM,
@@ -483,18 +433,8 @@ LIMITED = [
         ["b", "d", "a"],
     ),
     Case("limit 0", TEAM, "match { $p: Person } return { $p } limit 0", []),
-    Case(
-        "limit 0 of an order",
-        TEAM,
-        "match { $p: Person } return { $p } order { $p.age } limit 0",
-        [],
-    ),
-    Case(
-        "limit 0 of one group",
-        TEAM,
-        "match { $p: Person } return { count($p) } limit 0",
-        [],
-    ),
+    Case("limit 0 of an order", TEAM, "match { $p: Person } return { $p } order { $p.age } limit 0", []),
+    Case("limit 0 of one group", TEAM, "match { $p: Person } return { count($p) } limit 0", []),
     Case(
         "a limit beyond the rows",
         TEAM,
@@ -507,12 +447,7 @@ LIMITED = [
         "match { $p: Person } return { $p.active, count($p) as n } order { $p.active desc } limit 2",
         [(True, 2), (False, 2)],
     ),
-    Case(
-        "without an order any rows do",
-        TEAM,
-        "match { $p: Person } return { $p } limit 2",
-        ["a", "e"],
-    ),
+    Case("without an order any rows do", TEAM, "match { $p: Person } return { $p } limit 2", ["a", "e"]),
     Case(
         "a limit that ends inside a tie",
         TEAM,

@@ -85,10 +85,7 @@ NEAREST = [
         ["a", "c", "d"],
     ),
     Case(
-        "limit 0",
-        DOCUMENTS,
-        f"match {{ $p: Person }} return {{ $p }} order {{ nearest($p.vec, {ZERO}) }} limit 0",
-        [],
+        "limit 0", DOCUMENTS, f"match {{ $p: Person }} return {{ $p }} order {{ nearest($p.vec, {ZERO}) }} limit 0", []
     ),
     Case(
         "whole numbers are a vector",
@@ -127,43 +124,37 @@ NEAREST = [
     Case(
         "conditions come before the limit",
         DOCUMENTS,
-        'match { $p: Person { name: "b" } } return { $p }'
-        f" order {{ nearest($p.vec, {ZERO}) }} limit 1",
+        f'match {{ $p: Person {{ name: "b" }} }} return {{ $p }} order {{ nearest($p.vec, {ZERO}) }} limit 1',
         ["b"],
     ),
     Case(
         "filters come before the limit",
         DOCUMENTS,
-        'match { $p: Person  $p.name > "d" } return { $p }'
-        f" order {{ nearest($p.vec, {ZERO}) }} limit 1",
+        f'match {{ $p: Person  $p.name > "d" }} return {{ $p }} order {{ nearest($p.vec, {ZERO}) }} limit 1',
         ["f"],
     ),
     Case(
         "text conditions come before the limit",
         DOCUMENTS,
-        'match { $p: Person  search($p.bio, "tensor") } return { $p }'
-        f" order {{ nearest($p.vec, {ZERO}) }} limit 1",
+        f'match {{ $p: Person  search($p.bio, "tensor") }} return {{ $p }} order {{ nearest($p.vec, {ZERO}) }} limit 1',
         ["c"],
     ),
     Case(
         "negations come before the limit",
         DOCUMENTS,
-        "match { $p: Person  not { $p livesIn $_ } } return { $p }"
-        f" order {{ nearest($p.vec, {ZERO}) }} limit 2",
+        f"match {{ $p: Person  not {{ $p livesIn $_ }} }} return {{ $p }} order {{ nearest($p.vec, {ZERO}) }} limit 2",
         ["d", "f"],
     ),
     Case(
         "traversals come before the limit",
         DOCUMENTS,
-        "match { $p: Person  $p livesIn $v } return { $p, $v }"
-        " order { nearest($p.vec, [1, 0, 0, 0]) } limit 3",
+        "match { $p: Person  $p livesIn $v } return { $p, $v } order { nearest($p.vec, [1, 0, 0, 0]) } limit 3",
         [("c", "p"), ("a", "p"), ("a", "q")],
     ),
     Case(
         "the limit counts rows, not entities",
         DOCUMENTS,
-        "match { $p: Person  $p livesIn $v } return { $p, $v }"
-        " order { nearest($p.vec, [1, 0, 0, 0]) } limit 2",
+        "match { $p: Person  $p livesIn $v } return { $p, $v } order { nearest($p.vec, [1, 0, 0, 0]) } limit 2",
         [("c", "p"), ("a", "p")],
     ),
     Case(
@@ -176,8 +167,7 @@ NEAREST = [
     Case(
         "a variable that a traversal introduces",
         DOCUMENTS,
-        "match { $q: Person  $q knows $p } return { $q, $p }"
-        f" order {{ nearest($p.vec, {ZERO}) }} limit 10",
+        f"match {{ $q: Person  $q knows $p }} return {{ $q, $p }} order {{ nearest($p.vec, {ZERO}) }} limit 10",
         [("a", "c"), ("c", "d"), ("c", "f"), ("e", "f"), ("a", "b")],
     ),
     Case(

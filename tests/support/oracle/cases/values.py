@@ -42,14 +42,7 @@ MEMBERS = build(
     person("2", tags=["ab", None], marks=[None, 2]),
     person("3", tags=[], marks=[]),
     person("4"),
-    thing(
-        1,
-        small=1,
-        title="a",
-        days=[date(2024, 2, 29)],
-        sizes=[0.5, 2.0, 0.1],
-        grains=[f32(0.1), 2.0],
-    ),
+    thing(1, small=1, title="a", days=[date(2024, 2, 29)], sizes=[0.5, 2.0, 0.1], grains=[f32(0.1), 2.0]),
     thing(2, small=2, title="b", sizes=[2.0**53], grains=[None, f32(0.2)]),
 )
 FLAGS = build(
@@ -157,12 +150,7 @@ MIXED_NUMBERS = [
     things("$t.count = 4294967295", [3]),
     things("$t.count < $x", [], "$x: I64", x=-1),
     things("$t.small < $x", [3, 5], "$x: I64", x=-1),
-    Case(
-        "an inline match does not narrow either",
-        NUMBERS,
-        "match { $t: Thing { small: 2.7 } } return { $t }",
-        [],
-    ),
+    Case("an inline match does not narrow either", NUMBERS, "match { $t: Thing { small: 2.7 } } return { $t }", []),
     Case(
         "an inline match compares by value",
         NUMBERS,
@@ -184,10 +172,7 @@ MIXED_NUMBERS = [
         ["2"],
     ),
     Case(
-        "a traversal to a node with a 32-bit float",
-        SHARES,
-        "match { $p owns $t  $t.ratio = 0.1 } return { $t }",
-        ["1"],
+        "a traversal to a node with a 32-bit float", SHARES, "match { $p owns $t  $t.ratio = 0.1 } return { $t }", ["1"]
     ),
     Case(
         "an edge property that is a 32-bit float beside a literal",
@@ -276,12 +261,7 @@ KINDS = [
     people(MOMENTS, "$p.seen < now()", "1235"),
     people(MOMENTS, "now() < $p.seen", "4"),
     people(MOMENTS, "now() = now()", "123456"),
-    Case(
-        "a DateTime is never now",
-        MOMENTS,
-        "match { $p: Person { seen: now() } } return { $p }",
-        [],
-    ),
+    Case("a DateTime is never now", MOMENTS, "match { $p: Person { seen: now() } } return { $p }", []),
     Case(
         "an inline match of a Date",
         MOMENTS,
@@ -381,12 +361,4 @@ PARAMETERS = [
     ),
 ]
 
-CASES = [
-    *COMPARISONS,
-    *MIXED_NUMBERS,
-    *NULLS,
-    *TEXTS,
-    *KINDS,
-    *LISTS,
-    *PARAMETERS,
-]
+CASES = [*COMPARISONS, *MIXED_NUMBERS, *NULLS, *TEXTS, *KINDS, *LISTS, *PARAMETERS]

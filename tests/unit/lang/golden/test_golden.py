@@ -71,8 +71,7 @@ def test_a_wrong_query_is_explained(path: Path, golden, reading) -> None:
     found += [
         finding.diagnostic
         for finding in report.findings
-        if finding.diagnostic
-        and (finding.severity is Severity.ERROR or finding.code == _code(path))
+        if finding.diagnostic and (finding.severity is Severity.ERROR or finding.code == _code(path))
     ]
     assert _code(path) in {item.code for item in found}
     golden(path.with_suffix(".expected"), "\n".join(item.render() for item in found) + "\n")
@@ -89,8 +88,7 @@ def test_a_migration_plan_is_stable(folder: Path, golden) -> None:
     old = compile_schema_file(folder / "old.pg")
     new = compile_schema(_source(folder / "new.pg"))
     accepted = AcceptedSchema(
-        catalog=old.catalog,
-        identities=fresh_identities(old.catalog, DOMAIN, old.source).identities,
+        catalog=old.catalog, identities=fresh_identities(old.catalog, DOMAIN, old.source).identities
     )
     given = folder / "backfill.json"
     try:

@@ -15,9 +15,7 @@ from support.subtests import each_case
 
 
 def read(clauses: str, reading, returned: str = "1 as one", params: str = ""):
-    return compile_query(
-        f"query q({params}) {{ match {{ {clauses} }} return {{ {returned} }} }}", reading
-    )
+    return compile_query(f"query q({params}) {{ match {{ {clauses} }} return {{ {returned} }} }}", reading)
 
 
 def names(refs) -> list[str]:
@@ -28,24 +26,12 @@ READS = {
     "a binding": ("$p: Paper", ["node:Paper"]),
     "a cross product": ("$p: Paper $v: Venue", ["node:Paper", "node:Venue"]),
     "a type bound twice": ("$p: Paper $q: Paper", ["node:Paper"]),
-    "an edge and both ends": (
-        "$p: Paper $p appearsAt $v",
-        ["edge:AppearsAt", "node:Paper", "node:Venue"],
-    ),
+    "an edge and both ends": ("$p: Paper $p appearsAt $v", ["edge:AppearsAt", "node:Paper", "node:Venue"]),
     "an anonymous end": ("$a: Author $a wrote $_", ["edge:Wrote", "node:Author", "node:Paper"]),
-    "an edge followed backward": (
-        "$v: Venue $p appearsAt $v",
-        ["edge:AppearsAt", "node:Paper", "node:Venue"],
-    ),
+    "an edge followed backward": ("$v: Venue $p appearsAt $v", ["edge:AppearsAt", "node:Paper", "node:Venue"]),
     "neither end bound": ("$a wrote $p", ["edge:Wrote", "node:Author", "node:Paper"]),
-    "inside not": (
-        "$p: Paper not { $p appearsAt $_ }",
-        ["edge:AppearsAt", "node:Paper", "node:Venue"],
-    ),
-    "a scan inside not": (
-        "$p: Paper not { $a: Author $a.full_name = $p.title }",
-        ["node:Author", "node:Paper"],
-    ),
+    "inside not": ("$p: Paper not { $p appearsAt $_ }", ["edge:AppearsAt", "node:Paper", "node:Venue"]),
+    "a scan inside not": ("$p: Paper not { $a: Author $a.full_name = $p.title }", ["node:Author", "node:Paper"]),
     "inside nested not": (
         "$p: Paper not { $p cites $q not { $a wrote $q } }",
         ["edge:Cites", "edge:Wrote", "node:Author", "node:Paper"],
@@ -61,26 +47,14 @@ def test_a_read_lists_every_type_it_touches_sorted(clauses, expected, reading):
 
 
 MUTATIONS = {
-    "insert node": (
-        'insert Author { full_name: "x" }',
-        ["node:Author"],
-        ["node:Author"],
-    ),
+    "insert node": ('insert Author { full_name: "x" }', ["node:Author"], ["node:Author"]),
     "insert edge reads its endpoints": (
         'insert Wrote { from: "a", to: "b", position: 1 }',
         ["edge:Wrote", "node:Author", "node:Paper"],
         ["edge:Wrote"],
     ),
-    "insert edge of one type": (
-        'insert Cites { from: "a", to: "b" }',
-        ["edge:Cites", "node:Paper"],
-        ["edge:Cites"],
-    ),
-    "update node": (
-        'update Author set { orcid: "x" } where full_name = "y"',
-        ["node:Author"],
-        ["node:Author"],
-    ),
+    "insert edge of one type": ('insert Cites { from: "a", to: "b" }', ["edge:Cites", "node:Paper"], ["edge:Cites"]),
+    "update node": ('update Author set { orcid: "x" } where full_name = "y"', ["node:Author"], ["node:Author"]),
     "delete node cascades": (
         'delete Paper where doi = "x"',
         ["edge:AppearsAt", "edge:Cites", "edge:Wrote", "node:Paper"],
@@ -91,11 +65,7 @@ MUTATIONS = {
         ["edge:AppearsAt", "node:Venue"],
         ["edge:AppearsAt", "node:Venue"],
     ),
-    "delete edge": (
-        'delete Cites where from = "x"',
-        ["edge:Cites"],
-        ["edge:Cites"],
-    ),
+    "delete edge": ('delete Cites where from = "x"', ["edge:Cites"], ["edge:Cites"]),
     "several statements": (
         'insert Author { full_name: "x" } insert AppearsAt { from: "a", to: "b" }',
         ["edge:AppearsAt", "node:Author", "node:Paper", "node:Venue"],
@@ -130,14 +100,8 @@ def test_a_mutation_has_no_result_fields(reading):
         ("$p.score", {"name": "p.score", "kind": "float", "nullable": True}),
         ("$p.released", {"name": "p.released", "kind": "date", "nullable": True}),
         ("$p.submitted", {"name": "p.submitted", "kind": "datetime", "nullable": True}),
-        (
-            "$p.topics",
-            {"name": "p.topics", "kind": "list", "item_kind": "string", "nullable": True},
-        ),
-        (
-            "$p.counts",
-            {"name": "p.counts", "kind": "list", "item_kind": "bigint", "nullable": True},
-        ),
+        ("$p.topics", {"name": "p.topics", "kind": "list", "item_kind": "string", "nullable": True}),
+        ("$p.counts", {"name": "p.counts", "kind": "list", "item_kind": "bigint", "nullable": True}),
         ("$p.vec", {"name": "p.vec", "kind": "vector", "vector_dim": 8, "nullable": True}),
         ("$p", {"name": "p", "kind": "string", "nullable": False}),
         ("now() as at", {"name": "at", "kind": "datetime", "nullable": False}),
@@ -188,10 +152,7 @@ def test_a_type_reference_is_a_kind_and_a_name(reading):
 
 @pytest.mark.parametrize(
     ("text", "is_mutation"),
-    [
-        ("query q() { match { $p: Paper } return { $p } }", False),
-        ('query q() { delete Paper where doi = "x" }', True),
-    ],
+    [("query q() { match { $p: Paper } return { $p } }", False), ('query q() { delete Paper where doi = "x" }', True)],
     ids=["read", "mutation"],
 )
 def test_the_body_decides_the_kind_of_a_query(text, is_mutation, reading):

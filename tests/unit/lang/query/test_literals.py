@@ -186,9 +186,7 @@ def test_a_where_takes_every_comparison(op, reading):
     assert (predicate.property, str(predicate.op), predicate.value.value) == ("year", op, 2020)
 
 
-@pytest.mark.parametrize(
-    ("written", "column"), [("from", "src"), ("to", "dst"), ("context", "context")]
-)
+@pytest.mark.parametrize(("written", "column"), [("from", "src"), ("to", "dst"), ("context", "context")])
 def test_a_where_on_an_edge_names_its_ends_from_and_to(written, column, reading):
     predicate = statement(f'delete Cites where {written} = "x"', reading).predicate
 
@@ -209,10 +207,7 @@ def test_a_filter_compares_numbers_by_value_without_narrowing(reading):
     assert (comparison.right.value, str(comparison.right.type)) == (2.7, "F64")
 
 
-@each_case(
-    ("list_", "code"),
-    [('["a", 1]', "Q108"), ('["a", true]', "Q108"), ('[["a"]]', "Q108"), ("[now()]", "Q108")],
-)
+@each_case(("list_", "code"), [('["a", 1]', "Q108"), ('["a", true]', "Q108"), ('[["a"]]', "Q108"), ("[now()]", "Q108")])
 def test_q108_a_list_literal_holds_plain_values_of_one_type(list_, code, reading):
     with pytest.raises(CompilerError) as failure:
         assigned(f"topics: {list_}", reading)
@@ -248,9 +243,7 @@ def test_t12_an_insert_assigns_everything_that_is_not_nullable(text, reading):
 def test_t12_a_non_null_embedding_has_to_be_assigned():
     from omnigraph.lang.schema.compiler import compile_schema
 
-    catalog = compile_schema(
-        'node Note {\n  body: String\n  vec: Vector(4) @embed("body", model="mock-4")\n}'
-    ).catalog
+    catalog = compile_schema('node Note {\n  body: String\n  vec: Vector(4) @embed("body", model="mock-4")\n}').catalog
 
     with pytest.raises(CompilerError) as failure:
         compile_query('query q() { insert Note { body: "x" } }', catalog)
@@ -369,9 +362,7 @@ PARAMETERS_REFUSED = [
 
 
 @each_case(
-    ("type_", "given"),
-    PARAMETERS_REFUSED,
-    ids=[f"{item[0]} from {str(item[1])[:24]!r}" for item in PARAMETERS_REFUSED],
+    ("type_", "given"), PARAMETERS_REFUSED, ids=[f"{item[0]} from {str(item[1])[:24]!r}" for item in PARAMETERS_REFUSED]
 )
 def test_a_json_value_of_another_type_is_refused(type_, given, bind):
     with pytest.raises(ParameterError) as failure:
@@ -465,9 +456,7 @@ def test_reserved_and_bound_names_are_no_keys(name, bind):
 
 def test_all_problems_are_reported_at_once(bind):
     with pytest.raises(ParameterError) as failure:
-        bind(
-            "$a: I32, $b: String, $c: Date, $d: Bool?, $e: I32", {"a": "x", "c": 5, "z": 1, "e": 3}
-        )
+        bind("$a: I32, $b: String, $c: Date, $d: Bool?, $e: I32", {"a": "x", "c": 5, "z": 1, "e": 3})
 
     assert sorted(failure.value.problems) == ["a", "b", "c", "z"]
 
@@ -485,11 +474,7 @@ def test_a_parameter_error_is_a_bad_request_with_its_parameters(bind):
         bind("$a: I32", {})
 
     body = failure.value.to_json()
-    assert (failure.value.http_status, body["kind"], list(body["parameters"])) == (
-        400,
-        "bad_request",
-        ["a"],
-    )
+    assert (failure.value.http_status, body["kind"], list(body["parameters"])) == (400, "bad_request", ["a"])
 
 
 @pytest.mark.parametrize("given", [None, {}])

@@ -43,9 +43,7 @@ DIRECTIONS = [
     DIRECTIONS,
     ids=[f"{item[0]} {item[1]}" for item in DIRECTIONS],
 )
-def test_a_traversal_is_expanded_from_its_bound_end(
-    binding, traversal, source, target, direction, type_, reading
-):
+def test_a_traversal_is_expanded_from_its_bound_end(binding, traversal, source, target, direction, type_, reading):
     _, expand = pipeline(f"{binding} {traversal}", reading)
 
     assert (expand.source, expand.target, str(expand.direction), expand.target_type) == (
@@ -61,9 +59,7 @@ def test_a_traversal_is_expanded_from_its_bound_end(
     DIRECTIONS,
     ids=[f"{item[0]} {item[1]}" for item in DIRECTIONS],
 )
-def test_a_traversal_inside_not_keeps_its_direction(
-    binding, traversal, source, target, direction, type_, reading
-):
+def test_a_traversal_inside_not_keeps_its_direction(binding, traversal, source, target, direction, type_, reading):
     _, anti = pipeline(f"{binding} not {{ {traversal} }}", reading)
 
     (expand,) = anti.pipeline
@@ -76,9 +72,7 @@ def test_a_traversal_inside_not_keeps_its_direction(
 
 
 def test_a_single_variable_filter_rides_on_the_operator_that_introduces_it(reading):
-    scan, expand = pipeline(
-        "$p: Paper $p $c:cites $q $q.year > 1 $c.weight > 0.5 $p.year > 2", reading
-    )
+    scan, expand = pipeline("$p: Paper $p $c:cites $q $q.year > 1 $c.weight > 0.5 $p.year > 2", reading)
 
     assert [item.left.variable for item in scan.filters] == ["p"]
     assert [item.left.variable for item in expand.filters] == ["q"]
@@ -132,9 +126,7 @@ def test_anonymous_ends_are_different_hidden_variables(reading):
 
 
 def test_an_anonymous_edge_binds_nothing(reading):
-    assert pipeline("$p: Paper $p $_:cites $q", reading) == pipeline(
-        "$p: Paper $p cites $q", reading
-    )
+    assert pipeline("$p: Paper $p $_:cites $q", reading) == pipeline("$p: Paper $p cites $q", reading)
 
 
 def test_a_traversal_without_bound_ends_scans_the_source_type(reading):
@@ -162,9 +154,7 @@ def test_a_list_match_means_membership(reading):
 
 
 def test_text_conditions_are_all_kept(reading):
-    (scan,) = pipeline(
-        '$p: Paper search($p.title, "a") search($p.title, "b") fuzzy($p.title, "c")', reading
-    )
+    (scan,) = pipeline('$p: Paper search($p.title, "a") search($p.title, "b") fuzzy($p.title, "c")', reading)
 
     assert [str(item.kind) for item in scan.filters] == ["search", "search", "fuzzy"]
 
@@ -238,9 +228,7 @@ for path in sorted((golden / "plans").glob("*.gq")):
 
 def explain_all(catalog) -> str:
     return "".join(
-        explain_ir(query.ir)
-        for path in PLANS
-        for query in compile_file(path.read_text(encoding="utf-8"), catalog)
+        explain_ir(query.ir) for path in PLANS for query in compile_file(path.read_text(encoding="utf-8"), catalog)
     )
 
 
@@ -281,9 +269,7 @@ def test_a_plan_names_the_depth_of_fusion(reading):
         """
         return explain_ir(compile_query(text, reading).ir)
 
-    assert ["depth 50" in plan(10), "depth 55" in plan(11), "depth 5000" in plan(1000)] == [
-        True
-    ] * 3
+    assert ["depth 50" in plan(10), "depth 55" in plan(11), "depth 5000" in plan(1000)] == [True] * 3
 
 
 def test_the_default_k_of_fusion_is_60(reading):
@@ -312,25 +298,16 @@ def test_values_in_a_plan_are_spelled_as_literals_of_the_language(reading):
 
 def test_two_queries_that_differ_have_different_plans(reading):
     one, two = (
-        explain_ir(
-            compile_query(
-                f"query q() {{ match {{ $p: Paper $p {hop} $q }} return {{ $q }} }}", reading
-            ).ir
-        )
+        explain_ir(compile_query(f"query q() {{ match {{ $p: Paper $p {hop} $q }} return {{ $q }} }}", reading).ir)
         for hop in ("cites", "<cites>")
     )
 
     assert one != two
 
 
-@each_case(
-    ("written", "shown"),
-    [("0.1", "0.1"), ("16777217", "16777216"), ("$x", "param(x)"), ("0.5", "0.5")],
-)
+@each_case(("written", "shown"), [("0.1", "0.1"), ("16777217", "16777216"), ("$x", "param(x)"), ("0.5", "0.5")])
 def test_a_number_beside_an_f32_is_shown_as_it_is_compared(reading, written, shown):
-    text = (
-        f"query q($x: F64) {{ match {{ $a $c:cites $b  $c.weight = {written} }} return {{ $a }} }}"
-    )
+    text = f"query q($x: F64) {{ match {{ $a $c:cites $b  $c.weight = {written} }} return {{ $a }} }}"
     plan = explain_ir(compile_query(text, reading).ir)
     assert f"$c.weight = {shown}" in plan
 
@@ -413,9 +390,7 @@ def test_every_string_survives_printing(value):
     from omnigraph.lang.query import ast
 
     literal = ast.Literal_(value, "")
-    query = ast.Query(
-        "q", (), (), ast.MutationBody((ast.Insert("A", (ast.Assignment("x", literal),)),))
-    )
+    query = ast.Query("q", (), (), ast.MutationBody((ast.Insert("A", (ast.Assignment("x", literal),)),)))
     tree = ast.QueryFile((query,))
 
     assert parse(print_queries(tree)) == tree
@@ -531,8 +506,7 @@ def test_q114_equal_property_names_of_two_variables_are_two_columns(reading):
 
 
 @pytest.mark.parametrize(
-    ("projection", "grouped"),
-    [("$p.title", False), ("count($p)", True), ("$p.title, count($p)", True)],
+    ("projection", "grouped"), [("$p.title", False), ("count($p)", True), ("$p.title, count($p)", True)]
 )
 def test_one_aggregate_makes_the_query_grouped(projection, grouped, reading):
     assert compiled(projection, reading).ir.grouped is grouped

@@ -58,9 +58,7 @@ def codes(problems):
             "T6",
             id="T6 a wrong column that is an order key too",
         ),
-        pytest.param(
-            read("not { $q.year > 2000 }"), "T6", id="T6 a misspelt outer variable inside not"
-        ),
+        pytest.param(read("not { $q.year > 2000 }"), "T6", id="T6 a misspelt outer variable inside not"),
         pytest.param(
             read("", "return { bm25($p.year, $t) as s } order { s desc }", "$t: String"),
             "T20",
@@ -71,11 +69,7 @@ def codes(problems):
             "T17",
             id="T17 a distance without limit that is returned too",
         ),
-        pytest.param(
-            read("", "return { $p.scan as s } order { s }"),
-            "T24",
-            id="T24 a blob that is a key too",
-        ),
+        pytest.param(read("", "return { $p.scan as s } order { s }"), "T24", id="T24 a blob that is a key too"),
         pytest.param(
             read("$p.title = $a", "return { $a as x }", "$a: Strng"),
             "Q105",
@@ -106,22 +100,16 @@ def codes(problems):
             "Q104",
             id="Q104 a list parameter left of contains",
         ),
+        pytest.param(read("", "return { $p.title as name, name }"), "Q117", id="Q117 a column returned again"),
         pytest.param(
-            read("", "return { $p.title as name, name }"), "Q117", id="Q117 a column returned again"
-        ),
-        pytest.param(
-            write('insert Author { full_nam: "R. Ito" }'),
-            "T11",
-            id="T11 a required property with a spelling mistake",
+            write('insert Author { full_nam: "R. Ito" }'), "T11", id="T11 a required property with a spelling mistake"
         ),
         pytest.param(
             write('update Cites set { kontext: 5 } where form = "a"'),
             "T16",
             id="T16 an update of an edge with other mistakes",
         ),
-        pytest.param(
-            write("insert Papr { doi: 5, doi: $x }"), "T10", id="T10 an unknown type hides the rest"
-        ),
+        pytest.param(write("insert Papr { doi: 5, doi: $x }"), "T10", id="T10 an unknown type hides the rest"),
     ],
 )
 def test_one_mistake_gives_one_error(text, code, codes):
@@ -138,19 +126,14 @@ def test_independent_mistakes_are_all_reported(codes):
 
 
 def test_every_statement_of_a_mutation_is_checked_in_order(codes):
-    text = write(
-        'insert Papr { a: 1 } update Cites set { context: "x" } where from = "a" delete Paper where nope = 1'
-    )
+    text = write('insert Papr { a: 1 } update Cites set { context: "x" } where from = "a" delete Paper where nope = 1')
 
     assert codes(text) == ["T10", "T16", "T11"]
 
 
 RANK_ORDER = {
     "T21-limit before T9": (
-        read(
-            "",
-            'return { 1 as one, count($p) as n } order { rrf(bm25($p.title, "a"), bm25($p.title, "b")) }',
-        ),
+        read("", 'return { 1 as one, count($p) as n } order { rrf(bm25($p.title, "a"), bm25($p.title, "b")) }'),
         ["T21", "T9"],
     ),
     "T17 before T18": (
@@ -158,19 +141,11 @@ RANK_ORDER = {
         ["T17", "T18"],
     ),
     "T17 before T18 before T9": (
-        read(
-            "",
-            "return { 1 as one, count($p) as n } order { nearest($p.vec, $v), n }",
-            "$v: Vector(8)",
-        ),
+        read("", "return { 1 as one, count($p) as n } order { nearest($p.vec, $v), n }", "$v: Vector(8)"),
         ["T17", "T18", "T9"],
     ),
     "T18 before T9": (
-        read(
-            "",
-            "return { 1 as one, count($p) as n } order { nearest($p.vec, $v), n } limit 3",
-            "$v: Vector(8)",
-        ),
+        read("", "return { 1 as one, count($p) as n } order { nearest($p.vec, $v), n } limit 3", "$v: Vector(8)"),
         ["T18", "T9"],
     ),
 }
@@ -198,9 +173,7 @@ def test_t18_nearest_stands_with_no_column_as_key(order, codes):
 
 
 def test_t18_nearest_may_stand_with_a_property_as_second_key(reading):
-    text = read(
-        "", "return { $p.title } order { nearest($p.vec, $v), $p.year } limit 3", "$v: Vector(8)"
-    )
+    text = read("", "return { $p.title } order { nearest($p.vec, $v), $p.year } limit 3", "$v: Vector(8)")
 
     assert len(compile_query(text, reading).ir.order) == 1
 
@@ -215,20 +188,14 @@ def test_t21_bm25_needs_no_limit(reading):
 @each_case("call", ['bm25($p.title, "x")', 'rrf(bm25($p.title, "x"), bm25($p.abstract, "y"))'])
 def test_a_direction_after_bm25_or_rrf_changes_nothing(call, direction, reading):
     plain = compile_query(read("", f"return {{ $p.title }} order {{ {call} }} limit 3"), reading)
-    directed = compile_query(
-        read("", f"return {{ $p.title }} order {{ {call} {direction} }} limit 3"), reading
-    )
+    directed = compile_query(read("", f"return {{ $p.title }} order {{ {call} {direction} }} limit 3"), reading)
 
     assert directed.ir == plain.ir
 
 
 @pytest.mark.parametrize("direction", ["asc", "desc"])
 def test_nearest_takes_no_direction(direction, codes):
-    text = read(
-        "",
-        f"return {{ $p.title }} order {{ nearest($p.vec, $v) {direction} }} limit 3",
-        "$v: Vector(8)",
-    )
+    text = read("", f"return {{ $p.title }} order {{ nearest($p.vec, $v) {direction} }} limit 3", "$v: Vector(8)")
 
     assert codes(text) == ["Q113"]
 
@@ -247,9 +214,7 @@ def test_a_pair_of_traversals_may_name_its_ends_in_either_order(reading):
     assert (scan.node_type, first.direction, second.direction) == ("Author", "out", "in")
 
 
-@pytest.mark.parametrize(
-    "bound", ["99999999999999999999", "9" * 60], ids=["20 digits", "60 digits"]
-)
+@pytest.mark.parametrize("bound", ["99999999999999999999", "9" * 60], ids=["20 digits", "60 digits"])
 def test_t15_a_bound_beyond_64_bits_is_refused(bound, problems):
     (problem,) = problems(read(f"$p cites{{1,{bound}}} $q"))
 
@@ -290,9 +255,7 @@ def test_now_cannot_be_read_as_its_reserved_parameter(codes):
     assert codes(read("$p.submitted < $__now")) == ["Q107"]
 
 
-@pytest.mark.parametrize(
-    "text", ["$p.title = 5", "$p.topics contains 5", '$p.counts contains ["a"]']
-)
+@pytest.mark.parametrize("text", ["$p.title = 5", "$p.topics contains 5", '$p.counts contains ["a"]'])
 def test_the_hint_of_a_refused_comparison_is_no_repetition(text, problems):
     (problem,) = problems(read(text))
 
@@ -312,9 +275,7 @@ def test_q117_distinct_is_explained(problems):
 
 
 def test_q109_a_limit_too_large_is_shown_at_the_limit(problems):
-    (problem,) = problems(
-        "query q() {\n match { $p: Paper }\n return { $p }\n limit 9223372036854775808 }"
-    )
+    (problem,) = problems("query q() {\n match { $p: Paper }\n return { $p }\n limit 9223372036854775808 }")
 
     assert (problem.line, problem.column) == (4, 8)
 
@@ -383,11 +344,7 @@ def test_a_compiler_error_is_a_bad_request_with_diagnostics(reading):
         compile_query(read("$p.yeer > 1"), reading)
 
     body = failure.value.to_json()
-    assert (failure.value.http_status, body["code"], body["diagnostics"][0]["code"]) == (
-        400,
-        "bad_request",
-        "T6",
-    )
+    assert (failure.value.http_status, body["code"], body["diagnostics"][0]["code"]) == (400, "bad_request", "T6")
 
 
 READ = "query papers() { match { $p: Paper } return { $p.title } }"
@@ -533,11 +490,7 @@ def test_q101_a_repeated_name_is_an_error_of_the_file(reading):
     report = lint(f"{READ}\n{READ}", reading)
 
     (finding,) = report.findings
-    assert (finding.code, finding.query_names, report.status) == (
-        "Q101",
-        ("papers",),
-        LintStatus.ERROR,
-    )
+    assert (finding.code, finding.query_names, report.status) == ("Q101", ("papers",), LintStatus.ERROR)
 
 
 def test_q101_says_where_the_second_declaration_is(reading):
@@ -636,11 +589,7 @@ def test_a_mutation_without_parameters_is_a_warning_without_code(notes):
     report = lint(text, notes)
 
     (finding,) = report.to_json()["findings"]
-    assert (finding["severity"], finding["code"], finding["query_names"]) == (
-        "warning",
-        None,
-        ["add"],
-    )
+    assert (finding["severity"], finding["code"], finding["query_names"]) == ("warning", None, ["add"])
     assert report.results[0].warnings == (finding["message"],)
 
 
@@ -697,9 +646,7 @@ def test_kinds_of_results_are_read_and_mutation(notes):
         ("$a: Note not { $a about $b }", True),
     ],
 )
-def test_patterns_that_nothing_joins_are_a_warning(
-    notes: Catalog, match: str, is_joined: bool
-) -> None:
+def test_patterns_that_nothing_joins_are_a_warning(notes: Catalog, match: str, is_joined: bool) -> None:
     report = lint(f"query q() {{ match {{ {match} }} return {{ $a.slug }} }}", notes)
 
     assert report.status is LintStatus.OK

@@ -84,19 +84,13 @@ def test_desc_is_a_whole_word_so_descent_is_no_direction():
         pytest.param("query q() { match { $p: Paper } returned { $p } }", id="return"),
         pytest.param("query q() { match { $p: Paper } return { $p } limit5 }", id="limit"),
         pytest.param("query q() { match { $p: Paper } return { $p } limit 5x }", id="number"),
-        pytest.param(
-            "query q() { match { $p: Paper } return { $p } ordered { $p.a } }", id="order"
-        ),
-        pytest.param(
-            "query q() { match { $p: Paper nothing { $p cites $q } } return { $p } }", id="not"
-        ),
+        pytest.param("query q() { match { $p: Paper } return { $p } ordered { $p.a } }", id="order"),
+        pytest.param("query q() { match { $p: Paper nothing { $p cites $q } } return { $p } }", id="not"),
         pytest.param("query q() { insertPaper { a: 1 } }", id="insert"),
         pytest.param("query q() { delete Paper whereas a = 1 }", id="where"),
         pytest.param("query q() { update Paper settle { a: 1 } where a = 1 }", id="set"),
         pytest.param("query q() { match { $p: Paper { a: truer } } return { $p } }", id="true"),
-        pytest.param(
-            'query q() @descriptions("x") { match { $p: Paper } return { $p } }', id="@description"
-        ),
+        pytest.param('query q() @descriptions("x") { match { $p: Paper } return { $p } }', id="@description"),
     ],
 )
 def test_a_keyword_is_a_whole_word(text):
@@ -107,9 +101,7 @@ def test_a_keyword_is_a_whole_word(text):
 
 
 def test_no_space_is_needed_around_punctuation():
-    query = parse(
-        "query q($a:I32,$b:[String]?){match{$p:Paper{a:$a}$p cites{1,2}$q}return{$p.a}limit 5}"
-    )
+    query = parse("query q($a:I32,$b:[String]?){match{$p:Paper{a:$a}$p cites{1,2}$q}return{$p.a}limit 5}")
 
     assert (len(query.queries[0].params), body_of(query).limit) == (2, tree.Limit(5))
 
@@ -175,17 +167,13 @@ def test_an_edge_word_is_never_not(keyword_catalog):
 def test_a_bare_variable_left_of_contains_is_a_traversal():
     (clause,) = clauses("$a contains $b")
 
-    assert clause == tree.Traversal(
-        tree.Variable("a"), None, tree.Hop("contains", False, None), tree.Variable("b")
-    )
+    assert clause == tree.Traversal(tree.Variable("a"), None, tree.Hop("contains", False, None), tree.Variable("b"))
 
 
 def test_a_bare_variable_left_of_contains_and_a_literal_is_a_filter():
     (clause,) = clauses('$a contains "x"')
 
-    assert clause == tree.Filter(
-        tree.Variable("a"), tree.Operator.CONTAINS, tree.Literal_("x", '"x"')
-    )
+    assert clause == tree.Filter(tree.Variable("a"), tree.Operator.CONTAINS, tree.Literal_("x", '"x"'))
 
 
 def test_less_than_and_an_undirected_hop_are_told_apart():
@@ -251,10 +239,7 @@ def test_a_literal_has_the_value_it_spells(literal, value):
     assert type(only.expression.value) is type(value)
 
 
-@each_case(
-    "literal",
-    ["-1", "1e6", "1.5e3", "1.", ".5", "0x10", "1_000", "'a'", r'"\u0041"', r'"\x"', "5m"],
-)
+@each_case("literal", ["-1", "1e6", "1.5e3", "1.", ".5", "0x10", "1_000", "'a'", r'"\u0041"', r'"\x"', "5m"])
 def test_what_is_no_literal_does_not_parse(literal):
     with pytest.raises(CompilerError) as failure:
         projections(f"{literal} as x")
@@ -263,22 +248,14 @@ def test_what_is_no_literal_does_not_parse(literal):
 
 
 @each_case(
-    ("text", "count"),
-    [
-        ("$p.a, $p.b", 2),
-        ("$p.a $p.b", 2),
-        ("$p.a, $p.b,", 2),
-        ("$p.a as x $p.b as y, count($p)", 3),
-    ],
+    ("text", "count"), [("$p.a, $p.b", 2), ("$p.a $p.b", 2), ("$p.a, $p.b,", 2), ("$p.a as x $p.b as y, count($p)", 3)]
 )
 def test_commas_between_projections_are_optional(text, count):
     assert len(projections(text)) == count
 
 
 def test_commas_between_assignments_are_optional():
-    text = (
-        "query q() { insert Paper { a: 1 b: 2, c: 3, } update Paper set { a: 1 b: 2 } where c = 3 }"
-    )
+    text = "query q() { insert Paper { a: 1 b: 2, c: 3, } update Paper set { a: 1 b: 2 } where c = 3 }"
 
     insert, update = parse(text).queries[0].body.statements
 
@@ -555,19 +532,14 @@ def test_compile_file_reports_the_errors_of_every_query(reading):
 
 
 def test_compile_file_keeps_the_order_of_the_text(reading):
-    assert [query.name for query in compile_file(f"{OTHER} {READ}", reading)] == [
-        "venues",
-        "papers",
-    ]
+    assert [query.name for query in compile_file(f"{OTHER} {READ}", reading)] == ["venues", "papers"]
 
 
 def test_q101_two_queries_never_share_a_name(reading):
     with pytest.raises(CompilerError) as failure:
         compile_file(f"{READ}\n{READ}", reading)
 
-    assert [(item.code, item.line, item.column) for item in failure.value.diagnostics] == [
-        ("Q101", 2, 7)
-    ]
+    assert [(item.code, item.line, item.column) for item in failure.value.diagnostics] == [("Q101", 2, 7)]
 
 
 @pytest.mark.parametrize("name", [None, "papers", "venues"])

@@ -87,18 +87,14 @@ def test_the_example_of_the_specification_compiles() -> None:
             "annotations of a node stand before `implements`",
             id="annotation after implements",
         ),
-        pytest.param(
-            "interface I @tag {}", "an interface takes no annotation", id="interface annotation"
-        ),
+        pytest.param("interface I @tag {}", "an interface takes no annotation", id="interface annotation"),
         pytest.param("interface I { a: String @unique(a) }", None, id="interface constraint"),
         pytest.param("interface I { a: I32 @range(a, 0..) }", None, id="interface range"),
         pytest.param("interface I implements J {}", None, id="interface implements"),
         pytest.param("interface I", None, id="interface without body"),
         pytest.param("node A", None, id="node without body"),
         pytest.param("interface I {} node A implements {}", None, id="implements nothing"),
-        pytest.param(
-            "interface I {} node A implements I, {}", None, id="implements with a last comma"
-        ),
+        pytest.param("interface I {} node A implements I, {}", None, id="implements with a last comma"),
         pytest.param(
             "node A {} edge E: A -> A @tag @card(0..1)",
             "`@card(min..max)` stands once, directly after the endpoints of an edge",
@@ -112,11 +108,7 @@ def test_the_example_of_the_specification_compiles() -> None:
         pytest.param("node A {} edge E: A -> A @card", None, id="card without bounds"),
         pytest.param("node A {} edge E: A -> A @card(1)", None, id="card with one number"),
         pytest.param("node A {} edge E: A -> A @card(..1)", None, id="card without minimum"),
-        pytest.param(
-            "node A {} edge E: A -> A @card(0..*)",
-            "leave the maximum out: `0..`",
-            id="card with a star",
-        ),
+        pytest.param("node A {} edge E: A -> A @card(0..*)", "leave the maximum out: `0..`", id="card with a star"),
         pytest.param(
             "node A { a: I32 @card(0..1) }",
             "`@card(min..max)` stands once, directly after the endpoints of an edge",
@@ -180,18 +172,14 @@ def test_a_hint_does_not_speak_of_another_mistake(text: str, hint: str) -> None:
         pytest.param("node A { a: [[String]] }", "found `[`, expected a type", id="list of list"),
     ],
 )
-def test_the_expected_words_of_a_syntax_error_are_those_that_may_stand_there(
-    text: str, message: str
-) -> None:
+def test_the_expected_words_of_a_syntax_error_are_those_that_may_stand_there(text: str, message: str) -> None:
     (finding,) = findings_of(text)
 
     assert finding.message == message
 
 
 def test_annotations_of_a_node_stand_before_implements() -> None:
-    node = catalog_of('interface I { a: I32 } node A @x @description("d") implements I {}').nodes[
-        "A"
-    ]
+    node = catalog_of('interface I { a: I32 } node A @x @description("d") implements I {}').nodes["A"]
 
     assert (node.implements, node.metadata.description) == (("I",), "d")
 
@@ -224,9 +212,7 @@ def test_an_annotation_with_a_list_after_a_property_is_a_body_constraint() -> No
 
     assert prop.uniques[0].provenance is Provenance.PROPERTY
     assert body.uniques[0].provenance is Provenance.BODY
-    assert hash_of("node A { title: String @unique }") != hash_of(
-        "node A { title: String @unique(title) }"
-    )
+    assert hash_of("node A { title: String @unique }") != hash_of("node A { title: String @unique(title) }")
 
 
 def test_a_body_constraint_may_stand_before_the_properties_it_names() -> None:
@@ -258,9 +244,7 @@ def test_the_first_syntax_error_of_every_broken_declaration_is_reported() -> Non
 
 
 def test_names_of_a_broken_declaration_are_not_reported_as_unknown() -> None:
-    text = (
-        "interface I { a String }\nnode A { }}\nnode B implements I { @index(a) }\nedge E: A -> B"
-    )
+    text = "interface I { a String }\nnode A { }}\nnode B implements I { @index(a) }\nedge E: A -> B"
 
     assert {item.code for item in findings_of(text)} == {"S-01"}
 
@@ -268,11 +252,7 @@ def test_names_of_a_broken_declaration_are_not_reported_as_unknown() -> None:
 def test_rules_of_sound_declarations_are_checked_beside_a_broken_one() -> None:
     text = "node A { a String }\nnode B { k: String? @key }\nnode C { v: Vector(0) }"
 
-    assert [(item.code, item.line) for item in findings_of(text)] == [
-        ("S-01", 1),
-        ("S-22", 2),
-        ("S-04", 3),
-    ]
+    assert [(item.code, item.line) for item in findings_of(text)] == [("S-01", 1), ("S-22", 2), ("S-04", 3)]
 
 
 def test_the_findings_of_a_text_come_in_source_order() -> None:
@@ -300,19 +280,14 @@ def test_a_deep_nest_of_brackets_is_refused_and_not_walked() -> None:
         pytest.param("node\tA\r\n{\r\n\ta : String\tb\n:\nI32 }\n", id="tab, CR and LF"),
         pytest.param("node A { a: String // to the end } { @ #\n b: I32 }", id="line comment"),
         pytest.param("node A { a: /* { */ String /* two\nlines */ b: I32 }", id="block comment"),
-        pytest.param(
-            "node A { a: String b: I32 } // no newline at the end", id="comment at the end"
-        ),
+        pytest.param("node A { a: String b: I32 } // no newline at the end", id="comment at the end"),
         pytest.param("/**/node/**/A/**/{/**/a/**/:/**/String b: I32/**/}/**/", id="everywhere"),
     ],
 )
 def test_layout_and_comments_mean_nothing(text: str) -> None:
     node = catalog_of(text).nodes["A"]
 
-    assert {name: str(prop.type) for name, prop in node.properties.items()} == {
-        "a": "String",
-        "b": "I32",
-    }
+    assert {name: str(prop.type) for name, prop in node.properties.items()} == {"a": "String", "b": "I32"}
 
 
 @each_case(
@@ -355,9 +330,7 @@ def test_many_comments_after_an_annotation_cost_no_time() -> None:
         pytest.param("nodeA {}", id="keyword node is a whole word"),
         pytest.param("node A {} edgeE: A -> A", id="keyword edge is a whole word"),
         pytest.param("interfaceI {}", id="keyword interface is a whole word"),
-        pytest.param(
-            "interface I {} node A implementsI {}", id="keyword implements is a whole word"
-        ),
+        pytest.param("interface I {} node A implementsI {}", id="keyword implements is a whole word"),
         pytest.param("NODE A {}", id="keywords are lower case"),
         pytest.param("node a {}", id="type names begin with a capital"),
         pytest.param("node _A {}", id="type names begin with no underscore"),
@@ -393,22 +366,7 @@ def test_a_type_name_is_a_capital_and_then_letters_digits_or_underscores(name: s
     assert list(catalog_of(f"node {name} {{}}").nodes) == [name]
 
 
-@each_case(
-    "name",
-    [
-        "a",
-        "_",
-        "_a1",
-        "fullName",
-        "a_B_9",
-        "node",
-        "edge",
-        "interface",
-        "implements",
-        "enum",
-        "true",
-    ],
-)
+@each_case("name", ["a", "_", "_a1", "fullName", "a_B_9", "node", "edge", "interface", "implements", "enum", "true"])
 def test_a_property_name_keeps_its_case_and_may_be_a_keyword(name: str) -> None:
     node = catalog_of(f"node A {{ {name}: String @index other: I32 }}").nodes["A"]
 
@@ -466,15 +424,7 @@ def test_annotation_values_are_strings_names_numbers_and_booleans() -> None:
 
     values = {item.name: item.value for item in catalog_of(text).nodes["A"].metadata.annotations}
 
-    assert values == {
-        "s": "x",
-        "n": "name",
-        "t": "Type",
-        "i": "007",
-        "f": "0.50",
-        "y": "true",
-        "z": "false",
-    }
+    assert values == {"s": "x", "n": "name", "t": "Type", "i": "007", "f": "0.50", "y": "true", "z": "false"}
 
 
 @each_case(
@@ -490,9 +440,7 @@ def test_annotation_values_are_strings_names_numbers_and_booleans() -> None:
         ("3..3", 3, 3),
     ],
 )
-def test_range_bounds_may_be_negative_fractional_and_open(
-    bounds: str, low: float | None, high: float | None
-) -> None:
+def test_range_bounds_may_be_negative_fractional_and_open(bounds: str, low: float | None, high: float | None) -> None:
     (rule,) = catalog_of(f"node A {{ x: F64 @range(x, {bounds}) }}").nodes["A"].ranges
 
     assert (rule.low, rule.high) == (low, high)
@@ -613,11 +561,7 @@ def test_the_reading_graph_survives_printing() -> None:
     assert parse_schema(SourceText(print_schema(tree))) == tree
 
 
-@each_case(
-    "path",
-    sorted((GOLDEN / "migrations").glob("*/*.pg")),
-    ids=lambda path: f"{path.parent.name}-{path.stem}",
-)
+@each_case("path", sorted((GOLDEN / "migrations").glob("*/*.pg")), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_golden_schema_survives_printing(path: Path) -> None:
     tree = parse_schema(SourceText(path.read_text(encoding="utf-8")))
 

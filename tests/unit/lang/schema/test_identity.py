@@ -195,9 +195,7 @@ class TestInertHints:
         ("old", "new"),
         [
             pytest.param("node A {}", "node A @rename_from(Z) {}", id="node"),
-            pytest.param(
-                "node A {} edge E: A -> A", "node A {} edge E: A -> A @rename_from(Z)", id="edge"
-            ),
+            pytest.param("node A {} edge E: A -> A", "node A {} edge E: A -> A @rename_from(Z)", id="edge"),
             pytest.param("node A { a: I32 }", "node A { a: I32 @rename_from(z) }", id="property"),
             pytest.param(
                 "interface I { a: I32 } node A implements I {} node B implements I {}",
@@ -206,9 +204,7 @@ class TestInertHints:
             ),
         ],
     )
-    def test_on_an_existing_name_a_hint_is_ignored_with_one_warning(
-        self, old: str, new: str
-    ) -> None:
+    def test_on_an_existing_name_a_hint_is_ignored_with_one_warning(self, old: str, new: str) -> None:
         plan = migrate(old, new)
 
         assert plan.steps == ()
@@ -234,39 +230,23 @@ class TestWrongHints:
                 id="interface for a node",
             ),
             pytest.param("S-29", "node A {}", "node B @rename_from(a) {}", id="other case"),
-            pytest.param(
-                "S-30", "node A { a: I32 }", "node A { b: I32 @rename_from(c) }", id="property"
-            ),
+            pytest.param("S-30", "node A { a: I32 }", "node A { b: I32 @rename_from(c) }", id="property"),
             pytest.param(
                 "S-30",
                 "node A { a: I32 } node B {}",
                 "node A { a: I32 } node B { b: I32 @rename_from(a) }",
                 id="property of another owner",
             ),
-            pytest.param(
-                "S-30", "", "node B { b: I32 @rename_from(a) }", id="property of a new type"
-            ),
-            pytest.param(
-                "S-31",
-                "node A {}",
-                "node B @rename_from(A) {} node C @rename_from(A) {}",
-                id="type twice",
-            ),
-            pytest.param(
-                "S-31", "node A {}", "node A {} node C @rename_from(A) {}", id="type kept"
-            ),
+            pytest.param("S-30", "", "node B { b: I32 @rename_from(a) }", id="property of a new type"),
+            pytest.param("S-31", "node A {}", "node B @rename_from(A) {} node C @rename_from(A) {}", id="type twice"),
+            pytest.param("S-31", "node A {}", "node A {} node C @rename_from(A) {}", id="type kept"),
             pytest.param(
                 "S-31",
                 "node A { a: I32 }",
                 "node A { b: I32 @rename_from(a) c: I32 @rename_from(a) }",
                 id="property twice",
             ),
-            pytest.param(
-                "S-31",
-                "node A { a: I32 }",
-                "node A { a: I32 b: I32 @rename_from(a) }",
-                id="property kept",
-            ),
+            pytest.param("S-31", "node A { a: I32 }", "node A { a: I32 b: I32 @rename_from(a) }", id="property kept"),
         ],
     )
     def test_a_wrong_hint_is_an_identity_error(self, code: str, old: str, new: str) -> None:
@@ -301,17 +281,11 @@ class TestIdentities:
         ("next_id", "identity"),
         [
             pytest.param(1, TypeIdentity(type_id=1, incarnation=None, properties={}), id="type"),
-            pytest.param(
-                5, TypeIdentity(type_id=1, incarnation=5, properties={}), id="incarnation"
-            ),
-            pytest.param(
-                5, TypeIdentity(type_id=1, incarnation=None, properties={"a": 9}), id="property"
-            ),
+            pytest.param(5, TypeIdentity(type_id=1, incarnation=5, properties={}), id="incarnation"),
+            pytest.param(5, TypeIdentity(type_id=1, incarnation=None, properties={"a": 9}), id="property"),
         ],
     )
-    def test_the_next_number_exceeds_every_used_one(
-        self, next_id: int, identity: TypeIdentity
-    ) -> None:
+    def test_the_next_number_exceeds_every_used_one(self, next_id: int, identity: TypeIdentity) -> None:
         with pytest.raises(ValueError, match="next_id must exceed"):
             Identities(domain=DOMAIN, next_id=next_id, types={(INTERFACE, "I"): identity})
 
@@ -365,10 +339,7 @@ def test_the_hash_is_named_and_stable() -> None:
         pytest.param(" ".join(BASE.split()), id="layout"),
         pytest.param(changed(("node B {}\n", "")) + "node B {}", id="order of declarations"),
         pytest.param(
-            changed(
-                ("    e: enum(x, y)\n", ""),
-                ("    a: String\n", "    e: enum(x, y)\n    a: String\n"),
-            ),
+            changed(("    e: enum(x, y)\n", ""), ("    a: String\n", "    e: enum(x, y)\n    a: String\n")),
             id="order of properties",
         ),
         pytest.param(changed(("enum(x, y)", "enum(y, x)")), id="order of enum values"),
@@ -381,13 +352,9 @@ def test_the_hash_is_named_and_stable() -> None:
         pytest.param(changed(('@unit("m") @note', '@note @unit("m")')), id="order of annotations"),
         pytest.param(changed(("k=1, l=2", "l=2, k=1")), id="order of keywords"),
         pytest.param(changed(("@embed(a,", '@embed("a",')), id="spelling of an embed source"),
-        pytest.param(
-            changed(("a: String\n", 'a: String @rename_from("z")\n')), id="property rename hint"
-        ),
+        pytest.param(changed(("a: String\n", 'a: String @rename_from("z")\n')), id="property rename hint"),
         pytest.param(changed(("node B {}", 'node B @rename_from("C") {}')), id="type rename hint"),
-        pytest.param(
-            changed(("@unique(b, a)", "@unique(b, a) @unique(a, b)")), id="a rule said twice"
-        ),
+        pytest.param(changed(("@unique(b, a)", "@unique(b, a) @unique(a, b)")), id="a rule said twice"),
     ],
 )
 def test_what_means_nothing_does_not_count(text: str) -> None:
@@ -408,8 +375,7 @@ def test_what_means_nothing_does_not_count(text: str) -> None:
         pytest.param(changed(("    @unique(b, a)\n", "")), id="no unique"),
         pytest.param(changed(("    @index(b)\n", "")), id="no index"),
         pytest.param(
-            changed(("    @index(b)\n", ""), ("b: I32? @unit", "b: I32? @index @unit")),
-            id="spelling of an index",
+            changed(("    @index(b)\n", ""), ("b: I32? @unit", "b: I32? @index @unit")), id="spelling of an index"
         ),
         pytest.param(changed(("@range(b, 1..2)", "@range(b, 1..3)")), id="range"),
         pytest.param(changed(("@range(b, 1..2)", "@range(b, 1..)")), id="open range"),
@@ -424,9 +390,7 @@ def test_what_means_nothing_does_not_count(text: str) -> None:
         pytest.param(changed(("@card(0..2)", "@card(0..3)")), id="cardinality"),
         pytest.param(changed(("A -> B", "B -> A")), id="direction"),
         pytest.param(changed(("implements I {", "{ t: String @index")), id="implements"),
-        pytest.param(
-            changed(("    a: String\n", "    a: String\n    t: String @index\n")), id="injected"
-        ),
+        pytest.param(changed(("    a: String\n", "    a: String\n    t: String @index\n")), id="injected"),
         pytest.param(changed(("@unique(src, w)", "@unique(dst, w)")), id="edge columns"),
         pytest.param(changed(("edge E:", "edge F:")), id="name of an edge"),
     ],
@@ -444,9 +408,7 @@ def test_a_node_and_an_interface_of_one_name_are_different_shapes() -> None:
 
 
 def test_equal_bounds_of_a_range_are_equal_however_they_are_spelled() -> None:
-    assert hash_of("node A { x: F64 @range(x, 1..2) }") == hash_of(
-        "node A { x: F64 @range(x, 1.0..2.00) }"
-    )
+    assert hash_of("node A { x: F64 @range(x, 1..2) }") == hash_of("node A { x: F64 @range(x, 1.0..2.00) }")
 
 
 TEXT = """
@@ -476,10 +438,7 @@ def test_every_type_and_property_has_its_number() -> None:
     contract = stored()
 
     assert [(item["name"], item["id"]) for item in contract["nodes"]] == [("A", 2), ("B", 3)]
-    assert [(p["name"], p["id"]) for p in contract["nodes"][1]["properties"]] == [
-        ("x", 9),
-        ("y", 10),
-    ]
+    assert [(p["name"], p["id"]) for p in contract["nodes"][1]["properties"]] == [("x", 9), ("y", 10)]
     assert "incarnation" not in contract["interfaces"][0]
     assert contract["edges"][0]["incarnation"] == 14
 

@@ -23,9 +23,7 @@ def test_an_unchanged_schema_has_an_empty_supported_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allow_data_loss", "mode"),
-    [(False, DropMode.SOFT), (True, DropMode.HARD)],
-    ids=["soft", "hard"],
+    ("allow_data_loss", "mode"), [(False, DropMode.SOFT), (True, DropMode.HARD)], ids=["soft", "hard"]
 )
 def test_allowing_data_loss_makes_every_drop_hard(allow_data_loss: bool, mode: DropMode) -> None:
     plan = migrate(OLD, NEW, allow_data_loss=allow_data_loss)
@@ -58,9 +56,7 @@ def test_a_plan_with_one_refusal_is_not_supported() -> None:
         (None, "why"),
     ],
 )
-def test_a_refusal_is_spelled_with_its_code_when_it_has_one(
-    code: LintCode | None, text: str
-) -> None:
+def test_a_refusal_is_spelled_with_its_code_when_it_has_one(code: LintCode | None, text: str) -> None:
     change = UnsupportedChange(entity="node:A", reason="why", code=code)
 
     assert str(change) == text
@@ -83,21 +79,11 @@ def test_a_plan_is_plain_json_data() -> None:
 @each_case(
     ("old", "new"),
     [
+        pytest.param("node A { x: String @index @index(x) }", "node A { x: String @index }", id="index, body gone"),
         pytest.param(
-            "node A { x: String @index @index(x) }",
-            "node A { x: String @index }",
-            id="index, body gone",
+            "node A { x: String @index @index(x) }", "node A { x: String @index(x) }", id="index, property gone"
         ),
-        pytest.param(
-            "node A { x: String @index @index(x) }",
-            "node A { x: String @index(x) }",
-            id="index, property gone",
-        ),
-        pytest.param(
-            "node A { x: String @unique @unique(x) }",
-            "node A { x: String @unique }",
-            id="unique, body gone",
-        ),
+        pytest.param("node A { x: String @unique @unique(x) }", "node A { x: String @unique }", id="unique, body gone"),
     ],
 )
 @each_case("other", ["", " node N {}"], ids=["alone", "beside another step"])
@@ -163,11 +149,7 @@ def test_an_embed_source_that_is_replaced_by_a_new_property_is_refused() -> None
     old = "node A { t: String v: Vector(2) @embed(t) }"
     new = "node A { s: String? v: Vector(2) @embed(s) }"
 
-    assert kinds_of(migrate(old, new).steps) == [
-        "add_property",
-        "unsupported_change",
-        "drop_property",
-    ]
+    assert kinds_of(migrate(old, new).steps) == ["add_property", "unsupported_change", "drop_property"]
 
 
 def test_a_key_keeps_its_meaning_when_a_member_is_renamed_and_reordered() -> None:

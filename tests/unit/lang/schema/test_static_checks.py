@@ -17,14 +17,7 @@ from omnigraph.lang.schema.catalog import (
     RangeRule,
     index_kinds,
 )
-from omnigraph.lang.schema.steps import (
-    RESERVED_FAMILIES,
-    RULES,
-    SHIPPED_FAMILIES,
-    LintCode,
-    LintRule,
-    Tier,
-)
+from omnigraph.lang.schema.steps import RESERVED_FAMILIES, RULES, SHIPPED_FAMILIES, LintCode, LintRule, Tier
 from support.schemas import catalog_of, codes_of, findings_of, migrate
 from support.subtests import each_case
 
@@ -35,21 +28,13 @@ NODE = "node A {}\n"
     ("code", "text"),
     [
         pytest.param("S-04", "node A { v: Vector(2147483648) }", id="S-04 dimension too large"),
-        pytest.param(
-            "S-04", f"node A {{ v: Vector({'9' * 5000}) }}", id="S-04 dimension of many digits"
-        ),
+        pytest.param("S-04", f"node A {{ v: Vector({'9' * 5000}) }}", id="S-04 dimension of many digits"),
         pytest.param("S-05", "interface I { a: [Blob] }", id="S-05 in an interface"),
         pytest.param("S-06", "node A { a: enum(x, x) }", id="S-06"),
         pytest.param("S-07", NODE + "edge E: A -> A @card(4294967296..4294967297)", id="S-07"),
         pytest.param("S-08", "node A implements I {}", id="S-08"),
-        pytest.param(
-            "S-09", "interface I { a: [I32] } node A implements I { a: [I64] }", id="S-09 list"
-        ),
-        pytest.param(
-            "S-09",
-            "interface I { a: Vector(2) } node A implements I { a: Vector(3) }",
-            id="S-09 vector",
-        ),
+        pytest.param("S-09", "interface I { a: [I32] } node A implements I { a: [I64] }", id="S-09 list"),
+        pytest.param("S-09", "interface I { a: Vector(2) } node A implements I { a: Vector(3) }", id="S-09 vector"),
         pytest.param(
             "S-10",
             'interface I { a: String @x("1") } interface J { a: String } node A implements I, J {}',
@@ -70,19 +55,13 @@ NODE = "node A {}\n"
         pytest.param("S-11", "node A @key(a) { a: String }", id="S-11 key with a list"),
         pytest.param("S-11", NODE + 'edge E: A -> A @embed("x")', id="S-11 embed on an edge"),
         pytest.param("S-12", "interface I { a: String @index @index }", id="S-12 in an interface"),
-        pytest.param(
-            "S-12", NODE + "edge E: A -> A { a: String @unique @unique }", id="S-12 on an edge"
-        ),
+        pytest.param("S-12", NODE + "edge E: A -> A { a: String @unique @unique }", id="S-12 on an edge"),
         pytest.param("S-12", "node A { a: String @index(1.5) }", id="S-12 float"),
         pytest.param("S-13", NODE + "edge E: A -> A { a: [String] @index }", id="S-13 on an edge"),
         pytest.param("S-13", "interface I { a: [String]? @index }", id="S-13 in an interface"),
-        pytest.param(
-            "S-14", NODE + "edge E: A -> A { a: Vector(2) @unique }", id="S-14 on an edge"
-        ),
+        pytest.param("S-14", NODE + "edge E: A -> A { a: Vector(2) @unique }", id="S-14 on an edge"),
         pytest.param("S-15", "interface I { a: Blob? @index }", id="S-15 in an interface"),
-        pytest.param(
-            "S-18", "interface I { a: String @instruction(x) }", id="S-18 in an interface"
-        ),
+        pytest.param("S-18", "interface I { a: String @instruction(x) }", id="S-18 in an interface"),
         pytest.param("S-19", "interface I { a: String @rename_from }", id="S-19 in an interface"),
         pytest.param("S-20", NODE + "edge E: A -> A { @unique(src, x) }", id="S-20 on an edge"),
         pytest.param("S-20", "node A { @index(id) }", id="S-20 id is no property"),
@@ -91,21 +70,15 @@ NODE = "node A {}\n"
             "interface I { a: String @key } interface J { b: String @key } node A implements I, J {}",
             id="S-21 two interfaces",
         ),
-        pytest.param(
-            "S-22", "interface I { a: String? @key } node A implements I {}", id="S-22 injected"
-        ),
+        pytest.param("S-22", "interface I { a: String? @key } node A implements I {}", id="S-22 injected"),
         pytest.param("S-23", NODE + "edge E: A -> A { @key(src) }", id="S-23"),
-        pytest.param(
-            "S-24", "node A { v: Vector(2) @range(v, 0..1) }", id="S-24 range of a vector"
-        ),
+        pytest.param("S-24", "node A { v: Vector(2) @range(v, 0..1) }", id="S-24 range of a vector"),
         pytest.param("S-24", "node A { e: enum(a) @range(e, 0..1) }", id="S-24 range of an enum"),
         pytest.param("S-24", 'node A { b: Blob @check(b, "x") }', id="S-24 check of a blob"),
         pytest.param("S-25", "interface I {} interface I {}", id="S-25"),
         pytest.param("S-26", "edge E: A -> B node A {}", id="S-26"),
         pytest.param("S-27", NODE + "edge Ab: A -> A edge AB: A -> A", id="S-27"),
-        pytest.param(
-            "S-28", NODE + "edge E: A -> A { l: [I32] @unique(l) }", id="S-28 list on an edge"
-        ),
+        pytest.param("S-28", NODE + "edge E: A -> A { l: [I32] @unique(l) }", id="S-28 list on an edge"),
         pytest.param("S-28", NODE + "edge E: A -> A { @unique(src, src) }", id="S-28 repeated src"),
         pytest.param("S-28", 'node A { a: String @check(a, "[") }', id="S-28 pattern"),
         pytest.param("S-28", "node A { a: I32 @range(a, 0..-1) }", id="S-28 range"),
@@ -122,10 +95,7 @@ def test_a_broken_rule_is_reported_once_under_its_code(code: str, text: str) -> 
         pytest.param("node A { a: [String] b: [DateTime]? c: [F32] }", id="S-05 other lists"),
         pytest.param("node A { a: enum(x, X) }", id="S-06 values differ in case"),
         pytest.param("node A implements I {} interface I {}", id="S-08 interface after the node"),
-        pytest.param(
-            "interface I { a: enum(x, y) } node A implements I { a: enum(y, x) }",
-            id="S-09 enum order",
-        ),
+        pytest.param("interface I { a: enum(x, y) } node A implements I { a: enum(y, x) }", id="S-09 enum order"),
         pytest.param(
             "interface I { a: String @index } node A implements I { a: String }",
             id="S-09 annotations are the node's own",
@@ -139,29 +109,15 @@ def test_a_broken_rule_is_reported_once_under_its_code(code: str, text: str) -> 
             "interface I { a: enum(x, y) } interface J { a: enum(y, x) } node A implements I, J {}",
             id="S-10 enum order",
         ),
-        pytest.param(
-            "interface I { a: I32 } node A implements I, I {}", id="S-10 the same interface twice"
-        ),
-        pytest.param(
-            'interface I { a: I32 @x(1) @x("y") } node A implements I {}', id="S-10 mixed values"
-        ),
-        pytest.param(
-            "node A { a: String @key @unique @index }", id="S-12 three rules on one property"
-        ),
-        pytest.param(
-            "node A { t: String v: Vector(2) @index @embed(t) }", id="S-14 index and embed"
-        ),
+        pytest.param("interface I { a: I32 } node A implements I, I {}", id="S-10 the same interface twice"),
+        pytest.param('interface I { a: I32 @x(1) @x("y") } node A implements I {}', id="S-10 mixed values"),
+        pytest.param("node A { a: String @key @unique @index }", id="S-12 three rules on one property"),
+        pytest.param("node A { t: String v: Vector(2) @index @embed(t) }", id="S-14 index and embed"),
         pytest.param("node A { l: [String] @index(l) }", id="S-13 body index over a list"),
-        pytest.param(
-            "node A { v: Vector(2) w: I32 @index(v, w) }", id="S-14 body index over a vector"
-        ),
-        pytest.param(
-            "node A {} edge E: A -> A { a: String @unique @index }", id="S-16 unique on an edge"
-        ),
+        pytest.param("node A { v: Vector(2) w: I32 @index(v, w) }", id="S-14 body index over a vector"),
+        pytest.param("node A {} edge E: A -> A { a: String @unique @index }", id="S-16 unique on an edge"),
         pytest.param('node A { t: String? v: Vector(2) @embed("t") }', id="S-17 nullable source"),
-        pytest.param(
-            'node A { t: String v: Vector(2)? @embed(t, model="m") }', id="S-17 bare source"
-        ),
+        pytest.param('node A { t: String v: Vector(2)? @embed(t, model="m") }', id="S-17 bare source"),
         pytest.param(
             "interface I { v: Vector(2) @embed(t) } node A implements I { t: String }",
             id="S-17 source of the node for a vector of the interface",
@@ -172,17 +128,11 @@ def test_a_broken_rule_is_reported_once_under_its_code(code: str, text: str) -> 
         ),
         pytest.param('node A @description("a") @instruction("b") {}', id="S-18 one of each"),
         pytest.param("node A @rename_from(Old) { a: I32 @rename_from(b) }", id="S-19 bare name"),
-        pytest.param(
-            "interface I { a: I32 } node A implements I { @index(a) }", id="S-20 injected member"
-        ),
-        pytest.param(
-            "node A { k: Bool l: Date m: F64 n: enum(a) @key(k, l, m, n) }", id="S-22 any scalar"
-        ),
+        pytest.param("interface I { a: I32 } node A implements I { @index(a) }", id="S-20 injected member"),
+        pytest.param("node A { k: Bool l: Date m: F64 n: enum(a) @key(k, l, m, n) }", id="S-22 any scalar"),
         pytest.param("node A { a: U64? @range(a, 0..) }", id="S-24 nullable number"),
         pytest.param('node A { a: String? @check(a, "x") }', id="S-24 nullable string"),
-        pytest.param(
-            "node Cites {} interface Cites {} edge Cites: Cites -> Cites", id="S-25 namespaces"
-        ),
+        pytest.param("node Cites {} interface Cites {} edge Cites: Cites -> Cites", id="S-25 namespaces"),
         pytest.param("node Ab {} node AB {} interface Ii {} interface II {}", id="S-27 edges only"),
         pytest.param("node A {} edge E: A -> A", id="S-26 self-loop"),
         pytest.param("node A { a: I32 @range(a, 3..3) }", id="S-28 one value"),
@@ -221,14 +171,9 @@ def test_s_17_a_source_missing_in_an_implementor_names_that_node() -> None:
 
 @pytest.mark.parametrize(
     ("code", "interface"),
-    [
-        ("S-17", "interface I { v: Vector(2) @embed(v) }"),
-        ("S-22", "interface I { a: String? @key }"),
-    ],
+    [("S-17", "interface I { v: Vector(2) @embed(v) }"), ("S-22", "interface I { a: String? @key }")],
 )
-def test_a_mistake_inside_an_interface_is_reported_once_for_all_implementors(
-    code: str, interface: str
-) -> None:
+def test_a_mistake_inside_an_interface_is_reported_once_for_all_implementors(code: str, interface: str) -> None:
     text = interface + "\nnode A implements I {}\nnode B implements I {}"
 
     assert codes_of(text) == [code]
@@ -367,9 +312,7 @@ def test_columns_are_declared_properties_in_source_order_and_then_injected_ones(
 
 
 def test_a_missing_interface_property_is_injected_with_its_type() -> None:
-    prop = (
-        catalog_of("interface I { t: String? } node A implements I {}").nodes["A"].properties["t"]
-    )
+    prop = catalog_of("interface I { t: String? } node A implements I {}").nodes["A"].properties["t"]
 
     assert (str(prop.type), prop.injected) == ("String?", True)
 
@@ -420,9 +363,7 @@ def test_nodes_and_edges_have_table_keys(reading: Catalog) -> None:
 
 
 def test_a_composite_key_keeps_its_source_order_in_the_catalog(reading: Catalog) -> None:
-    assert reading.nodes["Venue"].key == MemberSet(
-        members=("series", "edition"), provenance=Provenance.BODY
-    )
+    assert reading.nodes["Venue"].key == MemberSet(members=("series", "edition"), provenance=Provenance.BODY)
 
 
 def test_a_node_without_key_has_none(reading: Catalog) -> None:
@@ -438,9 +379,7 @@ def test_rules_are_recorded(reading: Catalog) -> None:
 
 
 def test_enum_values_are_sorted(reading: Catalog) -> None:
-    assert reading.nodes["Paper"].properties["stage"].type.base == EnumType(
-        ("accepted", "preprint", "retracted")
-    )
+    assert reading.nodes["Paper"].properties["stage"].type.base == EnumType(("accepted", "preprint", "retracted"))
 
 
 @each_case(
@@ -469,13 +408,10 @@ def test_the_three_spellings_of_embed(annotation: str, expected: Embedding) -> N
     ],
 )
 @each_case("place", ["node", "edge", "property"])
-def test_other_annotations_are_kept_as_opaque_metadata(
-    place: str, annotation: str, expected: OpaqueAnnotation
-) -> None:
+def test_other_annotations_are_kept_as_opaque_metadata(place: str, annotation: str, expected: OpaqueAnnotation) -> None:
     at = {place: annotation}
     catalog = catalog_of(
-        f"node A {at.get('node', '')} {{ p: I32 {at.get('property', '')} }}"
-        f"edge E: A -> A {at.get('edge', '')}"
+        f"node A {at.get('node', '')} {{ p: I32 {at.get('property', '')} }}edge E: A -> A {at.get('edge', '')}"
     )
 
     found = {
@@ -515,11 +451,7 @@ def test_an_unknown_edge_is_none(reading: Catalog) -> None:
 
 def test_incident_edges_begin_or_end_at_a_node(reading: Catalog) -> None:
     assert [edge.name for edge in reading.incident_edges("Venue")] == ["AppearsAt"]
-    assert [edge.name for edge in reading.incident_edges("Paper")] == [
-        "AppearsAt",
-        "Cites",
-        "Wrote",
-    ]
+    assert [edge.name for edge in reading.incident_edges("Paper")] == ["AppearsAt", "Cites", "Wrote"]
 
 
 @each_case(
@@ -539,8 +471,6 @@ def test_incident_edges_begin_or_end_at_a_node(reading: Catalog) -> None:
 )
 @each_case("nullable", [False, True], ids=["required", "nullable"])
 def test_an_index_intent_becomes_the_index_of_its_type(
-    base: ScalarType | EnumType | ListType | VectorType,
-    expected: tuple[IndexKind, ...],
-    nullable: bool,
+    base: ScalarType | EnumType | ListType | VectorType, expected: tuple[IndexKind, ...], nullable: bool
 ) -> None:
     assert index_kinds(PropertyType(base, nullable)) == expected
