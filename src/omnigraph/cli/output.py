@@ -195,16 +195,13 @@ class _Counter:
     _begin: float = field(default_factory=time.monotonic)
 
     def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
-        """As `StageProgress.update`."""
         self.tasks, self.rows = tasks, rows
         self.total = total or self.total
 
     def tell(self, detail: str) -> None:
-        """As `StageProgress.tell`."""
         self.detail = one_line(detail)
 
     def note(self, fact: str) -> None:
-        """As `StageProgress.note`."""
         self.facts.append(one_line(fact))
 
     @property
@@ -246,7 +243,6 @@ class _Spoken(_Counter):
     """A stage in a log."""
 
     def tell(self, detail: str) -> None:
-        """As `StageProgress.tell`; that the stage is being stopped is a line of its own."""
         _Counter.tell(self, detail)
         if _is_stopping(detail):
             print_warning(self.detail)
@@ -329,12 +325,10 @@ class _Moving(_Counter):
     task: TaskID
 
     def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
-        """As `StageProgress.update`."""
         _Counter.update(self, tasks, rows, total=total)
         self._show()
 
     def tell(self, detail: str) -> None:
-        """As `StageProgress.tell`."""
         _Counter.tell(self, detail)
         self._show()
         if _is_stopping(detail):

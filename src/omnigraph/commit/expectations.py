@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from typing_extensions import override
+
 from omnigraph.commit.lineage import walk_back
 from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.commit.snapshot import ManifestState, Snapshot, check_new_branch, free_fork_name, is_free_fork_name
@@ -39,60 +41,60 @@ class Requirement(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HeadIs:
+class HeadIs(Requirement):
     """The caller's own precondition: the branch is at this commit, or only physical commits followed it."""
 
     commit_id: str
 
+    @override
     def check(self, head: Head, state: ManifestState, find: Find) -> None:
-        """As in `Requirement`."""
         if not _is_reached(self.commit_id, head, find, lambda it: it.kind in PHYSICAL_KINDS):
             raise PreconditionFailedError(head.branch, self.commit_id, head.commit_id)
 
 
 @dataclass(frozen=True, slots=True)
-class BaseStays:
+class BaseStays(Requirement):
     """Only ordinary commits followed this one, and no merge: the base of a merge into the branch stays the same."""
 
     commit_id: str
 
+    @override
     def check(self, head: Head, state: ManifestState, find: Find) -> None:
-        """As in `Requirement`."""
         if not _is_reached(self.commit_id, head, find, lambda it: it.merged_parent_id is None):
             raise ReadSetConflictError(f"branch {head.branch}", self.commit_id, head.commit_id)
 
 
 @dataclass(frozen=True, slots=True)
-class NothingFollows:
+class NothingFollows(Requirement):
     """The branch is at this very commit: not even a physical one followed."""
 
     commit_id: str
 
+    @override
     def check(self, head: Head, state: ManifestState, find: Find) -> None:
-        """As in `Requirement`."""
         if head.commit_id != self.commit_id:
             raise ReadSetConflictError(f"branch {head.branch}", self.commit_id, head.commit_id)
 
 
 @dataclass(frozen=True, slots=True)
-class NotPublished:
+class NotPublished(Requirement):
     """There is no commit of this id, on any branch."""
 
     commit_id: str
 
+    @override
     def check(self, head: Head, state: ManifestState, find: Find) -> None:
-        """As in `Requirement`."""
         if find(self.commit_id) is not None:
             member = f"commit {self.commit_id}"
             raise ReadSetConflictError(member, None, "it is published already")
 
 
 @dataclass(frozen=True, slots=True)
-class OnlyBranch:
+class OnlyBranch(Requirement):
     """There is no other branch."""
 
+    @override
     def check(self, head: Head, state: ManifestState, find: Find) -> None:
-        """As in `Requirement`."""
         if others := sorted(set(state.heads) - {head.branch}):
             raise BranchesExistError(others)
 

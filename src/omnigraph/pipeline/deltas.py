@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import BadRequestError
@@ -86,43 +87,49 @@ class Delta(Protocol):
         ...
 
 
-class HeldDelta:
+class HeldDelta(Delta):
     """Rows in memory."""
 
     is_in_files = False
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
-        self.counts = operation_counts(rows)
+        self._counts = operation_counts(rows)
 
     @property
+    @override
+    def counts(self) -> tuple[int, ...]:
+        return self._counts
+
+    @property
+    @override
     def held_bytes(self) -> int:
-        """As `Delta.held_bytes`."""
         return int(self._rows.nbytes)
 
     def __len__(self) -> int:
         return int(self._rows.num_rows)
 
+    @override
     def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Any]:
-        """As `Delta.batches`."""
         last = len(self) if end is None else min(end, len(self))
         for first in range(begin, last, BATCH_ROWS):
             yield self._rows.slice(first, min(BATCH_ROWS, last - first))
 
+    @override
     def only(self, codes: Collection[int]) -> HeldDelta:
-        """As `Delta.only`."""
         return HeldDelta(_with_codes(self._rows, codes))
 
+    @override
     def shared(self) -> HeldDelta:
-        """As `Delta.shared`."""
         return self
 
+    @override
     def place_behind(self, entity_id: str) -> int:
-        """As `Delta.place_behind`."""
         return _count_up_to(self._rows, entity_id)
 
+    @override
     def close(self) -> None:
-        """As `Delta.close`; memory goes with the object."""
+        pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +145,7 @@ class DeltaPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiledDelta:
+class FiledDelta(Delta):
     """Rows in files."""
 
     folder: AnswerFolder
@@ -149,27 +156,27 @@ class FiledDelta:
     is_shared: bool = False
 
     @property
+    @override
     def counts(self) -> tuple[int, ...]:
-        """As `Delta.counts`."""
         return tuple(
             sum(part.counts[code] for part in self.parts) if code in self.codes else 0 for code in range(OPERATIONS)
         )
 
     @property
+    @override
     def held_bytes(self) -> int:
-        """As `Delta.held_bytes`; the names of files do not count."""
         return 0
 
     @property
+    @override
     def is_in_files(self) -> bool:
-        """As `Delta.is_in_files`."""
         return True
 
     def __len__(self) -> int:
         return sum(self.counts)
 
+    @override
     def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Any]:
-        """As `Delta.batches`."""
         last = len(self) if end is None else min(end, len(self))
         for part in self.parts:
             count = self._count(part)
@@ -177,16 +184,16 @@ class FiledDelta:
                 yield from self._slice(part, begin, min(last, count))
             begin, last = max(0, begin - count), last - count
 
+    @override
     def only(self, codes: Collection[int]) -> FiledDelta:
-        """As `Delta.only`."""
         return replace(self, codes=self.codes.intersection(codes))
 
+    @override
     def shared(self) -> FiledDelta:
-        """As `Delta.shared`."""
         return replace(self, is_shared=True)
 
+    @override
     def place_behind(self, entity_id: str) -> int:
-        """As `Delta.place_behind`; reads one part."""
         before = [part for part in self.parts if part.first_id <= entity_id]
         if not before:
             return 0
@@ -194,8 +201,8 @@ class FiledDelta:
         place = sum(map(self._count, whole))
         return place + sum(_count_up_to(rows, entity_id) for rows in self._slice(part, 0, self._count(part)))
 
+    @override
     def close(self) -> None:
-        """As `Delta.close`."""
         if not self.is_shared:
             self.scratch.close()
 

@@ -125,7 +125,7 @@ class Shuffles(Protocol):
     """Workers that bring rows together by themselves."""
 
     def exchange(self, exchange: Exchange[Any]) -> list[Message]:
-        """As `run_exchange`."""
+        """The answers for all buckets that have rows, in the order of their numbers."""
         ...
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from typing_extensions import override
+
 from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.rules import Example
@@ -58,19 +60,19 @@ class Joins(Protocol):
         ...
 
 
-class LocalJoins:
+class LocalJoins(Joins):
     """Answers in memory."""
 
+    @override
     def duplicated(self, rows: Sequence[KeyScan], owner: str | None = None) -> Found:
-        """As `Joins.duplicated`."""
         found = _repeated(_keys(rows))
         if owner is None or not found.total:
             return found
         # Owners are read only when there is something to tell.
         return _repeated(_first_of_owners(_keys(owned(rows, owner), owner), owner))
 
+    @override
     def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None) -> Found:
-        """As `Joins.shared`."""
         mine = _keys(rows)
         wanted = mine["key"].combine_chunks()
         firsts = first_members(rows)
@@ -94,8 +96,8 @@ class LocalJoins:
         ]
         return Found(bad.num_rows, examples)
 
+    @override
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
-        """As `Joins.missing`."""
         mine = _keys(references)
         left = wanted = mine["key"].unique()
         for table in find_keys(ids, wanted, wanted):
@@ -106,12 +108,13 @@ class LocalJoins:
             return Found()
         return _first_rows(mine.filter(pc.is_in(mine["key"], left)))
 
+    @override
     def named(self, rows: Sequence[KeyScan], keys: Sequence[str]) -> Found:
-        """As `Joins.named`."""
         wanted = pa.array(list(keys), pa.utf8())
         pieces = [t.select(["key", "address"]) for t in find_keys(rows, wanted, wanted)]
         return _first_rows(pa.concat_tables([_EMPTY, *pieces]))
 
+    @override
     def outside(
         self,
         counted: Sequence[KeyScan],
@@ -120,7 +123,6 @@ class LocalJoins:
         high: int | None,
         more: Sequence[str] = (),
     ) -> Found:
-        """As `Joins.outside`."""
         keys = pa.concat_arrays([_keys(touched)["key"].combine_chunks(), pa.array(list(more), pa.utf8())]).unique()
         pieces = [t.select(["key", "address"]) for t in find_keys(counted, keys, keys)]
         counts = (

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.pipeline.exchange import BUCKET, Exchange, hash_buckets, key_files, run_exchange, text_hashes, write_keys
@@ -158,12 +159,13 @@ class RowsOfFragment:
 _NO_ROWS = RowsOfFragment(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-class LocalMatcher:
+class LocalMatcher(Matcher):
     """Decides in this process: the ids of the load are held in memory, those of the table stream by."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
 
+    @override
     def upsert(
         self,
         base: Table,
@@ -173,7 +175,6 @@ class LocalMatcher:
         with_sources: bool,
         ledgers: AnswerFolder,
     ) -> Upserted:
-        """As `Matcher.upsert`."""
         new = _concatenated(scan_keys(scan) for scan in key_scans(staged.table, staged.new_fragments, text_key("id")))
         last = new.group_by("key").aggregate([("address", "max")])
         superseded = new.num_rows - last.num_rows
@@ -314,7 +315,7 @@ _DECIDED = pa.schema([(name, pa.int64()) for name in ("address", ROW_ID, CREATED
 _SENT = pa.schema([(BUCKET, pa.int32()), *((name, pa.int64()) for name in ("address", ROW_ID, CREATED_AT))])
 
 
-class ExchangeMatcher:
+class ExchangeMatcher(Matcher):
     """Decides in tasks, wherever they run; little work is done in this process."""
 
     def __init__(self, workers: Workers, *, small_rows: int = SMALL_ROWS) -> None:
@@ -322,6 +323,7 @@ class ExchangeMatcher:
         self._local = LocalMatcher(workers)
         self._small_rows = small_rows
 
+    @override
     def upsert(
         self,
         base: Table,
@@ -331,7 +333,6 @@ class ExchangeMatcher:
         with_sources: bool,
         ledgers: AnswerFolder,
     ) -> Upserted:
-        """As `Matcher.upsert`."""
         extra = (ROW_ID, CREATED_AT, _SOURCE) if with_sources else (ROW_ID, CREATED_AT)
         come = key_scans(staged.table, staged.new_fragments, text_key("id"))
         there = key_scans(base, None, text_key("id"), extra=extra)

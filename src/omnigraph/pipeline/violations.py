@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from omnigraph.core.arrow import pa
 from omnigraph.errors import MAX_EXAMPLES, BadRecord, LoadReport
 from omnigraph.errors.writes import LINE
@@ -28,7 +30,7 @@ from omnigraph.pipeline.keys import KeyScan, find_keys, joined_text, key_scans, 
 from omnigraph.pipeline.workers import Message, Workers, detail
 from omnigraph.storage.datasets.fragments import fragment_sizes, read_addresses
 from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, scan_fragments, table_address
-from omnigraph.writes.rules import Found, Violation, check, check_values
+from omnigraph.writes.rules import ChangedRows, Found, Violation, check, check_values
 
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
@@ -222,7 +224,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableChanges:
+class TableChanges(ChangedRows):
     """The tables of one write, as the checker sees them."""
 
     images: Mapping[TableKey, Image]
@@ -232,8 +234,8 @@ class TableChanges:
     #: Hears what is checked next.
     tell: Callable[[str], None] = lambda _: None
 
+    @override
     def find(self, key: TableKey, rule: RowRule) -> list[Found]:
-        """As `ChangedRows.find`."""
         if not self._is_affected(key, rule):
             return []
         topic = rule_topic(rule)
@@ -243,8 +245,8 @@ class TableChanges:
             image = self._image(key)
             return [_named(rule, image, found) for found in self._find(rule, image)]
 
+    @override
     def existing(self, key: TableKey, ids: Collection[str]) -> set[str]:
-        """As `ChangedRows.existing`."""
         keys = pa.array(list(ids), pa.utf8())
         pieces = find_keys(key_scans(self._image(key).table, None, text_key("id")), keys, keys)
         return {entity_id for piece in pieces for entity_id in piece["key"].to_pylist()}

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from typing_extensions import override
+
 from omnigraph.core.budget import check_work, work_steps
 from omnigraph.errors import OmniError
 from omnigraph.errors.bodies import error_from_body
@@ -198,7 +200,7 @@ class Workers(Protocol):
         ...
 
 
-class LocalWorkers:
+class LocalWorkers(Workers):
     """Runs everything in this process, one task after the other."""
 
     parallelism = 1
@@ -207,10 +209,10 @@ class LocalWorkers:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
+    @override
     def run(
         self, stage: str, task: Callable[[Item], Message], items: Sequence[Item], *, keep_failures: bool = False
     ) -> list[Message]:
-        """As `Workers.run`."""
         answers: list[Message] = []
         if not items:
             return answers
@@ -230,10 +232,10 @@ class LocalWorkers:
                 tally.end_task(rows)
         return answers
 
+    @override
     def run_batches(
         self, stage: str, task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], frame: Any
     ) -> list[Message]:
-        """As `Workers.run_batches`, for an Arrow table: it is one partition."""
         with self._progress.stage(stage, 1) as progress:
             tally = _Tally(progress)
             with listening(tally.add):
@@ -242,13 +244,13 @@ class LocalWorkers:
         return answers
 
     @contextmanager
+    @override
     def sealing(self, secret: str) -> Iterator[TaskSecret]:
-        """As `Workers.sealing`; here it goes nowhere."""
         yield _PlainSecret(secret)
 
 
 @dataclass(frozen=True, slots=True)
-class _PlainSecret:
+class _PlainSecret(TaskSecret):
     """A secret that stays in its process."""
 
     _secret: str = field(repr=False)

@@ -8,29 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from typing_extensions import override
 
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.load.source_columns import SourceColumns, spark_columns
+from omnigraph.pipeline.load.sources import FrameAccess
 from omnigraph.spark.jobs import check_session, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class SparkFrames:
-    """Answers as `FrameAccess` says; tables are those of a session."""
+class SparkFrames(FrameAccess):
+    """Frames of Spark; tables are those of a session."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self._spark = spark
 
+    @override
     def columns(self, frame: Any) -> SourceColumns:
-        """As `FrameAccess.columns`."""
         check_session(frame.sparkSession)
         with spark_errors(frame.sparkSession):
             return spark_columns(frame.schema)
 
+    @override
     def selected(self, frame: Any, paths: Sequence[Sequence[str]], name: str) -> Any:
-        """As `FrameAccess.selected`."""
         # Spark takes a point in the name of a column for a path: the columns get numbers for their way to the tasks.
         columns = [f"{'.'.join(map(_quoted, some))} AS c{number}" for number, some in enumerate(paths)]
         try:
@@ -43,8 +45,8 @@ class SparkFrames:
             reason = str(error).splitlines()[0]
             raise BadRequestError(f"{name}: Spark cannot select its columns: {reason}") from error
 
+    @override
     def table(self, name: str) -> object:
-        """As `FrameAccess.table`."""
         assert self._spark is not None, "tables belong to a session"
         return _table(self._spark, name)
 

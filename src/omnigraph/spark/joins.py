@@ -17,13 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
+from typing_extensions import override
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.rules import Example
 from omnigraph.pipeline.exchange import KeyFiles
-from omnigraph.pipeline.joins import LocalJoins, owned, row_examples
+from omnigraph.pipeline.joins import Joins, LocalJoins, owned, row_examples
 from omnigraph.pipeline.keys import SMALL_ROWS, KeyScan, cut_scans, is_few, scan_keys, total_rows
 from omnigraph.spark.tasks import Batches, BatchFunction, Kept, carrying, numbers_in
 from omnigraph.storage.datasets.fragments import read_addresses
@@ -46,7 +47,7 @@ _KEYS = "key string, address long"
 _FIRST = "total long, key string, count long, other long"
 
 
-class SparkJoins:
+class SparkJoins(Joins):
     """Answers on executors."""
 
     def __init__(
@@ -65,8 +66,8 @@ class SparkJoins:
         self._small_ids = small_ids
         self._broadcast_keys = broadcast_keys
 
+    @override
     def duplicated(self, rows: Sequence[KeyScan], owner: str | None = None) -> Found:
-        """As `Joins.duplicated`."""
         if total_rows(rows) <= self._small_rows:
             return self._local.duplicated(rows, owner)
         if self._is_empty(lambda: self.repeated_hashes(rows)):
@@ -92,8 +93,8 @@ class SparkJoins:
         counted = keys.groupBy("key").count().where("count > 1")
         return counted.select("key", "count", (sql.col("count") - 1).alias("weight"), _no_other())
 
+    @override
     def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None) -> Found:
-        """As `Joins.shared`."""
         if self._is_small(rows, others):
             return self._local.shared(rows, others, owner)
         # As above: rows without a common hash have no common key.
@@ -154,8 +155,8 @@ class SparkJoins:
         found = bad.groupBy("key").agg(sql.sum("count").alias("count"), sql.min("other").alias("other"))
         return found.select("key", "count", sql.col("count").alias("weight"), "other")
 
+    @override
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
-        """As `Joins.missing`."""
         if self._is_small(references, ids):
             return self._local.missing(references, ids)
         if total_rows(ids) <= self._small_ids:
@@ -176,8 +177,8 @@ class SparkJoins:
         absent = mine.hint("merge").join(found, "key", "left").where("is_found is null")
         return absent.select("key", "count", sql.col("count").alias("weight"), "other")
 
+    @override
     def named(self, rows: Sequence[KeyScan], keys: Sequence[str]) -> Found:
-        """As `Joins.named`."""
         if is_few(len(keys), rows, self._small_rows):
             return self._local.named(rows, keys)
         total, shown = self._first(lambda: self.named_keys(rows, keys), order="other")
@@ -193,6 +194,7 @@ class SparkJoins:
             found = _counted(theirs).hint("merge").join(given.hint("merge"), "key")
         return found.select("key", "count", sql.col("count").alias("weight"), sql.col("address").alias("other"))
 
+    @override
     def outside(
         self,
         counted: Sequence[KeyScan],
@@ -201,7 +203,6 @@ class SparkJoins:
         high: int | None,
         more: Sequence[str] = (),
     ) -> Found:
-        """As `Joins.outside`."""
         if is_few(total_rows(touched) + len(more), counted, self._small_rows):
             return self._local.outside(counted, touched, low, high, more)
         total, shown = self._first(lambda: self.keys_outside(counted, touched, low, high, more))

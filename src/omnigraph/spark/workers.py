@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
+from typing_extensions import override
 
 from omnigraph.core.arrow import Array
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import SparkError
-from omnigraph.pipeline.exchange import BUCKET, Exchange, by_bucket, gathered
-from omnigraph.pipeline.workers import STOPPING, Item, Message, Progress, raise_failure
+from omnigraph.pipeline.exchange import BUCKET, Exchange, Shuffles, by_bucket, gathered
+from omnigraph.pipeline.workers import STOPPING, Item, Message, Progress, TaskSecret, Workers, raise_failure
 from omnigraph.spark.jobs import Figures, SparkJobs, released, shielded, showing, spark_errors
 from omnigraph.spark.kinds import is_connect, is_on_this_machine, parallelism_of, tries_of
 from omnigraph.spark.tasks import (
@@ -48,15 +49,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(TaskSecret):
     """A secret as it travels with the items of a stage. Its other half is a property of the Spark job."""
 
     _data: bytes = field(repr=False)
     #: The property that holds the other half.
     _property: str
 
+    @override
     def open(self) -> str:
-        """As `TaskSecret.open`."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -145,7 +146,7 @@ _REDACTED = "spark.redaction.regex"
 _DEFAULT_REDACTED = "(?i)secret|password|token|access[.]?key"
 
 
-class SparkWorkers:
+class SparkWorkers(Workers, Shuffles):
     """Runs tasks on the executors of a session, classic or of Spark Connect."""
 
     def __init__(self, spark: SparkSession, progress: Progress) -> None:
@@ -160,8 +161,8 @@ class SparkWorkers:
         return max(2, shielded(self.spark, lambda: parallelism_of(self.spark)))
 
     @property
+    @override
     def is_on_this_machine(self) -> bool:
-        """As `Workers.is_on_this_machine`."""
         return shielded(self.spark, lambda: is_on_this_machine(self.spark))
 
     @property
@@ -169,10 +170,10 @@ class SparkWorkers:
         """The number of attempts of a task."""
         return shielded(self.spark, lambda: tries_of(self.spark))
 
+    @override
     def run(
         self, stage: str, task: Callable[[Item], Message], items: Sequence[Item], *, keep_failures: bool = False
     ) -> list[Message]:
-        """As `Workers.run`."""
         if not items:
             return []
         counter = self._counter()
@@ -200,10 +201,10 @@ class SparkWorkers:
                 raise_failure(answer)
         return [found[number] for number in range(len(items))]
 
+    @override
     def run_batches(
         self, stage: str, task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], frame: DataFrame
     ) -> list[Message]:
-        """As `Workers.run_batches`, for a Spark frame."""
         partitions: DataFrame = frame
         counter = self._counter()
         with self._progress.stage(stage, 0) as progress, self._tally() as tally:
@@ -221,8 +222,8 @@ class SparkWorkers:
             raise_failure(message)
         return messages
 
+    @override
     def exchange(self, exchange: Exchange[Item]) -> list[Message]:
-        """As `run_exchange`, by a shuffle: the rows lie where Spark keeps its shuffles."""
         sent = shielded(self.spark, lambda: sent_rows(self.spark, exchange))
         answers = self.run_batches(exchange.stage, bucket_task(exchange), sent)
         return sorted(answers, key=lambda answer: int(answer[BUCKET]))
@@ -261,15 +262,8 @@ class SparkWorkers:
             released(self.spark, shared.destroy)
 
     @contextmanager
+    @override
     def sealing(self, secret: str) -> Iterator[Sealed]:
-        """As `Workers.sealing`: what travels with the items is useless without a property of the job.
-
-        Items are broadcast or sent as files, and Spark writes those to disk. Properties travel in messages only; an
-        event log leaves out the values of those whose name says that they are secret.
-
-        Raises:
-            SparkError: the session would show the property, or has ended.
-        """
         # A session of Spark Connect hands its settings on to tasks only when their names begin so.
         name = f"spark.omnigraph.secret.{new_ulid()}"
         with spark_errors(self.spark):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from omnigraph.core.values import StoredValue, canonical_spelling
 from omnigraph.errors import BadRequestError, ResourceLimitError
@@ -17,7 +18,7 @@ from omnigraph.lang.schema.rules import EdgesPerSource, End, Example, RowRule, T
 from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
 from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, TypeDef, rows_table, stored_values, table_schema, texts
-from omnigraph.writes.rules import Found, check, check_values
+from omnigraph.writes.rules import ChangedRows, Found, check, check_values
 
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
@@ -141,14 +142,14 @@ def validate(
 
 
 @dataclass(frozen=True, slots=True)
-class PendingChanges:
+class PendingChanges(ChangedRows):
     """Pending rows and the committed ones that stay, as the checker sees them. An id has one row."""
 
     deltas: Mapping[TableKey, TableDelta]
     committed: CommittedRows
 
+    @override
     def find(self, key: TableKey, rule: RowRule) -> Iterator[Found]:
-        """As `ChangedRows.find`."""
         match rule:
             case Unique():
                 yield from self._repeated(key, rule)
@@ -159,8 +160,8 @@ class PendingChanges:
             case EdgesPerSource():
                 yield from self._outside(key, rule)
 
+    @override
     def existing(self, key: TableKey, ids: Collection[str]) -> set[str]:
-        """As `ChangedRows.existing`."""
         pending = self.deltas[key].has(list(ids)) if key in self.deltas else set()
         return pending | self.committed.existing_ids(key, set(ids) - pending)
 
