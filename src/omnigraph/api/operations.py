@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from functools import cached_property
 from importlib import import_module
@@ -65,6 +65,31 @@ class Tool:
     is_destructive: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A parameter of a method on a command line; one that is required is an argument."""
+
+    help: str
+    metavar: str | None = None
+    #: Other than `--` and the name of the parameter.
+    spelling: str | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An operation as people call it, where its command is generated."""
+
+    name: str
+    #: By parameter, in the order of the help; without those that are the same in every command.
+    flags: Mapping[str, Flag] = field(default_factory=dict)
+    _: KW_ONLY
+    #: Whether the graph may be an argument.
+    is_positional: bool = False
+    #: What is destroyed, with names of parameters in braces; a remote graph needs consent to it.
+    loss: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """One operation of a server."""
@@ -92,8 +117,7 @@ class Operation:
     #: The member of the answer that is the value of the method; None: it is the whole answer.
     member: str | None = None
     tool: Tool | None = None
-    #: The command of the CLI, where it is generated.
-    command: str | None = None
+    command: Command | None = None
     is_flat: bool = False
     is_conditional: bool = False
     #: The operation below the graph that replaces it.
@@ -265,7 +289,7 @@ _ENTRIES = (
         query="TargetParams",
         result="commit.snapshot:Snapshot",
         call="snapshot",
-        command="snapshot",
+        command=Command("snapshot", is_positional=True),
         tool=Tool("snapshot", "The version of every table at the head of a branch, with row counts."),
     ),
     Operation(
@@ -332,6 +356,7 @@ _ENTRIES = (
         result="api.answers:Branches",
         member="branches",
         call="branches",
+        command=Command("branch list"),
         tool=Tool("branches", "The branches of the graph."),
     ),
     Operation(
@@ -360,6 +385,7 @@ _ENTRIES = (
         text="One commit, of any branch that the caller may read.",
         result="commit.rows:GraphCommit",
         call="commit",
+        command=Command("commit show", {"commit_id": Flag("commit id", "ID")}),
     ),
     Operation(
         id="get_diff",
@@ -504,6 +530,10 @@ _ENTRIES = (
         cost=Cost.WRITE,
         call="create_branch",
         names={"base": "from"},
+        command=Command(
+            "branch create",
+            {"name": Flag("branch", "NAME"), "base": Flag("branch or commit it begins at", "BASE", "--from")},
+        ),
         tool=Tool("branch_create", "Create a branch from another branch or from a commit."),
     ),
     Operation(
@@ -517,6 +547,7 @@ _ENTRIES = (
         cost=Cost.WRITE,
         call="delete_branch",
         names={"name": "branch"},
+        command=Command("branch delete", {"name": Flag("branch", "NAME")}, loss="deletes branch {name} of"),
         tool=Tool("branch_delete", "Delete a branch and the work on it that was not merged.", is_destructive=True),
     ),
     Operation(
@@ -531,6 +562,19 @@ _ENTRIES = (
         cost=Cost.BOUNDED_WRITE,
         call="merge",
         names={"into": "target"},
+        command=Command(
+            "branch merge",
+            {
+                "source": Flag("branch to merge", "SOURCE"),
+                "into": Flag("branch that gets the changes", "TARGET"),
+                "delete_branch": Flag("delete the source when it is merged"),
+                "dry_run": Flag("show outcome and conflicts, write nothing"),
+                "strategy": Flag(
+                    "decide conflicts about rows for the target (ours) or the source (theirs)",
+                    choices=("ours", "theirs"),
+                ),
+            },
+        ),
         tool=Tool(
             "branch_merge",
             "Merge a branch into another one, `main` by default. `dry_run` only tells what would happen.",

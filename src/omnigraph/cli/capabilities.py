@@ -92,7 +92,7 @@ def _rules() -> Iterator[CommandRule]:
     ]
     for entry in OPERATIONS.values():
         if entry.command is not None:
-            rows.append((Capability.ANY, entry.command, _WRITES if entry.cost.writes else _READS))
+            rows.append((Capability.ANY, entry.command.name, _WRITES if entry.cost.writes else _READS))
     for capability, commands, flags in rows:
         for command in commands.split(", "):
             yield CommandRule(command, capability, frozenset(flags))

@@ -11,8 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from omnigraph.cli.capabilities import legend
-from omnigraph.cli.commands import branch, data, demo, embed, history, maintenance, query, schema, serving, setup
-from omnigraph.cli.derived import derived_commands
+from omnigraph.cli.commands import data, demo, embed, history, maintenance, query, schema, serving, setup
 from omnigraph.cli.flags import GRAPH_ID, use_scoped_commands
 from omnigraph.cli.output import (
     INTERRUPTED,
@@ -119,9 +118,8 @@ app.command("ingest", hidden=True)(data.ingest)
 app.command("mutate")(query.mutate)
 app.command("query")(query.query)
 app.command("export")(data.export)
-for _name, _command in derived_commands():
-    app.command(_name)(_command)
-app.command("diff")(branch.diff)
+app.command("snapshot")(history.snapshot)
+app.command("diff")(history.diff)
 app.command("log")(history.log)
 app.command("embed")(embed.embed)
 app.command("optimize")(maintenance.optimize)
@@ -138,7 +136,7 @@ app.command("login")(setup.login)
 app.command("logout")(setup.logout)
 app.add_typer(schema.app, name="schema")
 app.add_typer(data.app, name="blob")
-app.add_typer(branch.app, name="branch")
+app.add_typer(history.branch_app, name="branch")
 app.add_typer(history.commit_app, name="commit")
 app.add_typer(history.changes_app, name="changes")
 app.add_typer(maintenance.app, name="recovery")

@@ -15,7 +15,7 @@ from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar, cast
 
-from omnigraph.errors import OmniError, UnauthorizedError
+from omnigraph.errors import MergeConflictsError, OmniError, UnauthorizedError
 from omnigraph.errors.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -113,6 +113,18 @@ def print_json(document: Mapping[str, object]) -> None:
     print_text("".join(waiting))
 
 
+class _Encodable(Protocol):
+    def to_json(self) -> Mapping[str, object]: ...
+
+
+def print_result(result: _Encodable | Mapping[str, object], lines: Iterable[str], *, json: bool) -> None:
+    """Print a result for programs, or its lines for people."""
+    if json:
+        print_json(result if isinstance(result, Mapping) else result.to_json())
+    else:
+        print_lines(lines)
+
+
 class _Streamable(Protocol[_Item_co]):
     def __len__(self) -> int: ...
 
@@ -143,6 +155,11 @@ def print_error(error: OmniError, *, as_json: bool) -> None:
     """Print a failure: one readable message on stderr, or the error body on stdout."""
     if as_json:
         print_json(error.to_json())
+    elif isinstance(error, MergeConflictsError):
+        from omnigraph.cli.history_text import conflict_lines
+
+        lines = conflict_lines(error.source, error.target, error.conflicts, error.total)
+        print_warning("\n".join(lines))
     else:
         print_warning(error.message)
         if isinstance(error, UnauthorizedError):

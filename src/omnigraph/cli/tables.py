@@ -129,6 +129,11 @@ def fit(text: str, width: int = MAX_COLUMN_WIDTH) -> str:
     return f"{''.join(shown)}…"
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number of things: `1 row`, `1,200 rows`."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def wrapped(text: str, width: int) -> list[str]:
     """A visible text as lines of about so many characters; words stay whole, so that paths can be copied."""
     return textwrap.wrap(one_line(text), width, break_long_words=False, break_on_hyphens=False) or [""]

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.commands.branch import merge_lines
 from omnigraph.cli.commands.data import load_text
-from omnigraph.cli.commands.history import branch_heads, head_labels
+from omnigraph.cli.commands.history import branch_heads, head_labels, merge_lines
 from omnigraph.cli.commands.query import result_line
 from omnigraph.cli.flags import scoped
 from omnigraph.cli.history_text import diff_summary, draw_commits, net_change_line

@@ -1,26 +1,161 @@
-"""`omnigraph commit`, `log`, `changes` and `snapshot`."""
+"""`omnigraph branch`, `diff`, `commit`, `log`, `changes` and `snapshot`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from omnigraph.cli.derived import renders
-from omnigraph.cli.flags import AsJson, Branch, CommitId, Kinds, Operations, PageLimit, Timeout, Types, scoped
-from omnigraph.cli.history_text import BRANCH_WIDTH, cause_line, change_line, commit_line, draw_commits, time_text
-from omnigraph.cli.output import print_json, print_lines, print_text, print_warning
+from omnigraph.cli.derived import derived
+from omnigraph.cli.flags import (
+    AsJson,
+    Branch,
+    CommitId,
+    EngineChoice,
+    Kinds,
+    Operations,
+    PageLimit,
+    Quiet,
+    Timeout,
+    Types,
+    WorkerName,
+    refuse_address,
+    scoped,
+)
+from omnigraph.cli.history_text import (
+    BRANCH_WIDTH,
+    cause_line,
+    change_line,
+    commit_line,
+    conflict_lines,
+    diff_summary,
+    draw_commits,
+    net_change_line,
+    time_text,
+)
+from omnigraph.cli.output import (
+    StreamedList,
+    print_json,
+    print_lines,
+    print_result,
+    print_text,
+    print_warning,
+    terminal_progress,
+)
 from omnigraph.cli.scope import Address
+from omnigraph.cli.tables import counted
 from omnigraph.errors import BranchNotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.api.graph_api import GraphApi
+    from omnigraph.api.results import BranchReceipt, MergeResult
     from omnigraph.branches.changes import Cause, Change, ChangesPage
     from omnigraph.branches.feed import FeedPage
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.snapshot import Snapshot
+
+_Page = TypeVar("_Page", "ChangesPage", "FeedPage")
+
+
+# ---- `omnigraph branch`
+
+
+branch_app = typer.Typer(help="Create, merge and delete branches.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@branch_app.command("create")
+@derived("create_branch")
+def create_branch(receipt: BranchReceipt) -> Iterator[str]:
+    """Create a branch at the head of another one, or at a commit; no data is copied."""
+    yield f"created branch {receipt.name} from {receipt.base}"
+
+
+@branch_app.command("list")
+@derived("list_branches")
+def list_branches(branches: list[str]) -> list[str]:
+    """List the branches, sorted by name."""
+    return branches
+
+
+@branch_app.command("delete")
+@derived("delete_branch")
+def delete_branch(receipt: BranchReceipt) -> Iterator[str]:
+    """Delete a branch, with all of its commits that were not merged."""
+    yield f"deleted branch {receipt.name}"
+
+
+@branch_app.command("merge")
+@derived("merge_branches")
+def merge_branch(result: MergeResult) -> Iterator[str]:
+    """Merge a branch into another one, row by row: all of it becomes visible in one commit, or nothing does."""
+    yield from merge_lines(result)
+    if result.branch_delete_error is not None:
+        print_warning(f"branch {result.source} was not deleted: {result.branch_delete_error}")
+
+
+def merge_lines(result: MergeResult) -> Iterator[str]:
+    """The receipt, or the preview, as a person reads it."""
+    source, target = result.source, result.target
+    if result.conflict_total:
+        yield from conflict_lines(source, target, result.conflicts, result.conflict_total)
+        return
+    how = str(result.outcome)
+    if result.strategy is not None:
+        how += f" with strategy {result.strategy}"
+    if result.outcome == "already_up_to_date":
+        yield f"nothing to merge from {source} into {target}: {result.outcome}"
+    elif result.commit is None:
+        yield f"{source} would be merged into {target}: {how}; nothing was written"
+    else:
+        yield f"merged {source} into {target}: {how}, commit {result.commit.commit_id}"
+    width = max((len(change.type_key) for change in result.changes), default=0)
+    for change in result.changes:
+        counts = f"+{change.inserted:,} ~{change.updated:,} -{change.deleted:,}"
+        yield f"  {change.type_key:<{width}}  {counts}"
+    if result.branch_deleted:
+        yield f"deleted branch {source}"
+
+
+# ---- `omnigraph diff`
+
+
+@scoped("diff")
+def diff(
+    one: Annotated[str, typer.Argument(metavar="FROM", help="branch or commit", callback=refuse_address)],
+    other: Annotated[str, typer.Argument(metavar="TO", help="branch or commit", callback=refuse_address)],
+    address: Address,
+    kind: Kinds = None,
+    type: Types = None,
+    op: Operations = None,
+    engine: EngineChoice = WorkerName.AUTO,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Show what turns one state of a graph into another: entities that came (+), changed (~) and went (-)."""
+    if engine is not WorkerName.AUTO:
+        address.refuse_on_server("--engine")
+    with (
+        address.open(read_only=True) as graph,
+        graph.diff(
+            one,
+            other,
+            kinds=kind,
+            types=type,
+            ops=op,
+            engine=engine,
+            progress=terminal_progress(quiet=quiet),
+            timeout_s=timeout,
+        ) as found,
+    ):
+        if json:
+            changes = StreamedList(found, lambda change: change.to_json())
+            print_json({**found.summary.to_json(), "changes": changes})
+            return
+        print_lines(net_change_line(change) for change in found)
+        print_text(diff_summary(found, one, other))
 
 
 # ---- `omnigraph commit`
@@ -41,26 +176,19 @@ def list_commits(
     json: AsJson = False,
 ) -> None:
     """List the commits of a branch, newest first."""
+    from omnigraph.api.answers import Commits
+
     wanted = _actor(filter_, actor)
     with address.open(read_only=True) as graph:
         commits = graph.commits(branch, actor=wanted)
-    if json:
-        print_json({"commits": [commit.to_json() for commit in commits]})
-    elif commits:
-        print_text("\n".join(commit_line(commit) for commit in commits))
-    else:
-        print_text("no commits")
+    lines = [commit_line(commit) for commit in commits]
+    print_result(Commits(commits=commits), lines or ["no commits"], json=json)
 
 
 @commit_app.command("show")
-@scoped("commit show")
-def show_commit(commit_id: CommitId, address: Address, json: AsJson = False) -> None:
+@derived("get_commit")
+def show_commit(commit: GraphCommit) -> Iterator[str]:
     """Show one commit."""
-    with address.open(read_only=True) as graph:
-        commit = graph.commit(commit_id)
-    if json:
-        print_json(commit.to_json())
-        return
     facts = {
         "commit": commit.commit_id,
         "branch": commit.branch,
@@ -75,7 +203,7 @@ def show_commit(commit_id: CommitId, address: Address, json: AsJson = False) -> 
         "kind": commit.kind,
         "tables": ", ".join(commit.tables) or "none",
     }
-    print_text("\n".join(f"{name:<14} {value}" for name, value in facts.items() if value is not None))
+    return (f"{name:<14} {value}" for name, value in facts.items() if value is not None)
 
 
 @commit_app.command("changes")
@@ -117,7 +245,7 @@ def show_changes(
         print_text(f"next page: {token}")
 
 
-def _follow(page_at: Callable[[str | None], ChangesPage]) -> Iterator[ChangesPage]:
+def _follow(page_at: Callable[[str | None], _Page]) -> Iterator[_Page]:
     page = page_at(None)
     yield page
     while page.next_page_token is not None:
@@ -153,6 +281,7 @@ def log(
     json: AsJson = False,
 ) -> None:
     """Show the commits of a graph, newest first."""
+    from omnigraph.api.answers import Commits
     from omnigraph.commit.documents import log_of
 
     with address.open(read_only=True) as opened:
@@ -161,16 +290,10 @@ def log(
             commits = opened.log(branch)
         else:
             commits = opened.commits(branch or "main")
-    if not graph:
-        if json:
-            print_json({"commits": [commit.to_json() for commit in commits]})
-        else:
-            print_lines(commit_line(commit) for commit in commits)
-        return
-    if json:
-        print_json(log_of(commits, heads).to_json())
+    if graph:
+        print_result(log_of(commits, heads), drawn_history(commits, heads), json=json)
     else:
-        print_lines(drawn_history(commits, heads))
+        print_result(Commits(commits=commits), map(commit_line, commits), json=json)
 
 
 def branch_heads(graph: GraphApi) -> dict[str, Snapshot]:
@@ -248,7 +371,7 @@ def poll(
                 page_token=page_token,
             )
 
-        pages = _follow_changes(next_page)
+        pages = _follow(next_page)
         if json:
             found = list(pages)
             last = found[-1]
@@ -278,20 +401,10 @@ def baseline(
         raise typer.BadParameter("a baseline is a file, not standard output")
     with address.open(read_only=True) as graph:
         result = graph.baseline(branch, out=out, kinds=kind, types=type, ops=op, timeout_s=timeout)
-    if json:
-        print_json(result.to_json())
-        return
-    entities = "1 entity" if result.entities == 1 else f"{result.entities:,} entities"
-    print_text(f"{entities} of commit {result.snapshot_commit_id} in {result.target}")
-    print_text(f"cursor: {result.resume_cursor}")
-
-
-def _follow_changes(next_page: Callable[[str | None], FeedPage]) -> Iterator[FeedPage]:
-    page = next_page(None)
-    yield page
-    while page.next_page_token is not None:
-        page = next_page(page.next_page_token)
-        yield page
+    written = (
+        f"{counted(result.entities, 'entity', 'entities')} of commit {result.snapshot_commit_id} in {result.target}"
+    )
+    print_result(result, (written, f"cursor: {result.resume_cursor}"), json=json)
 
 
 def _print_blocks(pages: Iterator[FeedPage]) -> FeedPage:
@@ -324,8 +437,8 @@ def _blocks(pages: list[FeedPage]) -> list[dict[str, object]]:
 # ---- `omnigraph snapshot`
 
 
-@renders("get_snapshot")
-def snapshot_lines(found: Snapshot) -> Iterator[str]:
+@derived("get_snapshot")
+def snapshot(found: Snapshot) -> Iterator[str]:
     """Show which version of every dataset a branch reads, and how many entities it holds."""
     pins = [found.pins[key] for key in sorted(found.pins)]
     width = max((len(pin.table_key) for pin in pins), default=0)
