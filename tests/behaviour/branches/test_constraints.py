@@ -511,11 +511,7 @@ def test_a_fast_forward_is_checked_too(rules: Graph) -> None:
 
 UNIQUE_TYPES = """
 node Thing {
-    name: String @key
-    whole: I64? @unique
-    ratio: F64? @unique
-    day: Date? @unique
-    at: DateTime? @unique
+    name: String @key  whole: I64? @unique  ratio: F64? @unique  day: Date? @unique  at: DateTime? @unique
     stage: enum(draft, final)? @unique
 }
 """

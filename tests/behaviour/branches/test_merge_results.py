@@ -20,21 +20,9 @@ from support.subtests import each_case
 
 SCHEMA = """
 node Thing {
-    name: String @key
-    text: String?
-    tags: [String]?
-    counts: [I64]?
-    flags: [Bool]?
-    days: [Date]?
-    vec: Vector(3)?
-    data: Blob?
-    i64: I64?
-    f64: F64?
-    flag: Bool?
-    day: Date?
-    at: DateTime?
-    stage: enum(draft, final)?
-    _row_note: String?
+    name: String @key  text: String?  tags: [String]?  counts: [I64]?  flags: [Bool]?  days: [Date]?
+    vec: Vector(3)?  data: Blob?  i64: I64?  f64: F64?  flag: Bool?  day: Date?  at: DateTime?
+    stage: enum(draft, final)?  _row_note: String?
 }
 """
 THING = TableKey("node:Thing")

@@ -46,12 +46,7 @@ from support.loads import files_of, good_lines, new_graph, thing, write_lines
 
 SCHEMA = """
 node Customer {
-    code: String @key
-    name: String?
-    active: Bool
-    joined: Date?
-    seen: DateTime?
-    email: String? @unique
+    code: String @key  name: String?  active: Bool  joined: Date?  seen: DateTime?  email: String? @unique
 }
 edge Friend: Customer -> Customer
 """

@@ -33,18 +33,8 @@ if TYPE_CHECKING:
 
 SCHEMA = """
 node Member {
-    code: String @key
-    name: String?
-    active: Bool?
-    born: Date?
-    seen: DateTime?
-    balance: F64?
-    points: I64?
-    tags: [String]?
-    scores: [I64]?
-    country: String?
-    city: String?
-    photo: Blob?
+    code: String @key  name: String?  active: Bool?  born: Date?  seen: DateTime?  balance: F64?  points: I64?
+    tags: [String]?  scores: [I64]?  country: String?  city: String?  photo: Blob?
 }
 node Day { day: Date @key }
 node Slot { series: String number: I32 @key(series, number) }

@@ -49,19 +49,8 @@ edge Seen: Person -> Day
 """
 VALUES = """
 node Thing {
-    name: String @key
-    flag: Bool?
-    big: I64?
-    unsigned: U64?
-    half: F32?
-    real: F64?
-    day: Date?
-    at: DateTime?
-    stage: enum(draft, final)?
-    tags: [String]?
-    counts: [I64]?
-    vec: Vector(2)?
-    data: Blob?
+    name: String @key  flag: Bool?  big: I64?  unsigned: U64?  half: F32?  real: F64?  day: Date?  at: DateTime?
+    stage: enum(draft, final)?  tags: [String]?  counts: [I64]?  vec: Vector(2)?  data: Blob?
 }
 """
 

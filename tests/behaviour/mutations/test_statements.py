@@ -477,32 +477,13 @@ def test_now_is_one_moment_for_the_whole_query(tmp_path: Path) -> None:
 
 RULES = """
 node Paper {
-    doi: String @key
-    year: I32?
-    score: F64?
-    big: I64?
-    code: String?
-    stage: enum(draft, final)?
-    isbn: String? @unique
-    number: I64? @unique
-    ratio: F64? @unique
-    small: F32? @unique
-    day: Date? @unique
-    at: DateTime? @unique
-    room: String?
-    slot: I32?
-    @range(year, 1600..2100)
-    @range(score, 0.0..1.0)
-    @range(big, 0..9007199254740993)
-    @check(code, "^[A-Z]{2}[0-9]+$")
-    @unique(room, slot)
+    doi: String @key  year: I32?  score: F64?  big: I64?  code: String?  stage: enum(draft, final)?
+    isbn: String? @unique  number: I64? @unique  ratio: F64? @unique  small: F32? @unique  day: Date? @unique
+    at: DateTime? @unique  room: String?  slot: I32?  @range(year, 1600..2100)  @range(score, 0.0..1.0)
+    @range(big, 0..9007199254740993)  @check(code, "^[A-Z]{2}[0-9]+$")  @unique(room, slot)
 }
 node Author { name: String @key }
-edge Wrote: Author -> Paper {
-    role: enum(first, last)?
-    position: I32?
-    @unique(src, dst)
-}
+edge Wrote: Author -> Paper { role: enum(first, last)?  position: I32?  @unique(src, dst) }
 edge Reviews: Paper -> Author @card(2..3)
 edge Leads: Author -> Paper @card(0..1)
 """

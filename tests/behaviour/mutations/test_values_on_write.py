@@ -71,14 +71,7 @@ def test_a_value_that_does_not_fit_is_refused_whatever_is_stored(
 
 
 REQUIRED = """
-node N {
-    k: String @key
-    n: I32
-    stage: enum(a, b)?
-    at: DateTime
-    data: Blob
-    tags: [String]
-}
+node N { k: String @key  n: I32  stage: enum(a, b)?  at: DateTime  data: Blob  tags: [String] }
 edge E: N -> N { w: F32 }
 """
 
@@ -303,15 +296,8 @@ def test_a_statement_that_does_not_compile_touches_nothing(things: Graph, text: 
 U64 = (0, 2**63 - 1, 2**63, 2**64 - 1)
 I64 = (-(2**63), -1, 0, 2**63 - 1)
 SCHEMA = """
-node Wide {
-    key: U64 @key
-    u: U64? @index
-    list: [U64]?
-}
-node Signed {
-    key: I64 @key
-    i: I64? @index
-}
+node Wide { key: U64 @key  u: U64? @index  list: [U64]? }
+node Signed { key: I64 @key  i: I64? @index }
 edge Next: Wide -> Wide { u: U64? }
 """
 OPERATORS = {

@@ -24,14 +24,8 @@ from omnigraph.graph.graph import Graph
 #: A schema whose rules are off, and what each rule adds to it.
 SCHEMA = """
 node Book {
-    name: String @key
-    stage: enum(draft, final)?
-    year: I32?
-    ratio: F32?
-    code: String?
-    room: String?
-    slot: I32?
-    pages: I32?
+    name: String @key  stage: enum(draft, final)?  year: I32?  ratio: F32?  code: String?  room: String?
+    slot: I32?  pages: I32?
 }
 node Author { name: String @key }
 edge Wrote: Author -> Book { note: String? }

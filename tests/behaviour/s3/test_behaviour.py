@@ -558,10 +558,7 @@ def test_objects_are_recorded_and_compared(s3_root: str) -> None:
 #: A property becomes required under another name, others come and go; one type is new, one renamed, one dropped.
 WANTED = """
 node Article @rename_from("Paper") {
-    doi: String @key
-    name: String @rename_from("title")
-    reads: I64?
-    lang: String
+    doi: String @key  name: String @rename_from("title")  reads: I64?  lang: String
 }
 node Tag { word: String @key }
 edge Cites: Article -> Article { why: String?  weight: F32? }

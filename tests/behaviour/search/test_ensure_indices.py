@@ -34,45 +34,18 @@ from support.search_graphs import (
 )
 
 ALL_KINDS = """
-interface Named {
-    nick: String? @index
-}
+interface Named { nick: String? @index }
 node Thing implements Named {
-    name: String @key
-    both: String?
-    level: enum(low, high)? @index
-    flag: Bool? @index
-    i32: I32? @index
-    i64: I64? @index
-    u32: U32? @index
-    u64: U64? @index
-    f32: F32? @index
-    f64: F64? @index
-    day: Date? @index
-    at: DateTime? @index
-    spot: Vector(3)? @index
-    first: String?
-    second: I32?
-    tags: [String]?
-    data: Blob?
-    plain: String?
-    number: I32?
-    @index(both)
-    @index(first, second)
+    name: String @key  both: String?  level: enum(low, high)? @index  flag: Bool? @index  i32: I32? @index
+    i64: I64? @index  u32: U32? @index  u64: U64? @index  f32: F32? @index  f64: F64? @index  day: Date? @index
+    at: DateTime? @index  spot: Vector(3)? @index  first: String?  second: I32?  tags: [String]?  data: Blob?
+    plain: String?  number: I32?  @index(both)  @index(first, second)
 }
 node Numbered { number: I64 @key }
-node Composite {
-    a: String
-    b: I32
-    @key(a, b)
-}
+node Composite { a: String  b: I32  @key(a, b) }
 node Keyless { text: String }
 node Never { name: String @key  text: String? @index }
-edge Links: Thing -> Thing {
-    why: String?
-    when: I32? @index
-    @index(src, dst)
-}
+edge Links: Thing -> Thing { why: String?  when: I32? @index  @index(src, dst) }
 edge NeverLinks: Thing -> Never
 """
 ROWS = """query seed() {

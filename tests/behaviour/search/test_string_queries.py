@@ -18,11 +18,8 @@ from support.search_graphs import ZERO, append, ask, new_graph
 DIMENSION = 8
 SCHEMA = """
 node Note {
-    slug: String @key
-    text: String?
-    vec: Vector(8)? @embed("text")
-    exact: Vector(8)? @embed("text", model="stored/model")
-    bare: Vector(8)?
+    slug: String @key  text: String?  vec: Vector(8)? @embed("text")
+    exact: Vector(8)? @embed("text", model="stored/model")  bare: Vector(8)?
 }
 """
 VECTORS = ("vec", "exact", "bare")

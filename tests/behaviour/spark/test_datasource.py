@@ -26,41 +26,18 @@ if TYPE_CHECKING:
     Read = Callable[..., DataFrame]
 
 SCHEMA = """
-node Paper {
-    doi: String @key
-    year: I32?
-}
-node Both {
-    name: String @key
-}
-node Empty {
-    name: String @key
-}
-edge Cites: Paper -> Paper {
-    weight: F64?
-}
+node Paper { doi: String @key  year: I32? }
+node Both { name: String @key }
+node Empty { name: String @key }
+edge Cites: Paper -> Paper { weight: F64? }
 edge Both: Paper -> Paper
 """
 
 VALUES = """
 node Thing {
-    name: String @key
-    flag: Bool?
-    i32: I32?
-    i64: I64?
-    u32: U32?
-    u64: U64?
-    f32: F32?
-    f64: F64?
-    day: Date?
-    at: DateTime?
-    stage: enum(draft, final)?
-    order: I32?
-    tags: [String]?
-    counts: [U64]?
-    moments: [DateTime]?
-    vec: Vector(3)?
-    data: Blob?
+    name: String @key  flag: Bool?  i32: I32?  i64: I64?  u32: U32?  u64: U64?  f32: F32?  f64: F64?  day: Date?
+    at: DateTime?  stage: enum(draft, final)?  order: I32?  tags: [String]?  counts: [U64]?
+    moments: [DateTime]?  vec: Vector(3)?  data: Blob?
 }
 """
 
