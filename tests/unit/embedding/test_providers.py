@@ -485,7 +485,7 @@ def test_a_passing_failure_is_tried_again(stand_in: StandIn, time: StillTime, re
 
 def test_a_timeout_is_tried_again(stand_in: StandIn, time: StillTime) -> None:
     stand_in.replies = [HANG, GOOD]
-    assert _embed(client_of(time, ProviderName.OPENAI, stand_in.url, timeout_ms=80)) == [(1.0,)]
+    assert _embed(client_of(time, ProviderName.OPENAI, stand_in.url, timeout_ms=800)) == [(1.0,)]
     assert time.pauses_s == [0.2]
 
 
