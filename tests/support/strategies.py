@@ -246,10 +246,10 @@ mutation_bodies = st.builds(
     ).map(tuple),
 )
 _param_types = st.one_of(
-    st.builds(gq.ParamType, st.sampled_from(["scalar", "list"]), _scalar_words),
-    st.builds(gq.ParamType, st.just("vector"), dimension=st.integers(0, 2**40)),
+    st.builds(gq.TypeExpr, st.sampled_from(["scalar", "list"]), st.booleans(), _scalar_words),
+    st.builds(gq.TypeExpr, st.just("vector"), st.booleans(), dimension=st.integers(0, 2**40)),
 )
-params = st.builds(gq.Param, free_names, _param_types, st.booleans())
+params = st.builds(gq.Param, free_names, _param_types)
 notes = st.builds(gq.Note, st.sampled_from(["description", "instruction"]), string_values)
 query_trees = st.lists(
     st.builds(

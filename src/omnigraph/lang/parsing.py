@@ -1,28 +1,37 @@
-"""Grammars over files of declarations: syntax errors for people, escapes of strings, and a cache of built grammars."""
+"""What both languages share: literals and types as written, and grammars over files of declarations."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import pairwise
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, cast
 
-from lark import Lark, TextSlice, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark import Lark, TextSlice, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
 from lark.lexer import LexerState, LexerThread, LineCounter
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 from lark.parsers.lalr_parser_state import ParserState
 
 from omnigraph.core.env_settings import cache_folder
-from omnigraph.core.source import OPAQUE, Findings, SourceText, Span, check_readable, one_of
+from omnigraph.core.source import OPAQUE, Findings, SourceText, Span, check_readable, one_of, span_field
+from omnigraph.core.types import (
+    MAX_VECTOR_DIMENSION,
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
+from omnigraph.errors import Diagnostic
 
 if TYPE_CHECKING:
-    from lark import Token, Transformer
     from lark.lexer import Lexer
-
-    from omnigraph.errors import Diagnostic
 
 
 # ---- String literals, which both languages spell alike
@@ -60,6 +69,171 @@ def unescape(literal: str, offset: int) -> str:
     return _ESCAPE.sub(replace, body)
 
 
+# ---- Literals and types as they are written
+#
+# Spans never take part in equality, so two trees are equal when their texts mean the same.
+
+
+#: Longer digit strings are out of range for every number of the languages.
+MAX_DIGITS = 40
+#: The scalars by the words of the languages.
+SCALARS = {scalar.value: scalar for scalar in Scalar}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal_:
+    """A string, number or boolean, or a bare name where one may stand. Numbers keep their spelling in `text`."""
+
+    value: str | int | float | bool
+    text: str
+    bare: bool = False
+    span: Span = span_field()
+
+    @property
+    def name(self) -> str:
+        """The property that it names, in a list of properties: `true` may be one."""
+        return self.text if isinstance(self.value, bool) else str(self.value)
+
+    @property
+    def meaning(self) -> tuple[str, str | int | float | bool, bool]:
+        """The value of the literal; `1`, `1.0` and `true` are three different things."""
+        return type(self.value).__name__, self.value, self.bare
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal_) and self.meaning == other.meaning
+
+    def __hash__(self) -> int:
+        return hash(self.meaning)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeExpr:
+    """A type as written. `name` is the scalar of a scalar or list type; it may not exist."""
+
+    form: Literal["scalar", "list", "enum", "vector"]
+    nullable: bool
+    name: str = ""
+    values: tuple[str, ...] = ()
+    dimension: int = 0
+    span: Span = span_field()
+
+    def __str__(self) -> str:
+        match self.form:
+            case "scalar":
+                text = self.name
+            case "list":
+                text = f"[{self.name}]"
+            case "enum":
+                text = f"enum({', '.join(self.values)})"
+            case "vector":
+                text = f"Vector({self.dimension})"
+        return f"{text}?" if self.nullable else text
+
+    def resolved(self) -> PropertyType | TypeFailure:
+        """The type that is meant, or why there is none."""
+        base: BaseType
+        match self.form:
+            case "enum":
+                values = sorted(self.values)
+                for value, after in pairwise(values):
+                    if value == after:
+                        return TypeFailure("enum", f"enum value `{value}` is listed twice")
+                base = EnumType(tuple(values))
+            case "vector":
+                if not 1 <= self.dimension <= MAX_VECTOR_DIMENSION:
+                    return TypeFailure("vector", f"a vector has 1 to {MAX_VECTOR_DIMENSION} dimensions")
+                base = VectorType(self.dimension)
+            case _:
+                scalar = SCALARS.get(self.name)
+                if scalar is None:
+                    return TypeFailure("unknown", f"there is no type `{self.name}`")
+                if self.form == "list" and scalar is Scalar.BLOB:
+                    return TypeFailure("list", "there is no list of Blob")
+                base = ListType(scalar) if self.form == "list" else ScalarType(scalar)
+        return PropertyType(base, self.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeFailure:
+    """Why a type is wrong."""
+
+    kind: Literal["unknown", "list", "enum", "vector"]
+    message: str
+
+
+Part = TypeVar("Part")
+
+
+class Located(Protocol):
+    """A part of a syntax tree that knows its place."""
+
+    @property
+    def span(self) -> Span:
+        """Where it stands."""
+        ...
+
+
+def span_of(first: Token | Located, last: Token | Located | None = None) -> Span:
+    """From the beginning of one part of a text to the end of another, or of the same."""
+    begin, end = _place_of(first), _place_of(first if last is None else last)
+    return begin.to(end)
+
+
+def _place_of(part: Token | Located) -> Span:
+    if isinstance(part, Token):
+        return Span(cast("int", part.start_pos), cast("int", part.end_pos))
+    return part.span
+
+
+def only(kind: type[Part], parts: Iterable[object]) -> tuple[Part, ...]:
+    """The parts of one kind."""
+    return tuple(part for part in parts if isinstance(part, kind))
+
+
+def whole_number(token: Token) -> int:
+    """The number of a digit string; one beyond every bound of the languages is cut, and still out of range."""
+    return int(token.lstrip("0")[:MAX_DIGITS] or "0")
+
+
+@v_args(inline=True)
+class TreeBuilder(Transformer[Token, object]):
+    """Builds a syntax tree while lark parses; each method is a grammar rule and gets its children.
+
+    These are the rules that both grammars have.
+    """
+
+    def file(self, *declarations: object) -> tuple[object, ...]:
+        """All declarations."""
+        return declarations
+
+    def literal(self, token: Token) -> Literal_:
+        """A string, number or boolean."""
+        text = str(token)
+        value: str | int | float | bool
+        match token.type:
+            case "STRING":
+                value = unescape(token, cast("int", token.start_pos))
+            case "FLOAT":
+                value = float(text)
+            case "INT":
+                value = whole_number(token)
+            case _:
+                value = text == "true"
+        return Literal_(value, text, span=span_of(token))
+
+    def scalar_type(self, word: Token) -> TypeExpr:
+        """`Word`."""
+        return TypeExpr("scalar", False, str(word), span=span_of(word))
+
+    def list_type(self, opening: Token, word: Token, closing: Token) -> TypeExpr:
+        """`[Word]`."""
+        return TypeExpr("list", False, str(word), span=span_of(opening, closing))
+
+    def vector_type(self, keyword: Token, dimension: Token, closing: Token) -> TypeExpr:
+        """`Vector(dimension)`."""
+        return TypeExpr("vector", False, dimension=whole_number(dimension), span=span_of(keyword, closing))
+
+
 # ---- The cache of analysed grammars
 
 
@@ -80,9 +254,6 @@ def grammar_cache(grammar: str) -> str | None:
 
 T = TypeVar("T")
 
-#: Explains a syntax error beyond "expected …": gets the text found and its left context, returns a hint or None.
-Advice = "Callable[[str, str], str | None]"
-
 _WORD = re.compile(r"[0-9]+\.(?![0-9])|@?\$?[A-Za-z0-9_]+|\S")
 _LONGEST_ENUMERATION = 7
 #: How much of the text before a mistake is looked at for advice.
@@ -96,18 +267,18 @@ class DeclarationGrammar(Generic[T]):
 
     Args:
         grammar: lark grammar text with the start rule `file`.
-        transformer: builds the syntax tree while parsing; its `file` rule gives a sequence of declarations.
+        builder: makes the declarations while parsing.
         declaration: matches the beginning of a declaration, for recovery after a syntax error.
         phrases: terminal name → plain English, for "expected …".
         groups: sets of terminals that are named together when all of them may stand somewhere.
         code: code of a syntax error; `escape_code` that of an unknown string escape.
-        advise: extra hints for well-known mistakes.
+        advise: extra hints for well-known mistakes: gets the text found and what stands before it.
     """
 
     def __init__(
         self,
         grammar: str,
-        transformer: Transformer[Token, Sequence[T]],
+        builder: TreeBuilder,
         *,
         declaration: str,
         phrases: Mapping[str, str],
@@ -120,7 +291,7 @@ class DeclarationGrammar(Generic[T]):
             grammar,
             parser="lalr",
             start="file",
-            transformer=transformer,
+            transformer=builder,
             lexer_callbacks={"STRING": _check_escapes},
             cache=grammar_cache(grammar) or False,
             _plugins={"LexerThread": _OffsetLexer},

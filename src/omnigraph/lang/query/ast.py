@@ -9,6 +9,7 @@ from typing import Literal, assert_never
 
 from omnigraph.core.source import Span, span_field
 from omnigraph.core.values import quote
+from omnigraph.lang import parsing
 
 # ---- The syntax tree of a query file
 #
@@ -35,24 +36,8 @@ class Operator(StrEnum):
 # ---- values and expressions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Literal_:
-    """A string, number or boolean. Numbers keep their spelling in `text`."""
-
-    value: str | int | float | bool
-    text: str
-    span: Span = span_field()
-
-    @property
-    def meaning(self) -> tuple[str, str | int | float | bool]:
-        """The value of the literal; `1`, `1.0` and `true` are three different things."""
-        return type(self.value).__name__, self.value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Literal_) and self.meaning == other.meaning
-
-    def __hash__(self) -> int:
-        return hash(self.meaning)
+Literal_ = parsing.Literal_
+TypeExpr = parsing.TypeExpr
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,17 +272,10 @@ class MutationBody:
     statements: tuple[Statement, ...]
 
 
+Body = ReadBody | MutationBody
+
+
 # ---- declarations
-
-
-@dataclass(frozen=True, slots=True)
-class ParamType:
-    """A parameter type as written; `name` may not exist."""
-
-    form: Literal["scalar", "list", "vector"]
-    name: str = ""
-    dimension: int = 0
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +283,7 @@ class Param:
     """`$name: Type?`."""
 
     name: str
-    type: ParamType
-    nullable: bool
+    type: TypeExpr
     span: Span = span_field()
 
 
@@ -326,7 +303,7 @@ class Query:
     name: str
     params: tuple[Param, ...]
     notes: tuple[Note, ...]
-    body: ReadBody | MutationBody
+    body: Body
     name_span: Span = span_field()
     span: Span = span_field()
 
@@ -350,7 +327,7 @@ def print_queries(tree: QueryFile) -> str:
 
 
 def _query(query: Query) -> Iterator[str]:
-    params = ", ".join(map(_param, query.params))
+    params = ", ".join(f"${param.name}: {param.type}" for param in query.params)
     notes = "".join(f" @{note.kind}({quote(note.text)})" for note in query.notes)
     yield f"query {query.name}({params}){notes} {{"
     match query.body:
@@ -362,18 +339,6 @@ def _query(query: Query) -> Iterator[str]:
         case _:
             assert_never(query.body)
     yield "}"
-
-
-def _param(param: Param) -> str:
-    written = param.type
-    match written.form:
-        case "vector":
-            text = f"Vector({written.dimension})"
-        case "list":
-            text = f"[{written.name}]"
-        case "scalar":
-            text = written.name
-    return f"${param.name}: {text}{'?' if param.nullable else ''}"
 
 
 def _read(body: ReadBody) -> Iterator[str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from omnigraph.core.cache import LruCache
 from omnigraph.core.source import MAX_PARTS, MAX_PATTERNS, Findings, SourceText, did_you_mean, read_source
-from omnigraph.core.types import MAX_VECTOR_DIMENSION, BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import PropertyType
 from omnigraph.errors import CompilerError, MixedMutationError, QuerySelectionError
+from omnigraph.lang.parsing import SCALARS
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Context, Scope
 from omnigraph.lang.query.lowering import lower_pattern
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 # ---- Checks of a declaration without a schema
 
 
-_SCALARS = {scalar.value: scalar for scalar in Scalar}
-
-
 def check_declaration(
     query: ast.Query, findings: Findings, types: dict[str, PropertyType | None] | None = None
 ) -> tuple[ir.Parameter, ...]:
@@ -41,7 +39,7 @@ def check_declaration(
     types = {} if types is None else types
     params: list[ir.Parameter] = []
     for param in query.params:
-        base = _param_type(findings, param)
+        type_ = _param_type(findings, param.type)
         if param.name.startswith("__"):
             message = f"`${param.name}`: names that begin with `$__` are reserved"
             findings.error("Q103", param.span, message)
@@ -50,7 +48,6 @@ def check_declaration(
         elif param.name in types:
             findings.error("Q102", param.span, f"parameter `${param.name}` is declared twice")
             continue
-        type_ = None if base is None else PropertyType(base, param.nullable)
         types[param.name] = type_
         if type_ is not None:
             params.append(ir.Parameter(name=param.name, type=type_))
@@ -58,25 +55,16 @@ def check_declaration(
     return tuple(params)
 
 
-def _param_type(findings: Findings, param: ast.Param) -> BaseType | None:
-    written = param.type
-    if written.form == "vector":
-        if 1 <= written.dimension <= MAX_VECTOR_DIMENSION:
-            return VectorType(written.dimension)
-        message = f"a vector has 1 to {MAX_VECTOR_DIMENSION} dimensions"
-        findings.error("Q105", written.span, message)
-        return None
-    scalar = _SCALARS.get(written.name)
-    if scalar is None:
-        hint = partial(did_you_mean, written.name, [*_SCALARS, "Vector"])
+def _param_type(findings: Findings, written: ast.TypeExpr) -> PropertyType | None:
+    type_ = written.resolved()
+    if isinstance(type_, PropertyType):
+        return type_
+    if type_.kind == "unknown":
+        hint = partial(did_you_mean, written.name, [*SCALARS, "Vector"])
         findings.error("Q105", written.span, f"`{written.name}` is not a parameter type", hint)
-        return None
-    if written.form == "scalar":
-        return ScalarType(scalar)
-    if scalar is Scalar.BLOB:
-        findings.error("Q105", written.span, "there is no list of Blob")
-        return None
-    return ListType(scalar)
+    else:
+        findings.error("Q105", written.span, type_.message)
+    return None
 
 
 def _check_notes(findings: Findings, query: ast.Query) -> None:
@@ -189,7 +177,7 @@ def _clauses(clauses: Iterable[ast.Clause]) -> Iterator[ast.Clause]:
             yield from _clauses(clause.clauses)
 
 
-def _parts(body: ast.ReadBody | ast.MutationBody, clauses: Iterable[ast.Clause]) -> Iterator[int]:
+def _parts(body: ast.Body, clauses: Iterable[ast.Clause]) -> Iterator[int]:
     match body:
         case ast.ReadBody():
             yield len(body.projections) + len(body.order)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Literal, cast
 
-from lark import Transformer
+from lark import Token, v_args
 
 from omnigraph.core.source import Findings, SourceText, Span
-from omnigraph.lang.parsing import DeclarationGrammar, unescape
+from omnigraph.lang.parsing import DeclarationGrammar, TreeBuilder, only, span_of, whole_number
 from omnigraph.lang.query import ast
-
-if TYPE_CHECKING:
-    from lark import Token
 
 SYNTAX_ERROR = "Q000"
 
 _DECLARATION = r"(?<![A-Za-z0-9_$.@])query\s+[A-Za-z_]\w*\s*\("
-
-#: Digit strings longer than any 64-bit number are cut: still out of range, and safe to convert.
-_MAX_DIGITS = 40
 
 _PHRASES = {
     "QUERY": "`query`",
@@ -176,218 +171,129 @@ def _case_advice(found: str, before: str) -> str | None:
     return None
 
 
-def _start(token: Token) -> int:
-    return cast("int", token.start_pos)
-
-
-def _end(token: Token) -> int:
-    return cast("int", token.end_pos)
-
-
-def _span(token: Token) -> Span:
-    return Span(_start(token), _end(token))
-
-
-def _number(token: Token) -> int:
-    return int(token.lstrip("0")[:_MAX_DIGITS] or "0")
-
-
 def _variable(token: Token) -> ast.Variable:
-    return ast.Variable(token[1:], Span(_start(token), _end(token)))
+    return ast.Variable(token[1:], span_of(token))
 
 
-class _Builder(Transformer[Any, Any]):
-    """Builds the syntax tree while lark parses; each method is a grammar rule and gets its children."""
+_Clause = ast.Negation | ast.Binding | ast.Traversal | ast.Filter | ast.Condition
 
-    def file(self, items: list[Any]) -> tuple[ast.Query, ...]:
-        return tuple(items)
 
-    def query(self, items: list[Any]) -> ast.Query:
-        keyword, name, _, *rest, body, close = items
-        return ast.Query(
-            name.name,
-            tuple(item for item in rest if isinstance(item, ast.Param)),
-            tuple(item for item in rest if isinstance(item, ast.Note)),
-            body,
-            name.span,
-            Span(_start(keyword), _end(close)),
-        )
+@v_args(inline=True)
+class _Builder(TreeBuilder):
+    def query(
+        self, keyword: Token, name: ast.Alias, *rest: Token | ast.Param | ast.Note | ast.Body | None
+    ) -> ast.Query:
+        *_, body, close = rest
+        assert isinstance(body, ast.ReadBody | ast.MutationBody)
+        span = span_of(keyword, cast("Token", close))
+        return ast.Query(name.name, only(ast.Param, rest), only(ast.Note, rest), body, name.span, span)
 
-    def note(self, items: list[Token]) -> ast.Note:
-        keyword, text, close = items
+    def note(self, keyword: Token, text: Token, close: Token) -> ast.Note:
         kind = cast("Literal['description', 'instruction']", str(keyword[1:]))
-        return ast.Note(kind, unescape(text, _start(text)), Span(_start(keyword), _end(close)))
+        return ast.Note(kind, str(self.literal(text).value), span_of(keyword, close))
 
-    def param(self, items: list[Any]) -> ast.Param:
-        variable, type_, *question = items
-        end = _end(question[0]) if question else type_.span.end
-        return ast.Param(variable[1:], type_, bool(question), Span(_start(variable), end))
+    def param(self, variable: Token, type_: ast.TypeExpr, question: Token | None = None) -> ast.Param:
+        written = replace(type_, nullable=question is not None)
+        return ast.Param(variable[1:], written, span_of(variable, question or type_))
 
-    def list_param(self, items: list[Any]) -> ast.ParamType:
-        opening, word, closing = items
-        return ast.ParamType("list", word.name, span=Span(_start(opening), _end(closing)))
-
-    def vector_param(self, items: list[Token]) -> ast.ParamType:
-        keyword, dimension, closing = items
-        span = Span(_start(keyword), _end(closing))
-        return ast.ParamType("vector", dimension=_number(dimension), span=span)
-
-    def scalar_param(self, items: list[ast.Alias]) -> ast.ParamType:
-        return ast.ParamType("scalar", items[0].name, span=items[0].span)
-
-    def read(self, items: list[Any]) -> ast.ReadBody:
-        limit: ast.Limit | None = None
-        order: tuple[ast.Sort, ...] = ()
-        if isinstance(items[-1], ast.Limit):
-            limit = items.pop()
-        if isinstance(items[-1], tuple):
-            order = items.pop()
-        clauses: list[Any] = []
-        projections: list[Any] = []
-        for item in items[1:]:
-            if isinstance(item, ast.Projection):
-                projections.append(item)
-            else:
-                clauses.append(item)
-        # The keyword `return` stands between the two lists.
-        return ast.ReadBody(tuple(clauses[:-1]), tuple(projections), order, limit)
-
-    def order(self, items: list[Any]) -> tuple[ast.Sort, ...]:
-        return tuple(items[1:])
-
-    def limit(self, items: list[Token]) -> ast.Limit:
-        return ast.Limit(_number(items[1]), _span(items[1]))
-
-    def negation(self, items: list[Any]) -> ast.Negation:
-        keyword, *clauses, close = items
-        return ast.Negation(tuple(clauses), Span(_start(keyword), _end(close)))
-
-    def binding(self, items: list[Any]) -> ast.Binding:
-        variable, type_name, *rest = items
-        matches: list[Any] = rest[:-1]
-        end = _end(rest[-1]) if rest else _end(type_name)
-        return ast.Binding(
-            _variable(variable), str(type_name), tuple(matches), _span(type_name), Span(_start(variable), end)
+    def read(self, *parts: Token | ast.Clause | ast.Projection | tuple[ast.Sort, ...] | ast.Limit) -> ast.ReadBody:
+        orders, limits = only(tuple, parts), only(ast.Limit, parts)
+        return ast.ReadBody(
+            tuple(part for part in parts if isinstance(part, _Clause)),
+            only(ast.Projection, parts),
+            orders[0] if orders else (),
+            limits[0] if limits else None,
         )
 
-    def property_match(self, items: list[Any]) -> ast.PropertyMatch:
-        name, value = items
-        return ast.PropertyMatch(name.name, value, Span(name.span.start, value.span.end))
+    def order(self, _: Token, *keys: ast.Sort) -> tuple[ast.Sort, ...]:
+        return keys
 
-    def traversal(self, items: list[Any]) -> ast.Traversal:
-        left, hop, right = items
-        span = Span(_start(left), _end(right))
-        return ast.Traversal(_variable(left), None, hop, _variable(right), span)
+    def limit(self, _: Token, count: Token) -> ast.Limit:
+        return ast.Limit(whole_number(count), span_of(count))
 
-    def bound_traversal(self, items: list[Any]) -> ast.Traversal:
-        left, edge, hop, right = items
-        span = Span(_start(left), _end(right))
-        return ast.Traversal(_variable(left), _variable(edge), hop, _variable(right), span)
+    def negation(self, keyword: Token, *rest: ast.Clause | Token) -> ast.Negation:
+        clauses = tuple(item for item in rest if not isinstance(item, Token))
+        return ast.Negation(clauses, span_of(keyword, rest[-1]))
 
-    def hop(self, items: list[Any]) -> ast.Hop:
-        word, *bounds = items
-        return ast.Hop(word.name, False, bounds[0] if bounds else None, word.span)
+    def binding(self, variable: Token, type_name: Token, *rest: ast.PropertyMatch | Token) -> ast.Binding:
+        span = span_of(variable, (type_name, *rest)[-1])
+        return ast.Binding(_variable(variable), str(type_name), only(ast.PropertyMatch, rest), span_of(type_name), span)
 
-    def undirected_hop(self, items: list[Any]) -> ast.Hop:
-        word, *bounds = items
-        return ast.Hop(word.name, True, bounds[0] if bounds else None, word.span)
+    def property_match(self, name: ast.Alias, value: ast.Value) -> ast.PropertyMatch:
+        return ast.PropertyMatch(name.name, value, span_of(name, value))
 
-    def bounds(self, items: list[Token]) -> ast.Bounds:
-        low, *high, close = items
-        span = Span(_start(low), _end(close) - 1)
-        return ast.Bounds(_number(low), _number(high[0]) if high else None, span)
+    def traversal(self, left: Token, hop: ast.Hop, right: Token) -> ast.Traversal:
+        return ast.Traversal(_variable(left), None, hop, _variable(right), span_of(left, right))
 
-    def filter(self, items: list[Any]) -> ast.Filter:
-        left, operator, right = items
-        if not hasattr(left, "span"):
-            left = _variable(left)
-        return ast.Filter(left, ast.Operator(operator), right, Span(left.span.start, right.span.end))
+    def bound_traversal(self, left: Token, edge: Token, hop: ast.Hop, right: Token) -> ast.Traversal:
+        return ast.Traversal(_variable(left), _variable(edge), hop, _variable(right), span_of(left, right))
 
-    def operator(self, items: list[Token]) -> str:
-        return str(items[0])
+    def hop(self, word: ast.Alias, bounds: ast.Bounds | None = None) -> ast.Hop:
+        return ast.Hop(word.name, False, bounds, word.span)
+
+    def undirected_hop(self, word: ast.Alias, bounds: ast.Bounds | None = None) -> ast.Hop:
+        return ast.Hop(word.name, True, bounds, word.span)
+
+    def bounds(self, low: Token, *rest: Token) -> ast.Bounds:
+        *high, close = rest
+        inside = Span(span_of(low).start, span_of(close).start)
+        return ast.Bounds(whole_number(low), whole_number(high[0]) if high else None, inside)
+
+    def filter(self, left: Token | ast.Expression, operator: str, right: ast.Expression) -> ast.Filter:
+        operand = _variable(left) if isinstance(left, Token) else left
+        return ast.Filter(operand, ast.Operator(operator), right, span_of(operand, right))
+
+    def operator(self, token: Token) -> str:
+        return str(token)
 
     symbol = other_symbol = word = operator
 
-    def condition(self, items: list[ast.Call]) -> ast.Condition:
-        return ast.Condition(items[0], items[0].span)
+    def condition(self, call: ast.Call) -> ast.Condition:
+        return ast.Condition(call, call.span)
 
-    def projection(self, items: list[Any]) -> ast.Projection:
-        expression, *rest = items
-        alias = rest[-1] if rest else None
-        if alias is None:
-            return ast.Projection(expression, None, expression.span)
-        return ast.Projection(expression, alias.name, expression.span.to(alias.span))
+    def projection(self, expression: ast.Expression, _: Token | None, alias: ast.Alias | None) -> ast.Projection:
+        return ast.Projection(expression, alias.name if alias else None, span_of(expression, alias))
 
-    def sort(self, items: list[Any]) -> ast.Sort:
-        expression, *direction = items
-        if not direction:
-            return ast.Sort(expression, None, expression.span)
-        word = cast("Literal['asc', 'desc']", str(direction[0]))
-        return ast.Sort(expression, word, Span(expression.span.start, _end(direction[0])))
+    def sort(self, expression: ast.Expression, direction: Token | None = None) -> ast.Sort:
+        word = cast("Literal['asc', 'desc'] | None", direction and str(direction))
+        return ast.Sort(expression, word, span_of(expression, direction))
 
-    def property_access(self, items: list[Token]) -> ast.PropertyAccess:
-        variable, name = items
-        span = Span(_start(variable), _end(name))
-        return ast.PropertyAccess(_variable(variable), str(name), span)
+    def property_access(self, variable: Token, name: Token) -> ast.PropertyAccess:
+        return ast.PropertyAccess(_variable(variable), str(name), span_of(variable, name))
 
-    def variable(self, items: list[Token]) -> ast.Variable:
-        return _variable(items[0])
+    def variable(self, token: Token) -> ast.Variable:
+        return _variable(token)
 
-    def alias(self, items: list[Token]) -> ast.Alias:
-        return ast.Alias(str(items[0]), _span(items[0]))
+    def alias(self, token: Token) -> ast.Alias:
+        return ast.Alias(str(token), span_of(token))
 
-    name = type_word = edge_word = alias
+    name = edge_word = alias
 
-    def call(self, items: list[Any]) -> ast.Call:
-        name, *arguments, close = items
-        if arguments and arguments[0] is None:
-            arguments = []
-        return ast.Call(str(name), tuple(arguments), Span(_start(name), _end(close)))
+    def call(self, name: Token, *rest: ast.Expression | Token | None) -> ast.Call:
+        arguments = tuple(item for item in rest if item is not None and not isinstance(item, Token))
+        return ast.Call(str(name), arguments, span_of(name, cast("Token", rest[-1])))
 
-    def mutation(self, items: list[Any]) -> ast.MutationBody:
-        return ast.MutationBody(tuple(items))
+    def mutation(self, *statements: ast.Statement) -> ast.MutationBody:
+        return ast.MutationBody(statements)
 
-    def insert(self, items: list[Any]) -> ast.Insert:
-        keyword, type_name, *assignments, close = items
-        span = Span(_start(keyword), _end(close))
-        return ast.Insert(str(type_name), tuple(assignments), _span(type_name), span)
+    def insert(self, keyword: Token, type_name: Token, *rest: ast.Assignment | Token) -> ast.Insert:
+        span = span_of(keyword, rest[-1])
+        return ast.Insert(str(type_name), only(ast.Assignment, rest), span_of(type_name), span)
 
-    def update(self, items: list[Any]) -> ast.Update:
-        keyword, type_name, _, *assignments, _, predicate = items
-        span = Span(_start(keyword), predicate.span.end)
-        return ast.Update(str(type_name), tuple(assignments), predicate, _span(type_name), span)
+    def update(self, keyword: Token, type_name: Token, *rest: Token | ast.Assignment | ast.Predicate) -> ast.Update:
+        (predicate,) = only(ast.Predicate, rest)
+        span = span_of(keyword, predicate)
+        return ast.Update(str(type_name), only(ast.Assignment, rest), predicate, span_of(type_name), span)
 
-    def delete(self, items: list[Any]) -> ast.Delete:
-        keyword, type_name, _, predicate = items
-        span = Span(_start(keyword), predicate.span.end)
-        return ast.Delete(str(type_name), predicate, _span(type_name), span)
+    def delete(self, keyword: Token, type_name: Token, _: Token, predicate: ast.Predicate) -> ast.Delete:
+        return ast.Delete(str(type_name), predicate, span_of(type_name), span_of(keyword, predicate))
 
-    def assignment(self, items: list[Any]) -> ast.Assignment:
-        name, value = items
-        return ast.Assignment(name.name, value, Span(name.span.start, value.span.end))
+    def assignment(self, name: ast.Alias, value: ast.Value) -> ast.Assignment:
+        return ast.Assignment(name.name, value, span_of(name, value))
 
-    def predicate(self, items: list[Any]) -> ast.Predicate:
-        name, operator, value = items
-        span = Span(_start(name), value.span.end)
-        return ast.Predicate(str(name), ast.Operator(operator), value, span)
+    def predicate(self, name: Token, operator: str, value: ast.Value) -> ast.Predicate:
+        return ast.Predicate(str(name), ast.Operator(operator), value, span_of(name, value))
 
-    def scalar_literal(self, items: list[Token]) -> ast.Literal_:
-        token = items[0]
-        text = str(token)
-        value: str | int | float | bool
-        match token.type:
-            case "STRING":
-                value = unescape(token, _start(token))
-            case "INT":
-                value = _number(token)
-            case "FLOAT":
-                value = float(text)
-            case _:
-                value = text == "true"
-        return ast.Literal_(value, text, _span(token))
-
-    def list_literal(self, items: list[Any]) -> ast.ListLiteral:
-        opening, *elements, closing = items
-        if elements and elements[0] is None:
-            elements = []
-        return ast.ListLiteral(tuple(elements), Span(_start(opening), _end(closing)))
+    def list_literal(self, opening: Token, *rest: ast.Element | Token | None) -> ast.ListLiteral:
+        elements = tuple(item for item in rest if item is not None and not isinstance(item, Token))
+        return ast.ListLiteral(elements, span_of(opening, cast("Token", rest[-1])))

@@ -8,14 +8,17 @@ from typing import Literal, assert_never
 
 from omnigraph.core.source import Span, span_field
 from omnigraph.core.values import quote
+from omnigraph.lang import parsing
+from omnigraph.lang.parsing import MAX_DIGITS, Literal_
 
 # ---- The syntax tree of a schema
 #
 # Spans never take part in equality, so two trees are equal when their texts mean the same.
 
 
-#: Longer digit strings are out of range for every number of the language.
-MAX_DIGITS = 40
+#: An argument: a literal, or a bare name.
+Value = Literal_
+TypeExpr = parsing.TypeExpr
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +29,6 @@ class Name:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """An argument: a literal, or a bare name when `bare` is set. Numbers keep their spelling in `text`."""
-
-    value: str | int | float | bool
-    text: str
-    bare: bool = False
-    span: Span = span_field()
-
-    @property
-    def name(self) -> str:
-        """The property that the argument names, in a list of properties: `true` may be one."""
-        return self.text if isinstance(self.value, bool) else str(self.value)
-
-    @property
-    def meaning(self) -> tuple[str, str | int | float | bool, bool]:
-        """The value of the argument; `1`, `1.0` and `true` are three different things."""
-        return type(self.value).__name__, self.value, self.bare
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Value) and self.meaning == other.meaning
-
-    def __hash__(self) -> int:
-        return hash(self.meaning)
-
-
 @dataclass(frozen=True, slots=True)
 class Annotation:
     """`@name`, `@name(value)` or `@name(value, key=value)`."""
@@ -59,21 +36,6 @@ class Annotation:
     name: str
     values: tuple[Value, ...] = ()
     keywords: tuple[tuple[Name, Value], ...] = ()
-    span: Span = span_field()
-
-
-TypeForm = Literal["scalar", "list", "enum", "vector"]
-
-
-@dataclass(frozen=True, slots=True)
-class TypeExpr:
-    """A type as written. `name` is the scalar of a scalar or list type; it may not exist."""
-
-    form: TypeForm
-    nullable: bool
-    name: str = ""
-    values: tuple[str, ...] = ()
-    dimension: int = 0
     span: Span = span_field()
 
 
@@ -249,7 +211,7 @@ def _body(members: tuple[Member, ...]) -> str:
 def _member(member: Member) -> str:
     if isinstance(member, Property):
         annotations = "".join(f" {_annotation(item)}" for item in member.annotations)
-        return f"{member.name.text}: {_type(member.type)}{annotations}"
+        return f"{member.name.text}: {member.type}{annotations}"
     return _constraint(member)
 
 
@@ -278,16 +240,3 @@ def _annotation(annotation: Annotation) -> str:
 
 def _value(value: Value) -> str:
     return quote(value.value) if isinstance(value.value, str) and not value.bare else value.text
-
-
-def _type(type_: TypeExpr) -> str:
-    match type_.form:
-        case "scalar":
-            text = type_.name
-        case "list":
-            text = f"[{type_.name}]"
-        case "enum":
-            text = f"enum({', '.join(type_.values)})"
-        case "vector":
-            text = f"Vector({type_.dimension})"
-    return f"{text}?" if type_.nullable else text

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Literal, cast
 
-from lark import Transformer
+from lark import Token, v_args
 
 from omnigraph.core.source import Findings, SourceText, Span
-from omnigraph.lang.parsing import DeclarationGrammar, unescape
+from omnigraph.lang.parsing import DeclarationGrammar, TreeBuilder, only, span_of
 from omnigraph.lang.schema import ast
-
-if TYPE_CHECKING:
-    from lark import Token
 
 SYNTAX_ERROR = "S-01"
 ESCAPE_ERROR = "S-02"
@@ -33,7 +31,7 @@ _PHRASES = {
     "VECTOR": "`Vector(`",
     "STRING": "a string",
     "FLOAT": "a number",
-    "UINT": "a whole number",
+    "INT": "a whole number",
     "TRUE": "`true`",
     "FALSE": "`false`",
     "CARD": "`@card`",
@@ -60,11 +58,11 @@ _PHRASES = {
 
 _GROUPS = {
     frozenset({"NAME", "INTERFACE", "NODE", "EDGE", "IMPLEMENTS", "TRUE", "FALSE"}): "a property name",
-    frozenset({"TRUE", "FALSE", "STRING", "FLOAT", "UINT", "NAME", "TYPE_NAME"}): "a literal or a name",
+    frozenset({"TRUE", "FALSE", "STRING", "FLOAT", "INT", "NAME", "TYPE_NAME"}): "a literal or a name",
     frozenset({"TYPE_NAME", "NAME", "ENUM", "VECTOR", "LSQB"}): "a type",
     frozenset({"TYPE_NAME", "NAME"}): "a type",
     frozenset({"MEMBER_CONSTRAINT", "RANGE", "CHECK"}): "a constraint such as `@unique(…)`",
-    frozenset({"TRUE", "FALSE", "STRING", "FLOAT", "UINT"}): "a literal",
+    frozenset({"TRUE", "FALSE", "STRING", "FLOAT", "INT"}): "a literal",
 }
 
 
@@ -121,153 +119,97 @@ def _advise(found: str, before: str) -> str | None:
     return None
 
 
-def _end(token: Token) -> int:
-    return cast("int", token.end_pos)
+_Bounds = tuple[ast.Number | None, ast.Number | None]
 
 
-def _start(token: Token) -> int:
-    return cast("int", token.start_pos)
+@dataclass(frozen=True, slots=True)
+class _Body:
+    members: tuple[ast.Member, ...]
+    span: Span
 
 
-def _token_span(token: Token) -> Span:
-    return Span(_start(token), _end(token))
+@v_args(inline=True)
+class _Builder(TreeBuilder):
+    def interface(self, keyword: Token, name: ast.Name, *rest: ast.Property | Token) -> ast.InterfaceDecl:
+        return ast.InterfaceDecl(name, only(ast.Property, rest), span_of(keyword, rest[-1]))
 
+    def node(self, keyword: Token, name: ast.Name, *rest: ast.Header | tuple[ast.Name, ...] | _Body) -> ast.NodeDecl:
+        body = only(_Body, rest)[0]
+        implements = only(tuple, rest)
+        return ast.NodeDecl(
+            name,
+            tuple(item for item in rest if not isinstance(item, tuple | _Body)),
+            implements[0] if implements else (),
+            body.members,
+            span_of(keyword, body),
+        )
 
-class _Builder(Transformer[Any, Any]):
-    """Builds the syntax tree while lark parses; each method is a grammar rule and gets its children."""
+    def implements(self, _: Token, *names: ast.Name) -> tuple[ast.Name, ...]:
+        return names
 
-    def file(self, items: list[Any]) -> tuple[ast.Declaration, ...]:
-        return tuple(items)
+    def edge(
+        self, keyword: Token, name: ast.Name, source: ast.Name, target: ast.Name, *rest: ast.Card | ast.Header | _Body
+    ) -> ast.EdgeDecl:
+        cards, bodies = only(ast.Card, rest), only(_Body, rest)
+        return ast.EdgeDecl(
+            name,
+            source,
+            target,
+            cards[0] if cards else None,
+            tuple(item for item in rest if not isinstance(item, ast.Card | _Body)),
+            bodies[0].members if bodies else (),
+            span_of(keyword, rest[-1] if rest else target),
+        )
 
-    def interface(self, items: list[Any]) -> ast.InterfaceDecl:
-        keyword, name, *properties, close = items
-        return ast.InterfaceDecl(name, tuple(properties), Span(_start(keyword), _end(close)))
+    def body(self, *rest: ast.Member | Token) -> _Body:
+        return _Body(tuple(item for item in rest if not isinstance(item, Token)), span_of(rest[-1]))
 
-    def node(self, items: list[Any]) -> ast.NodeDecl:
-        keyword, name, *rest, (_, members, end) = items
-        implements: tuple[ast.Name, ...] = ()
-        if rest and isinstance(rest[-1], tuple):
-            implements = rest.pop()
-        return ast.NodeDecl(name, tuple(rest), implements, tuple(members), Span(_start(keyword), end))
+    def card(self, keyword: Token, low: ast.Number, *rest: ast.Number | Token) -> ast.Card:
+        high = only(ast.Number, rest)
+        return ast.Card(low, high[0] if high else None, span_of(keyword, rest[-1]))
 
-    def implements(self, items: list[Any]) -> tuple[ast.Name, ...]:
-        return tuple(items[1:])
+    def property(self, name: ast.Name, type_: ast.TypeExpr, *annotations: ast.Annotation) -> ast.Property:
+        return ast.Property(name, type_, annotations, span_of(name, annotations[-1] if annotations else type_))
 
-    def edge(self, items: list[Any]) -> ast.EdgeDecl:
-        keyword, name, source, target, *rest = items
-        card: ast.Card | None = None
-        headers: list[ast.Header] = []
-        members: list[ast.Member] = []
-        end = target.span.end
-        for item in rest:
-            if isinstance(item, tuple):
-                _, members, end = item
-            else:
-                end = max(end, item.span.end)
-                if isinstance(item, ast.Card):
-                    card = item
-                else:
-                    headers.append(item)
-        span = Span(_start(keyword), end)
-        return ast.EdgeDecl(name, source, target, card, tuple(headers), tuple(members), span)
+    def type(self, base: ast.TypeExpr, question: Token | None = None) -> ast.TypeExpr:
+        return base if question is None else replace(base, nullable=True, span=span_of(base, question))
 
-    def body(self, items: list[Any]) -> tuple[str, list[ast.Member], int]:
-        return "body", items[:-1], _end(items[-1])
+    def enum_type(self, keyword: Token, *rest: Token) -> ast.TypeExpr:
+        *values, close = rest
+        return ast.TypeExpr("enum", False, values=tuple(map(str, values)), span=span_of(keyword, close))
 
-    def card(self, items: list[Any]) -> ast.Card:
-        keyword, low, *high, close = items
-        return ast.Card(low, high[0] if high else None, Span(_start(keyword), _end(close)))
+    def member_constraint(self, keyword: Token, *rest: ast.Value | Token) -> ast.MemberConstraint:
+        kind = cast("Literal['key', 'unique', 'index']", keyword[1:])
+        return ast.MemberConstraint(kind, only(ast.Value, rest), span_of(keyword, rest[-1]))
 
-    def property(self, items: list[Any]) -> ast.Property:
-        name, type_, *annotations = items
-        end = annotations[-1].span if annotations else type_.span
-        return ast.Property(name, type_, tuple(annotations), name.span.to(end))
+    def range_constraint(self, keyword: Token, name: ast.Name, bounds: _Bounds, close: Token) -> ast.RangeConstraint:
+        return ast.RangeConstraint(name, *bounds, span_of(keyword, close))
 
-    def type(self, items: list[Any]) -> ast.TypeExpr:
-        base: ast.TypeExpr = items[0]
-        if len(items) == 1:
-            return base
-        span = Span(base.span.start, _end(items[1]))
-        return ast.TypeExpr(base.form, True, base.name, base.values, base.dimension, span)
+    def bounds_from(self, low: ast.Number, high: ast.Number | None = None) -> _Bounds:
+        return low, high
 
-    def scalar_type(self, items: list[ast.Name]) -> ast.TypeExpr:
-        return ast.TypeExpr("scalar", False, items[0].text, span=items[0].span)
+    def bounds_to(self, high: ast.Number) -> _Bounds:
+        return None, high
 
-    def list_type(self, items: list[Any]) -> ast.TypeExpr:
-        opening, item, closing = items
-        span = Span(_start(opening), _end(closing))
-        return ast.TypeExpr("list", False, item.text, span=span)
+    def check_constraint(self, keyword: Token, name: ast.Name, pattern: Token, close: Token) -> ast.CheckConstraint:
+        return ast.CheckConstraint(name, str(self.literal(pattern).value), span_of(keyword, close))
 
-    def enum_type(self, items: list[Token]) -> ast.TypeExpr:
-        span = Span(_start(items[0]), _end(items[-1]))
-        return ast.TypeExpr("enum", False, values=tuple(map(str, items[1:-1])), span=span)
+    def number(self, *parts: Token) -> ast.Number:
+        return ast.Number("".join(parts), span_of(parts[0], parts[-1]))
 
-    def vector_type(self, items: list[Token]) -> ast.TypeExpr:
-        span = Span(_start(items[0]), _end(items[2]))
-        return ast.TypeExpr("vector", False, dimension=_integer(items[1]), span=span)
+    def annotation(
+        self, keyword: Token, *rest: ast.Value | tuple[ast.Name, ast.Value] | Token | None
+    ) -> ast.Annotation:
+        close = (keyword, *only(Token, rest))[-1]
+        return ast.Annotation(str(keyword[1:]), only(ast.Value, rest), only(tuple, rest), span_of(keyword, close))
 
-    def scalar_name(self, items: list[Token]) -> ast.Name:
-        return ast.Name(str(items[0]), _token_span(items[0]))
+    def keyword(self, name: Token, value: ast.Value) -> tuple[ast.Name, ast.Value]:
+        return self.name(name), value
 
-    def member_constraint(self, items: list[Any]) -> ast.MemberConstraint:
-        kind = cast("Literal['key', 'unique', 'index']", items[0][1:])
-        span = Span(_start(items[0]), _end(items[-1]))
-        return ast.MemberConstraint(kind, tuple(items[1:-1]), span)
+    def bare(self, token: Token) -> ast.Value:
+        return ast.Value(str(token), str(token), True, span_of(token))
 
-    def range_constraint(self, items: list[Any]) -> ast.RangeConstraint:
-        keyword, name, (low, high), close = items
-        return ast.RangeConstraint(name, low, high, Span(_start(keyword), _end(close)))
+    def name(self, token: Token) -> ast.Name:
+        return ast.Name(str(token), span_of(token))
 
-    def bounds_from(self, items: list[ast.Number]) -> tuple[ast.Number, ast.Number | None]:
-        return items[0], items[1] if len(items) > 1 else None
-
-    def bounds_to(self, items: list[ast.Number]) -> tuple[None, ast.Number]:
-        return None, items[0]
-
-    def check_constraint(self, items: list[Any]) -> ast.CheckConstraint:
-        keyword, name, pattern, close = items
-        span = Span(_start(keyword), _end(close))
-        return ast.CheckConstraint(name, unescape(pattern, _start(pattern)), span)
-
-    def number(self, items: list[Token]) -> ast.Number:
-        return ast.Number("".join(items), Span(_start(items[0]), _end(items[-1])))
-
-    def annotation(self, items: list[Any]) -> ast.Annotation:
-        keyword, *rest = items
-        rest = [item for item in rest if item is not None]
-        end = _end(rest.pop()) if rest else _end(keyword)
-        values = tuple(item for item in rest if isinstance(item, ast.Value))
-        keywords = tuple(item for item in rest if not isinstance(item, ast.Value))
-        return ast.Annotation(str(keyword[1:]), values, keywords, Span(_start(keyword), end))
-
-    def keyword(self, items: list[Any]) -> tuple[ast.Name, ast.Value]:
-        return ast.Name(str(items[0]), _token_span(items[0])), items[1]
-
-    def bare(self, items: list[Token]) -> ast.Value:
-        return ast.Value(str(items[0]), str(items[0]), True, _token_span(items[0]))
-
-    def literal(self, items: list[Token]) -> ast.Value:
-        token = items[0]
-        text = str(token)
-        value: str | int | float | bool
-        match token.type:
-            case "STRING":
-                value = unescape(token, _start(token))
-            case "FLOAT":
-                value = float(text)
-            case "UINT":
-                value = _integer(token)
-            case _:
-                value = text == "true"
-        return ast.Value(value, text, False, _token_span(token))
-
-    def type_name(self, items: list[Token]) -> ast.Name:
-        return ast.Name(str(items[0]), _token_span(items[0]))
-
-    def name(self, items: list[Token]) -> ast.Name:
-        return ast.Name(str(items[0]), _token_span(items[0]))
-
-
-def _integer(token: Token) -> int:
-    # Digit strings beyond any bound of the language are cut: still out of range, and safe to convert.
-    return int(token.lstrip("0")[: ast.MAX_DIGITS] or "0")
+    type_name = name

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from itertools import pairwise
 from typing import Literal
 
 from omnigraph.core.source import Findings, did_you_mean
-from omnigraph.core.types import (
-    MAX_VECTOR_DIMENSION,
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-)
+from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.lang.parsing import SCALARS
 from omnigraph.lang.schema import ast
 
 # ---- Checks of properties and annotations
@@ -205,57 +196,18 @@ def _repeated(names: Iterable[ast.Name]) -> list[ast.Name]:
 # ---- Resolution of written types
 
 
-_SCALARS = {scalar.value: scalar for scalar in Scalar}
-_TYPE_WORDS = [*_SCALARS, "Vector", "enum"]
+_TYPE_CODES = {"unknown": "S-01", "vector": "S-04", "list": "S-05", "enum": "S-06"}
+_TYPE_WORDS = [*SCALARS, "Vector", "enum"]
 
 
 def resolve_type(expr: ast.TypeExpr, findings: Findings | None = None) -> PropertyType | None:
     """The type of an expression, or None when it is wrong; why it is wrong goes to `findings`."""
-    base: BaseType | None
-    match expr.form:
-        case "enum":
-            base = _enum(expr, findings)
-        case "vector":
-            base = _vector(expr, findings)
-        case "list":
-            base = _list(expr, findings)
-        case "scalar":
-            scalar = _scalar(expr, findings)
-            base = None if scalar is None else ScalarType(scalar)
-    return None if base is None else PropertyType(base, expr.nullable)
-
-
-def _enum(expr: ast.TypeExpr, findings: Findings | None) -> EnumType | None:
-    values = sorted(expr.values)
-    repeated = next((value for value, after in pairwise(values) if value == after), None)
-    if repeated is not None:
-        if findings:
-            findings.error("S-06", expr.span, f"enum value `{repeated}` is listed twice")
-        return None
-    return EnumType(tuple(values))
-
-
-def _vector(expr: ast.TypeExpr, findings: Findings | None) -> VectorType | None:
-    if not 1 <= expr.dimension <= MAX_VECTOR_DIMENSION:
-        if findings:
-            message = f"a vector has 1 to {MAX_VECTOR_DIMENSION} dimensions"
-            findings.error("S-04", expr.span, message)
-        return None
-    return VectorType(expr.dimension)
-
-
-def _list(expr: ast.TypeExpr, findings: Findings | None) -> ListType | None:
-    scalar = _scalar(expr, findings)
-    if scalar is Scalar.BLOB:
-        if findings:
-            findings.error("S-05", expr.span, "there is no list of Blob")
-        return None
-    return None if scalar is None else ListType(scalar)
-
-
-def _scalar(expr: ast.TypeExpr, findings: Findings | None) -> Scalar | None:
-    scalar = _SCALARS.get(expr.name)
-    if scalar is None and findings:
+    type_ = expr.resolved()
+    if isinstance(type_, PropertyType):
+        return type_
+    if findings and type_.kind == "unknown":
         hint = partial(did_you_mean, expr.name, _TYPE_WORDS)
         findings.error("S-01", expr.span, f"found `{expr.name}`, expected a type", hint)
-    return scalar
+    elif findings:
+        findings.error(_TYPE_CODES[type_.kind], expr.span, type_.message)
+    return None
