@@ -363,8 +363,7 @@ def _refused(status: int, content: bytes, key: ApiKey) -> AttemptError:
     outcome = f"status_{status}"
     if status in (401, 403):
         # What the provider says here is left out: some repeat parts of the key that they refuse.
-        reason = f"the provider refused the API key (HTTP {status})"
-        return AttemptError(outcome, reason, StorageFailure.CONFIGURATION)
+        return AttemptError(outcome, f"the provider refused the API key (HTTP {status})", StorageFailure.CONFIGURATION)
     explanation = key.redact(_explanation(content))[:_MESSAGE_CHARACTERS]
     reason = f"HTTP {status}" + (f" ({explanation})" if explanation else "")
     is_transient = status == _RETRIED_STATUS or status >= 500

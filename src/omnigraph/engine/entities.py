@@ -148,8 +148,7 @@ class Entities:
 
         lookup = self._key_lookups.get_or_build((self.fingerprint, name), index, self.budget.check)
         number = lookup.get(value)
-        found = np.array([] if number is None else [number], np.int64)
-        return self.numbering().row_ids(found)
+        return self.numbering().row_ids(np.array([] if number is None else [number], np.int64))
 
     def has_key_lookup(self, name: str) -> bool:
         """Whether keys are found in memory: the table is small and its key was asked for often."""

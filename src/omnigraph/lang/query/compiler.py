@@ -41,8 +41,7 @@ def check_declaration(
     for param in query.params:
         type_ = _param_type(findings, param.type)
         if param.name.startswith("__"):
-            message = f"`${param.name}`: names that begin with `$__` are reserved"
-            findings.error("Q103", param.span, message)
+            findings.error("Q103", param.span, f"`${param.name}`: names that begin with `$__` are reserved")
         elif param.name == ast.ANONYMOUS:
             findings.error("Q103", param.span, "`$_` is the anonymous variable, not a parameter")
         elif param.name in types:
@@ -393,8 +392,7 @@ def _select(tree: ast.QueryFile, name: str | None, source: SourceText) -> ast.Qu
         if query.name == name:
             return query
     hint = did_you_mean(name, names)
-    message = f"{source.name} holds no query `{name}`" + (f": {hint}" if hint else "")
-    raise QuerySelectionError(message, names)
+    raise QuerySelectionError(f"{source.name} holds no query `{name}`" + (f": {hint}" if hint else ""), names)
 
 
 def _raise_findings(findings: Findings, tree: ast.QueryFile) -> None:

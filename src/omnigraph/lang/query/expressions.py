@@ -86,8 +86,7 @@ class Scope:
         if variable.name == "_":
             context.error(code, variable.span, "`$_` has no value: give the variable a name")
         else:
-            message = f"variable `{name}` is not bound"
-            context.error(code, variable.span, message, partial(did_you_mean, name, known))
+            context.error(code, variable.span, f"variable `{name}` is not bound", partial(did_you_mean, name, known))
 
 
 # ---- Expressions of a query → typed operands
@@ -158,8 +157,7 @@ def check_arity(context: Context, call: ast.Call, low: int, high: int, code: str
         return True
     wanted = str(low) if low == high else f"{low} to {high}"
     plural = "" if wanted == "1" else "s"
-    message = f"`{call.function}` takes {wanted} argument{plural}, found {count}"
-    context.error(code, call.span, message)
+    context.error(code, call.span, f"`{call.function}` takes {wanted} argument{plural}, found {count}")
     return False
 
 
@@ -181,8 +179,7 @@ def literal(context: Context, expression: ast.Literal_ | ast.ListLiteral) -> ir.
         return ir.Constant(value, _BOOL)
     if isinstance(value, int):
         if value > _MAX_U64:
-            message = f"{expression.text} is beyond 64 bits"
-            context.error("Q109", expression.span, message)
+            context.error("Q109", expression.span, f"{expression.text} is beyond 64 bits")
             return None
         return ir.Constant(value, _I64 if value <= _MAX_I64 else _U64)
     if isinstance(value, float):
@@ -242,8 +239,7 @@ def _moment(context: Context, call: ast.Call) -> ir.Constant | None:
     argument = call.arguments[0] if len(call.arguments) == 1 else None
     if not isinstance(argument, ast.Literal_) or not isinstance(argument.value, str):
         example = '"2024-05-01"' if call.function == "date" else '"2024-05-01T12:00:00Z"'
-        message = f"`{call.function}` takes one string literal: {call.function}({example})"
-        context.error("Q109", call.span, message)
+        context.error("Q109", call.span, f"`{call.function}` takes one string literal: {call.function}({example})")
         return None
     is_date = call.function == "date"
     try:
@@ -267,8 +263,7 @@ def property_definition(context: Context, scope: Scope, access: ast.PropertyAcce
     bound = scope.bound.get(access.variable.name)
     if bound is None:
         if access.variable.name in context.params:
-            message = f"`${access.variable.name}` is a parameter, it has no properties"
-            context.error("T6", access.span, message)
+            context.error("T6", access.span, f"`${access.variable.name}` is a parameter, it has no properties")
         else:
             scope.report_unbound(context, access.variable, "T6")
         return None
@@ -321,8 +316,7 @@ def filter_operand(context: Context, scope: Scope, expression: ast.Expression) -
             context.error("Q111", expression.span, message, f"write `{function}(…)` as a clause")
             return None
         case ast.Call(function) if function in AGGREGATES | RANK_FUNCTIONS:
-            message = f"`{function}` cannot stand in `match`"
-            context.error("T7", expression.span, message)
+            context.error("T7", expression.span, f"`{function}` cannot stand in `match`")
             return None
         case ast.Call():
             return value_call(context, expression)
@@ -360,8 +354,7 @@ def text_condition(context: Context, scope: Scope, call: ast.Call) -> ir.TextMat
     function = call.function
     if function not in TEXT_FUNCTIONS:
         if function in RANK_FUNCTIONS:
-            message = f"`{function}` ranks rows: it belongs into `order`"
-            context.error("Q112", call.span, message)
+            context.error("Q112", call.span, f"`{function}` ranks rows: it belongs into `order`")
         elif function in ("count", "sum", "avg", "min", "max", "now", "date", "datetime"):
             context.error("Q110", call.span, f"`{function}(…)` alone is not a condition")
         else:
@@ -437,8 +430,7 @@ def _vector_query(context: Context, scope: Scope, expression: ast.Expression, ve
                 return None
             if reference is None:
                 return None
-    message = f"`nearest` needs a {vector} parameter, a list of numbers or a String"
-    context.error("T15", expression.span, message)
+    context.error("T15", expression.span, f"`nearest` needs a {vector} parameter, a list of numbers or a String")
     return None
 
 
@@ -484,8 +476,7 @@ def _text_field(context: Context, scope: Scope, call: ast.Call, code: str) -> ir
 def _searched_property(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.PropertyRef | None:
     argument = call.arguments[0]
     if not isinstance(argument, ast.PropertyAccess):
-        message = f"the first argument of `{call.function}` is a property such as `$p.title`"
-        context.error(code, argument.span, message)
+        context.error(code, argument.span, f"the first argument of `{call.function}` is a property such as `$p.title`")
         return None
     if isinstance(scope.bound.get(argument.variable.name), EdgeVariable):
         message = f"`${argument.variable.name}` is an edge: `{call.function}` works on nodes only"

@@ -38,8 +38,7 @@ def check_statement(context: Context, statement: ast.Statement) -> ir.Statement 
         case ast.Update():
             if node is None:
                 message = f"`{statement.type_name}` is an edge type: edges are not updated"
-                hint = "delete the edge and insert it again"
-                context.error("T16", statement.type_span, message, hint)
+                context.error("T16", statement.type_span, message, "delete the edge and insert it again")
                 return None
             return _update(context, statement, node)
         case ast.Delete():
@@ -97,8 +96,7 @@ def _update(context: Context, statement: ast.Update, node: NodeDef) -> ir.Update
     for assignment in statement.assignments:
         if assignment.property in members:
             message = f"`{assignment.property}` is part of the key of `{node.name}` and never changes"
-            hint = "insert a node with the new key, then delete the old one"
-            context.error("Q115", assignment.span, message, hint)
+            context.error("Q115", assignment.span, message, "insert a node with the new key, then delete the old one")
     predicate = _predicate(context, statement.predicate, columns)
     values = tuple(ir.Assignment(name, value) for name, value in assigned.items())
     return None if predicate is None else ir.UpdateNode(node.name, values, predicate)
@@ -114,8 +112,7 @@ def _check_required(context: Context, statement: ast.Insert, columns: Iterable[s
         if name not in assigned and not get_close_matches(name, unknown, n=1)
     ]
     if missing:
-        message = f"insert of `{statement.type_name}` lacks {', '.join(missing)}"
-        context.error("T12", statement.type_span, message)
+        context.error("T12", statement.type_span, f"insert of `{statement.type_name}` lacks {', '.join(missing)}")
 
 
 def _assignments(

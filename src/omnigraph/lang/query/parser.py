@@ -277,8 +277,7 @@ class _Builder(TreeBuilder):
         return ast.MutationBody(statements)
 
     def insert(self, keyword: Token, type_name: Token, *rest: ast.Assignment | Token) -> ast.Insert:
-        span = span_of(keyword, rest[-1])
-        return ast.Insert(str(type_name), only(ast.Assignment, rest), span_of(type_name), span)
+        return ast.Insert(str(type_name), only(ast.Assignment, rest), span_of(type_name), span_of(keyword, rest[-1]))
 
     def update(self, keyword: Token, type_name: Token, *rest: Token | ast.Assignment | ast.Predicate) -> ast.Update:
         (predicate,) = only(ast.Predicate, rest)

@@ -78,8 +78,7 @@ def _bind(context: Context, scope: Scope, pattern: CheckedPattern, binding: ast.
     known = scope.bound.get(name)
     match known:
         case EdgeVariable():
-            message = f"`${name}` is bound to an edge and cannot be a node too"
-            context.error("T23", binding.variable.span, message)
+            context.error("T23", binding.variable.span, f"`${name}` is bound to an edge and cannot be a node too")
             return name
         case NodeVariable(other) if other and definition and other.name != definition.name:
             message = f"`${name}` is bound to `{other.name}` and cannot be `{definition.name}` too"
@@ -151,8 +150,7 @@ def _edge_of(context: Context, clause: ast.Traversal) -> EdgeDef | None:
     edge = context.catalog.edge(word)
     if edge is None and word in _WORD_OPERATORS and all(end in context.params for end in ends):
         message = f"`{word}` between two variables is a traversal, and both of these are parameters"
-        hint = f"compare a property: `$p.name {word} $text`"
-        context.error("Q104", clause.span, message, hint)
+        context.error("Q104", clause.span, message, f"compare a property: `$p.name {word} $text`")
         return None
     if edge is None:
         words = [name[0].lower() + name[1:] for name in context.catalog.edges]
@@ -171,13 +169,11 @@ def _end_name(context: Context, scope: Scope, end: ast.Variable) -> str:
         return context.hidden_variable()
     if end.name in context.params:
         message = f"`${end.name}` is a parameter, the ends of a traversal are variables"
-        hint = f"bind a node first, for example `$n: Type {{ key: ${end.name} }}`"
-        context.error("Q104", end.span, message, hint)
+        context.error("Q104", end.span, message, f"bind a node first, for example `$n: Type {{ key: ${end.name} }}`")
         scope.bound[end.name] = NodeVariable(None)
         return context.hidden_variable()
     if isinstance(scope.bound.get(end.name), EdgeVariable):
-        message = f"`${end.name}` is an edge and cannot be an end of a traversal"
-        context.error("T23", end.span, message)
+        context.error("T23", end.span, f"`${end.name}` is an edge and cannot be an end of a traversal")
         return context.hidden_variable()
     return end.name
 
@@ -188,8 +184,7 @@ def _bind_edge(context: Context, scope: Scope, clause: ast.Traversal, edge: Edge
         return
     name = variable.name
     if clause.hop.bounds is not None:
-        message = f"`${name}` binds one edge, so the traversal takes no hop bounds"
-        context.error("T23", clause.hop.bounds.span, message)
+        context.error("T23", clause.hop.bounds.span, f"`${name}` binds one edge, so the traversal takes no hop bounds")
     if name in (clause.left.name, clause.right.name):
         context.error("T23", variable.span, f"`${name}` is an end of the traversal and its edge at once")
     elif name in scope.bound:
@@ -272,8 +267,7 @@ def _bounds(context: Context, clause: ast.Traversal) -> tuple[int, int]:
     elif bounds.high > _MAX_HOPS:
         context.error("T15", bounds.span, "so many hops are beyond 64 bits")
     elif bounds.high < bounds.low:
-        message = f"the maximum {bounds.high} is below the minimum {bounds.low}"
-        context.error("T15", bounds.span, message)
+        context.error("T15", bounds.span, f"the maximum {bounds.high} is below the minimum {bounds.low}")
     else:
         return bounds.low, bounds.high
     return 1, 1
@@ -288,8 +282,7 @@ def _check_match(
     prop = definition.properties.get(match.property)
     if prop is None:
         message = f"node type `{definition.name}` has no property `{match.property}`"
-        hint = partial(did_you_mean, match.property, definition.properties)
-        context.error("T2", match.span, message, hint)
+        context.error("T2", match.span, message, partial(did_you_mean, match.property, definition.properties))
         return
     value = plain_value(context, match.value)
     if value is None or not _check_match_types(context, prop.type, value, match):
@@ -313,8 +306,7 @@ def _check_match_types(context: Context, type_: PropertyType, value: ir.Value, m
         return False
     if not is_comparable(wanted, value.type.base):
         code = "T3" if isinstance(value, ir.Constant) else "T7"
-        message = f"{value.type} does not fit `{name}`, which is {type_}"
-        context.error(code, span, message, moment_hint(wanted, value))
+        context.error(code, span, f"{value.type} does not fit `{name}`, which is {type_}", moment_hint(wanted, value))
         return False
     if isinstance(wanted, EnumType) and isinstance(value, ir.Constant):
         return check_enum_value(context, wanted, value, name, match.value)
@@ -349,8 +341,7 @@ def _check_filter(context: Context, scope: Scope, pattern: CheckedPattern, claus
         return
     for operand, expression in ((left, clause.left), (right, clause.right)):
         if isinstance(operand, ir.EntityRef):
-            message = f"`${operand.variable}` is a node: compare one of its properties"
-            context.error("T7", expression.span, message)
+            context.error("T7", expression.span, f"`${operand.variable}` is a node: compare one of its properties")
             return
     op = _compare_op(clause.operator, left.type.base, right.type.base)
     if op is None:

@@ -48,8 +48,7 @@ def check_result(context: Context, scope: Scope, body: ast.ReadBody) -> CheckedR
     if grouped:
         _check_grouping(context, scope, body)
     if body.limit is not None and body.limit.count > _MAX_LIMIT:
-        message = f"the limit {body.limit.count} is beyond 64 bits"
-        context.error("Q109", body.limit.span, message)
+        context.error("Q109", body.limit.span, f"the limit {body.limit.count} is beyond 64 bits")
     shown = _Shown(
         columns={column.name: column for column in columns if column is not None},
         names=frozenset(map(column_name, body.projections)),
@@ -114,8 +113,7 @@ def _check_ranking(context: Context, body: ast.ReadBody, rank_key: ast.Call | No
     # Written out, `nearest` takes no direction at all; under an alias `asc` says what happens anyway.
     is_directed = first.direction is not None and (first.expression is rank_key or first.direction == "desc")
     if rank_key.function == "nearest" and is_directed:
-        message = "`nearest` takes no direction: the nearest come first"
-        context.error("Q113", first.span, message)
+        context.error("Q113", first.span, "`nearest` takes no direction: the nearest come first")
     if any(_is_call(item.expression, AGGREGATES) for item in body.projections):
         message = f"`{rank_key.function}` ranks entities and cannot order the groups of an aggregate"
         context.error("Q113", first.span, message)
@@ -126,11 +124,9 @@ def _check_rank_limit(context: Context, body: ast.ReadBody, rank_key: ast.Call) 
         return
     first = body.order[0]
     if rank_key.function == "rrf":
-        message = "`rrf` needs a `limit`: it fuses the best entities of two rankings"
-        context.error("T21", first.span, message)
+        context.error("T21", first.span, "`rrf` needs a `limit`: it fuses the best entities of two rankings")
     elif rank_key.function == "nearest":
-        message = "`nearest` needs a `limit`: every vector is near to some degree"
-        context.error("T17", first.span, message)
+        context.error("T17", first.span, "`nearest` needs a `limit`: every vector is near to some degree")
 
 
 def _check_nearest_alone(context: Context, body: ast.ReadBody, rank_key: ast.Call | None) -> None:
@@ -144,8 +140,7 @@ def _check_nearest_alone(context: Context, body: ast.ReadBody, rank_key: ast.Cal
         aliases = aliases[1:]
     if has_nearest:
         for sort in aliases:
-            message = "`nearest` cannot be combined with a column as order key"
-            context.error("T18", sort.span, message)
+            context.error("T18", sort.span, "`nearest` cannot be combined with a column as order key")
 
 
 def _projection(
@@ -168,8 +163,7 @@ def _projection(
     if value is None:
         return None
     if value.type.base == _BLOB:
-        message = "a Blob cannot be returned by a query: read it as a cell"
-        context.error("T24", expression.span, message)
+        context.error("T24", expression.span, "a Blob cannot be returned by a query: read it as a cell")
         return None
     return ir.Projection(name, value, value.type)
 
@@ -186,8 +180,7 @@ def _value(context: Context, scope: Scope, expression: ast.Expression) -> ir.Ope
             _report_word(context, expression, name)
             return None
         case ast.Call(function) if function in TEXT_FUNCTIONS:
-            message = f"`{function}` is a condition: it belongs into `match`"
-            context.error("Q111", expression.span, message)
+            context.error("Q111", expression.span, f"`{function}` is a condition: it belongs into `match`")
             return None
         case ast.Call():
             return value_call(context, expression)
@@ -197,8 +190,7 @@ def _report_word(context: Context, expression: ast.Alias, name: str) -> None:
     hint = f"write the variable too: `$p.{name}`"
     if name == "distinct":
         hint = "there is no `distinct`: group with an aggregate, for example `count($p)`"
-    message = f"`{name}` is not a value: properties are written with their variable"
-    context.error("Q117", expression.span, message, hint)
+    context.error("Q117", expression.span, f"`{name}` is not a value: properties are written with their variable", hint)
 
 
 def _aggregate(context: Context, scope: Scope, call: ast.Call) -> tuple[ir.Aggregate, PropertyType] | None:
@@ -244,8 +236,7 @@ def _check_columns(context: Context, body: ast.ReadBody) -> None:
             # No value, and reported as such.
             continue
         if name in seen:
-            message = f"two columns are called `{name}`"
-            context.error("Q114", projection.span, message, "name one of them with `as`")
+            context.error("Q114", projection.span, f"two columns are called `{name}`", "name one of them with `as`")
         seen.add(name)
 
 
@@ -256,8 +247,7 @@ def _check_grouping(context: Context, scope: Scope, body: ast.ReadBody) -> None:
             continue
         is_parameter = isinstance(expression, ast.Variable) and expression.name not in scope.bound
         if is_parameter or not isinstance(expression, ast.PropertyAccess | ast.Variable):
-            message = "beside an aggregate only properties and variables can be returned"
-            context.error("T9", projection.span, message)
+            context.error("T9", projection.span, "beside an aggregate only properties and variables can be returned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,8 +269,7 @@ def _order_key(context: Context, scope: Scope, sort: ast.Sort, shown: _Shown) ->
         case ast.Alias(name):
             if name not in shown.names:
                 message = f"there is no column `{name}`"
-                hint = partial(did_you_mean, name, shown.columns)
-                context.error("T6", expression.span, message, hint)
+                context.error("T6", expression.span, message, partial(did_you_mean, name, shown.columns))
                 return None
             column = shown.columns.get(name)
             if column is None or not _check_sortable(context, expression, column.type):
@@ -302,8 +291,7 @@ def _order_key(context: Context, scope: Scope, sort: ast.Sort, shown: _Shown) ->
             advice = f"return it under a name and order by that: `{function}(…) as n`"
             context.error("Q113", sort.span, message, advice)
         case _:
-            message = "an order key is a property such as `$p.year` or a column name"
-            context.error("Q113", sort.span, message)
+            context.error("Q113", sort.span, "an order key is a property such as `$p.year` or a column name")
     return None
 
 

@@ -182,8 +182,7 @@ def _match_types(accepted: Identities, wanted: Catalog, findings: Findings) -> d
             findings.error("S-29", hint.span, message, partial(did_you_mean, hint.name, known))
         elif (kind, hint.name) in consumed:
             other = consumed[kind, hint.name]
-            message = f"`{other}` and `{name}` both continue the accepted {kind} `{hint.name}`"
-            findings.error("S-31", hint.span, message)
+            findings.error("S-31", hint.span, f"`{other}` and `{name}` both continue the accepted {kind} `{hint.name}`")
         else:
             consumed[kind, hint.name] = name
             origins[kind, name] = hint.name

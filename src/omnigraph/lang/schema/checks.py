@@ -98,8 +98,7 @@ def _check_duplicate_properties(properties: Iterable[ast.Property], findings: Fi
     seen: set[str] = set()
     for prop in properties:
         if prop.name.text in seen:
-            message = f"property `{prop.name.text}` is declared twice"
-            findings.error("S-25", prop.name.span, message)
+            findings.error("S-25", prop.name.span, f"property `{prop.name.text}` is declared twice")
         seen.add(prop.name.text)
 
 
@@ -165,8 +164,7 @@ def _check_implements(node: ast.NodeDecl, world: _World) -> bool:
 
 def _report_unknown_interface(name: ast.Name, world: _World) -> None:
     if name.text in world.nodes:
-        message = f"`{name.text}` is a node type, not an interface"
-        world.findings.error("S-08", name.span, message)
+        world.findings.error("S-08", name.span, f"`{name.text}` is a node type, not an interface")
     elif world.complete:
         message = f"interface `{name.text}` is not declared"
         world.findings.error("S-08", name.span, message, partial(did_you_mean, name.text, world.interfaces))
@@ -207,16 +205,14 @@ def _check_embedding(
                 message = f"`@embed` names property `{name}`, which node `{owner}` does not have"
                 findings.error("S-17", source.span, message, partial(did_you_mean, name, types))
         elif (type_ := types[name]) and type_.base != ScalarType(Scalar.STRING):
-            message = f"`@embed` needs a String source, `{name}` is {type_}"
-            findings.error("S-17", source.span, message)
+            findings.error("S-17", source.span, f"`@embed` needs a String source, `{name}` is {type_}")
 
 
 def _check_nullable_key(prop: ast.Property, type_: PropertyType | None, findings: Findings) -> None:
     for annotation in prop.annotations:
         if annotation.name == "key" and type_ and type_.nullable:
             hint = f"make it required: `{prop.name.text}: {type_.base}`"
-            message = f"key member `{prop.name.text}` may be null"
-            findings.error("S-22", annotation.span, message, hint)
+            findings.error("S-22", annotation.span, f"key member `{prop.name.text}` may be null", hint)
 
 
 def _check_constraint(
@@ -241,14 +237,12 @@ def _check_constraint(
         case ast.RangeConstraint(name, low, high):
             type_ = _known_type(name, types, findings, complete=names_known)
             if type_ and scalar_of(type_.base) not in NUMERICS:
-                message = f"`@range` needs a number, `{name.text}` is {type_}"
-                findings.error("S-24", name.span, message)
+                findings.error("S-24", name.span, f"`@range` needs a number, `{name.text}` is {type_}")
             _check_bounds(constraint, low, high, findings)
         case ast.CheckConstraint(name, pattern):
             type_ = _known_type(name, types, findings, complete=names_known)
             if type_ and type_.base != ScalarType(Scalar.STRING):
-                message = f"`@check` needs a String, `{name.text}` is {type_}"
-                findings.error("S-24", name.span, message)
+                findings.error("S-24", name.span, f"`@check` needs a String, `{name.text}` is {type_}")
             if problem := _pattern_problem(pattern):
                 findings.error("S-28", constraint.span, f"`@check` has a bad pattern: {problem}")
 
@@ -280,8 +274,7 @@ def _check_bounds(
     for bound in unreasonable:
         findings.error("S-28", bound.span, "the bound is beyond every number that is stored")
     if low and high and not unreasonable and low.value > high.value:
-        message = f"`@range` is empty: {low.text} is above {high.text}"
-        findings.error("S-28", constraint.span, message)
+        findings.error("S-28", constraint.span, f"`@range` is empty: {low.text} is above {high.text}")
 
 
 def _check_members(
@@ -294,11 +287,9 @@ def _check_members(
         name = member.name
         is_property = isinstance(member.value, bool) and name in types
         if not member.bare and not is_property:
-            message = f"`@{constraint.kind}` takes no value: it lists property names"
-            findings.error("S-12", member.span, message)
+            findings.error("S-12", member.span, f"`@{constraint.kind}` takes no value: it lists property names")
         elif name in seen:
-            message = f"`@{constraint.kind}` lists `{name}` twice"
-            findings.error("S-28", member.span, message)
+            findings.error("S-28", member.span, f"`@{constraint.kind}` lists `{name}` twice")
         elif _known_type(ast.Name(name, member.span), types, findings, complete=complete):
             good.append(member)
         seen.add(name)
@@ -322,8 +313,7 @@ def _check_member_type(kind: str, member: ast.Value, type_: PropertyType, findin
         case ScalarType(Scalar.BLOB):
             findings.error("S-15", member.span, f"`@{kind}` cannot hold `{name}`, which is a Blob")
         case ListType() | VectorType() if kind == "key":
-            message = f"key member `{name}` is {type_}: a key holds single values only"
-            findings.error("S-22", member.span, message)
+            findings.error("S-22", member.span, f"key member `{name}` is {type_}: a key holds single values only")
         case ListType() | VectorType() if kind == "unique":
             findings.error("S-28", member.span, f"`@unique` cannot hold `{name}`, which is {type_}")
         case _ if kind == "key" and type_.nullable:
@@ -347,8 +337,7 @@ def _check_key(
     spans = sorted(chain(on_properties.values(), in_body))
     for span in spans[1:]:
         message = f"node `{node.name.text}` has more than one key"
-        hint = "a key over several properties is written once in the body: `@key(a, b)`"
-        findings.error("S-21", span, message, hint)
+        findings.error("S-21", span, message, "a key over several properties is written once in the body: `@key(a, b)`")
 
 
 def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
@@ -378,8 +367,7 @@ def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
         is_list = isinstance(constraint, ast.MemberConstraint) and constraint.kind != "key"
         if not is_list:
             word = "key" if isinstance(constraint, ast.MemberConstraint) else _rule_word(constraint)
-            message = f"`@{word}` belongs to node types, `{edge.name.text}` is an edge"
-            findings.error("S-23", constraint.span, message)
+            findings.error("S-23", constraint.span, f"`@{word}` belongs to node types, `{edge.name.text}` is an edge")
             continue
         _check_constraint(constraint, {**columns, **types}, world, names_known=True, on_edge=True)
 
@@ -392,12 +380,10 @@ def _check_card(card: ast.Card, findings: Findings) -> None:
     bounds = [bound for bound in (card.low, card.high) if bound]
     for bound in bounds:
         if not isinstance(bound.value, int) or not 0 <= bound.value <= _MAX_CARDINALITY:
-            message = f"`@card` bounds are whole numbers from 0 to {_MAX_CARDINALITY}"
-            findings.error("S-07", bound.span, message)
+            findings.error("S-07", bound.span, f"`@card` bounds are whole numbers from 0 to {_MAX_CARDINALITY}")
             return
     if card.high and card.low.value > card.high.value:
-        message = f"`@card` is empty: {card.low.text} is above {card.high.text}"
-        findings.error("S-07", card.span, message)
+        findings.error("S-07", card.span, f"`@card` is empty: {card.low.text} is above {card.high.text}")
 
 
 def _pattern_problem(pattern: str) -> str | None:

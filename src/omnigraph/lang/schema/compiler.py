@@ -182,8 +182,7 @@ def _metadata(annotations: Iterable[ast.Annotation]) -> TypeMetadata:
 
 
 def _text_of(name: str, annotations: Iterable[ast.Annotation]) -> str | None:
-    found = (str(a.values[0].value) for a in annotations if a.name == name and a.values)
-    return next(found, None)
+    return next((str(a.values[0].value) for a in annotations if a.name == name and a.values), None)
 
 
 def _rename_hint(annotations: Iterable[ast.Annotation]) -> RenameHint | None:

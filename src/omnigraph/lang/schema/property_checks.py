@@ -96,8 +96,7 @@ def _check_repeated_rules(prop: ast.Property, findings: Findings) -> None:
         if annotation.name not in _RULES:
             continue
         if annotation.name in seen:
-            message = f"`@{annotation.name}` stands twice on `{prop.name.text}`"
-            findings.error("S-12", annotation.span, message)
+            findings.error("S-12", annotation.span, f"`@{annotation.name}` stands twice on `{prop.name.text}`")
         seen.add(annotation.name)
 
 
@@ -113,8 +112,7 @@ def _check_rule_type(annotation: ast.Annotation, prop: ast.Property, type_: Prop
         case VectorType():
             pass
         case _ if name == "embed":
-            message = f"`@embed` needs a vector, `{text}` is {type_}"
-            findings.error("S-17", annotation.span, message)
+            findings.error("S-17", annotation.span, f"`@embed` needs a vector, `{text}` is {type_}")
 
 
 def _check_embed_arguments(annotation: ast.Annotation, findings: Findings) -> None:
@@ -127,8 +125,7 @@ def _check_embed_arguments(annotation: ast.Annotation, findings: Findings) -> No
         findings.error("S-17", extra.span, "`@embed` takes one source", hint)
     for keyword, value in annotation.keywords:
         if keyword.text != "model":
-            message = f"`@embed` has no setting `{keyword.text}`"
-            findings.error("S-17", keyword.span, message, hint)
+            findings.error("S-17", keyword.span, f"`@embed` has no setting `{keyword.text}`", hint)
         elif not isinstance(value.value, str) or not value.value.strip():
             findings.error("S-17", value.span, "`model` is a non-empty string", hint)
     for keyword in _repeated(keyword for keyword, _ in annotation.keywords):
@@ -142,13 +139,11 @@ def _check_texts(annotations: Iterable[ast.Annotation], findings: Findings, *, o
             continue
         seen[annotation.name] += 1
         if on_property and annotation.name == "instruction":
-            message = "`@instruction` belongs to a node or edge, not to a property"
-            findings.error("S-18", annotation.span, message)
+            findings.error("S-18", annotation.span, "`@instruction` belongs to a node or edge, not to a property")
         elif seen[annotation.name] > 1:
             findings.error("S-18", annotation.span, f"`@{annotation.name}` is given twice")
         elif not _is_one_text(annotation):
-            message = f"`@{annotation.name}` needs one non-blank string"
-            findings.error("S-18", annotation.span, message)
+            findings.error("S-18", annotation.span, f"`@{annotation.name}` needs one non-blank string")
 
 
 def _check_rename(annotations: Iterable[ast.Annotation], findings: Findings) -> None:
@@ -172,8 +167,7 @@ def _check_single_values(annotations: Iterable[ast.Annotation], findings: Findin
         first_key = annotation.keywords[0][0].span.start if annotation.keywords else None
         is_ordered = first_key is None or (len(annotation.values) == 1 and annotation.values[0].span.start < first_key)
         if len(annotation.values) > 1 or not is_ordered:
-            message = f"`@{annotation.name}` takes one value and then `key=value` pairs"
-            findings.error("S-01", annotation.span, message)
+            findings.error("S-01", annotation.span, f"`@{annotation.name}` takes one value and then `key=value` pairs")
 
 
 def _is_one_text(annotation: ast.Annotation) -> bool:
