@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, get_args
 
+from typing_extensions import override
+
 from omnigraph.errors import Severity
 from omnigraph.lang.schema.catalog import TypeKind
 
@@ -39,7 +41,7 @@ class LintCode(StrEnum):
     CHANGE_PROPERTY_TYPE = "OG-MF-106"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LintRule:
     """The meaning of one code."""
 
@@ -47,37 +49,25 @@ class LintRule:
     tier: Tier
     meaning: str
     emitted: bool
-    severity: Severity = Severity.ERROR
+    severity: ClassVar = Severity.ERROR
 
 
 RULES: tuple[LintRule, ...] = (
+    LintRule(LintCode.DROP_GRAPH_TYPE, Tier.DESTRUCTIVE, "drop a populated graph type", False),
+    LintRule(LintCode.DROP_NODE_TYPE, Tier.DESTRUCTIVE, "drop a populated node type", False),
+    LintRule(LintCode.DROP_EDGE_TYPE, Tier.DESTRUCTIVE, "drop a populated edge type", False),
+    LintRule(LintCode.DROP_PROPERTY, Tier.DESTRUCTIVE, "drop a populated property", False),
+    LintRule(LintCode.DROP_VECTOR_PROPERTY, Tier.DESTRUCTIVE, "drop a populated vector property", False),
     LintRule(
-        code=LintCode.DROP_GRAPH_TYPE, tier=Tier.DESTRUCTIVE, meaning="drop a populated graph type", emitted=False
-    ),
-    LintRule(code=LintCode.DROP_NODE_TYPE, tier=Tier.DESTRUCTIVE, meaning="drop a populated node type", emitted=False),
-    LintRule(code=LintCode.DROP_EDGE_TYPE, tier=Tier.DESTRUCTIVE, meaning="drop a populated edge type", emitted=False),
-    LintRule(code=LintCode.DROP_PROPERTY, tier=Tier.DESTRUCTIVE, meaning="drop a populated property", emitted=False),
-    LintRule(
-        code=LintCode.DROP_VECTOR_PROPERTY,
-        tier=Tier.DESTRUCTIVE,
-        meaning="drop a populated vector property",
-        emitted=False,
-    ),
-    LintRule(
-        code=LintCode.ADD_REQUIRED_PROPERTY,
-        tier=Tier.VALIDATED,
-        meaning="add a required property without a value for existing rows",
-        emitted=True,
+        LintCode.ADD_REQUIRED_PROPERTY,
+        Tier.VALIDATED,
+        "add a required property without a value for existing rows",
+        True,
     ),
     LintRule(
-        code=LintCode.TIGHTEN_NULLABILITY,
-        tier=Tier.VALIDATED,
-        meaning="make a nullable property required although rows hold null",
-        emitted=True,
+        LintCode.TIGHTEN_NULLABILITY, Tier.VALIDATED, "make a nullable property required although rows hold null", True
     ),
-    LintRule(
-        code=LintCode.CHANGE_PROPERTY_TYPE, tier=Tier.DESTRUCTIVE, meaning="change the type of a property", emitted=True
-    ),
+    LintRule(LintCode.CHANGE_PROPERTY_TYPE, Tier.DESTRUCTIVE, "change the type of a property", True),
 )
 
 
@@ -90,16 +80,19 @@ class DropMode(StrEnum):
     SOFT = "soft"
     HARD = "hard"
 
-
-def _effect(mode: DropMode) -> str:
-    if mode is DropMode.HARD:
-        return "hard: every earlier version of the type is destroyed"
-    return "soft: earlier commits show it until cleanup"
+    @property
+    def effect(self) -> str:
+        """What becomes of earlier versions."""
+        if self is DropMode.HARD:
+            return "hard: every earlier version of the type is destroyed"
+        return "soft: earlier commits show it until cleanup"
 
 
 class _Step:
     __slots__ = ()
     kind: ClassVar[str]
+    #: The step as one line for people; `{0}` is the step.
+    line: ClassVar[str]
 
     def to_json(self) -> dict[str, object]:
         """The step as a JSON object tagged by `kind`; optional members only where they say something."""
@@ -112,20 +105,36 @@ class _Step:
 
     def describe(self) -> str:
         """The step as one line for people."""
-        raise NotImplementedError
+        return self.line.format(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddType(_Step):
-    """A new interface, node or edge; nodes and edges get an empty dataset."""
-
-    kind = "add_type"
+class _TypeStep(_Step):
     type_kind: TypeKind
     type_name: str
 
-    def describe(self) -> str:
-        """The step as one line for people."""
-        return f"+ {self.type_kind} {self.type_name}"
+    @property
+    def name(self) -> str:
+        """What the step is about, as lines name it."""
+        return f"{self.type_kind} {self.type_name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PropertyStep(_TypeStep):
+    property_name: str
+
+    @property
+    @override
+    def name(self) -> str:
+        return f"{self.type_kind} {self.type_name}.{self.property_name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddType(_TypeStep):
+    """A new interface, node or edge; nodes and edges get an empty dataset."""
+
+    kind = "add_type"
+    line = "+ {0.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,54 +142,41 @@ class RenameType(_Step):
     """A type goes on under another name; identity, path and history stay."""
 
     kind = "rename_type"
+    line = "~ {0.type_kind} {0.old_name} is renamed to {0.new_name}"
     type_kind: TypeKind
     old_name: str
     new_name: str
 
-    def describe(self) -> str:
-        """The step as one line for people."""
-        return f"~ {self.type_kind} {self.old_name} is renamed to {self.new_name}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddProperty(_Step):
+class AddProperty(_PropertyStep):
     """A new property; existing rows hold null, or the value of `backfill`."""
 
     kind = "add_property"
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
     property_type: str
     backfill: str | None = None
 
+    @override
     def describe(self) -> str:
-        """The step as one line for people."""
         filled = f" = {self.backfill}" if self.backfill else ""
-        return f"+ {self.type_kind} {self.type_name}.{self.property_name}: {self.property_type}{filled}"
+        return f"+ {self.name}: {self.property_type}{filled}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenameProperty(_Step):
+class RenameProperty(_TypeStep):
     """A property goes on under another name."""
 
     kind = "rename_property"
-    type_kind: TypeKind
-    type_name: str
+    line = "~ {0.name}.{0.old_name} is renamed to {0.new_name}"
     old_name: str
     new_name: str
 
-    def describe(self) -> str:
-        """The step as one line for people."""
-        return f"~ {self.type_kind} {self.type_name}.{self.old_name} is renamed to {self.new_name}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddConstraint(_Step):
+class AddConstraint(_TypeStep):
     """A new `@index`, whose physical index is built later, or a rule that existing rows are checked against first."""
 
     kind = "add_constraint"
-    type_kind: TypeKind
-    type_name: str
     constraint: str
     members: tuple[str, ...]
     #: Bounds or pattern.
@@ -188,120 +184,84 @@ class AddConstraint(_Step):
     #: Whether existing rows could violate it.
     validate: bool = False
 
+    @override
     def describe(self) -> str:
-        """The step as one line for people."""
         inner = ", ".join((*self.members, *([self.detail] if self.detail else ())))
         checked = ", checked on existing rows" if self.validate else ""
-        return f"+ {self.type_kind} {self.type_name} @{self.constraint}({inner}){checked}"
+        return f"+ {self.name} @{self.constraint}({inner}){checked}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TightenNullability(_Step):
+class TightenNullability(_PropertyStep):
     """A property becomes required; `backfill` fills the nulls, all others are refused."""
 
     kind = "tighten_nullability"
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
     property_type: str
     backfill: str | None = None
 
+    @override
     def describe(self) -> str:
-        """The step as one line for people."""
-        name = f"{self.type_kind} {self.type_name}.{self.property_name}"
         filled = f", nulls become {self.backfill}" if self.backfill else ", checked on existing rows"
-        return f"~ {name} becomes required: {self.property_type}{filled}"
+        return f"~ {self.name} becomes required: {self.property_type}{filled}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WidenProperty(_Step):
+class WidenProperty(_PropertyStep):
     """A number gets more room; every value stays what it is."""
 
     kind = "widen_property"
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
+    line = "~ {0.name} is widened from {0.old_type} to {0.new_type}"
     old_type: str
     new_type: str
 
-    def describe(self) -> str:
-        """The step as one line for people."""
-        name = f"{self.type_kind} {self.type_name}.{self.property_name}"
-        return f"~ {name} is widened from {self.old_type} to {self.new_type}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendEnum(_Step):
+class ExtendEnum(_PropertyStep):
     """An enum takes more values; the property name is the one after renames."""
 
     kind = "extend_enum"
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
     added_values: tuple[str, ...]
 
+    @override
     def describe(self) -> str:
-        """The step as one line for people."""
-        return f"~ {self.type_kind} {self.type_name}.{self.property_name} also takes {', '.join(self.added_values)}"
+        return f"~ {self.name} also takes {', '.join(self.added_values)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateTypeMetadata(_Step):
+class UpdateTypeMetadata(_TypeStep):
     """`@description` or `@instruction` of a type changes; None removes it."""
 
     kind = "update_type_metadata"
-    type_kind: TypeKind
-    type_name: str
+    line = "~ {0.name}: new description or instruction"
     description: str | None
     instruction: str | None
 
-    def describe(self) -> str:
-        """The step as one line for people."""
-        return f"~ {self.type_kind} {self.type_name}: new description or instruction"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdatePropertyMetadata(_Step):
+class UpdatePropertyMetadata(_PropertyStep):
     """`@description` of a property changes; None removes it."""
 
     kind = "update_property_metadata"
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
+    line = "~ {0.name}: new description"
     description: str | None
-
-    def describe(self) -> str:
-        """The step as one line for people."""
-        return f"~ {self.type_kind} {self.type_name}.{self.property_name}: new description"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropProperty(_Step):
+class DropProperty(_PropertyStep):
     """A property leaves the type."""
 
     kind = "drop_property"
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
+    line = "- {0.name} ({0.mode.effect})"
     mode: DropMode
-
-    def describe(self) -> str:
-        """The step as one line for people."""
-        return f"- {self.type_kind} {self.type_name}.{self.property_name} ({_effect(self.mode)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropType(_Step):
+class DropType(_TypeStep):
     """A node or edge type leaves the graph."""
 
     kind = "drop_type"
-    type_kind: TypeKind
-    type_name: str
+    line = "- {0.name} ({0.mode.effect})"
     mode: DropMode
-
-    def describe(self) -> str:
-        """The step as one line for people."""
-        return f"- {self.type_kind} {self.type_name} ({_effect(self.mode)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,16 +269,13 @@ class UnsupportedChange(_Step):
     """A difference that no step can carry out; one of them makes the whole plan unsupported."""
 
     kind = "unsupported_change"
+    line = "! {0.entity}: {0}"
     entity: str
     reason: str
     code: LintCode | None = None
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.reason}" if self.code else self.reason
-
-    def describe(self) -> str:
-        """The step as one line for people."""
-        return f"! {self.entity}: {self}"
 
 
 Step = (
@@ -339,7 +296,7 @@ Step = (
 
 _BY_KIND: dict[str, type[Step]] = {step.kind: step for step in get_args(Step)}
 #: Members that are not plain JSON values.
-_MEMBERS: dict[str, Any] = {
+_MEMBERS: dict[str, type] = {
     "type_kind": TypeKind,
     "mode": DropMode,
     "code": LintCode,
