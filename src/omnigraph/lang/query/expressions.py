@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from math import isfinite
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.core.source import did_you_mean
@@ -25,7 +27,7 @@ from omnigraph.lang.query import ast, ir
 
 if TYPE_CHECKING:
     from omnigraph.core.source import Findings, Hint, Span
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
+    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 
 
 # ---- Name resolution and findings
@@ -175,19 +177,17 @@ def literal(context: Context, expression: ast.Literal_ | ast.ListLiteral) -> ir.
     if isinstance(expression, ast.ListLiteral):
         return _list_literal(context, expression)
     value = expression.value
-    if isinstance(value, bool):
-        return ir.Constant(value, _BOOL)
-    if isinstance(value, int):
-        if value > _MAX_U64:
-            context.error("Q109", expression.span, f"{expression.text} is beyond 64 bits")
-            return None
-        return ir.Constant(value, _I64 if value <= _MAX_I64 else _U64)
-    if isinstance(value, float):
-        if value == float("inf"):
-            context.error("Q109", expression.span, f"{expression.text} is beyond 64 bits")
-            return None
-        return ir.Constant(value, _F64)
-    return ir.Constant(value, _STRING)
+    match value:
+        case bool():
+            return ir.Constant(value, _BOOL)
+        case str():
+            return ir.Constant(value, _STRING)
+        case int() if value <= _MAX_U64:
+            return ir.Constant(value, _I64 if value <= _MAX_I64 else _U64)
+        case float() if isfinite(value):
+            return ir.Constant(value, _F64)
+    context.error("Q109", expression.span, f"{expression.text} is beyond 64 bits")
+    return None
 
 
 def _list_literal(context: Context, expression: ast.ListLiteral) -> ir.Constant | None:
@@ -251,15 +251,7 @@ def _moment(context: Context, call: ast.Call) -> ir.Constant | None:
 
 
 def property_ref(context: Context, scope: Scope, access: ast.PropertyAccess) -> ir.PropertyRef | None:
-    """A property of a bound node or edge (T6)."""
-    definition = property_definition(context, scope, access)
-    if definition is None:
-        return None
-    return ir.PropertyRef(access.variable.name, access.property, definition.type)
-
-
-def property_definition(context: Context, scope: Scope, access: ast.PropertyAccess) -> PropertyDef | None:
-    """The definition behind `$v.p`; T6 when the variable is not bound or has no such property."""
+    """A property of a bound node or edge; T6 when the variable is not bound or has no such property."""
     bound = scope.bound.get(access.variable.name)
     if bound is None:
         if access.variable.name in context.params:
@@ -277,7 +269,8 @@ def property_definition(context: Context, scope: Scope, access: ast.PropertyAcce
         if access.property == "id" and kind == "node":
             hint = f"the id of a node is the variable itself: `${access.variable.name}`"
         context.error("T6", access.span, message, hint)
-    return definition
+        return None
+    return ir.PropertyRef(access.variable.name, access.property, definition.type)
 
 
 def variable_ref(context: Context, scope: Scope, variable: ast.Variable) -> ir.EntityRef | ir.ParamRef | None:
@@ -297,8 +290,12 @@ def variable_ref(context: Context, scope: Scope, variable: ast.Variable) -> ir.E
     return None
 
 
-def filter_operand(context: Context, scope: Scope, expression: ast.Expression) -> ir.Operand | None:
-    """One side of a comparison in `match`; what has no comparable value is T7."""
+def operand(
+    context: Context,
+    scope: Scope,
+    expression: ast.PropertyAccess | ast.Variable | ast.Literal_ | ast.ListLiteral | ast.Call,
+) -> ir.Operand | None:
+    """The value of an expression that has one by itself."""
     match expression:
         case ast.PropertyAccess():
             return property_ref(context, scope, expression)
@@ -306,20 +303,41 @@ def filter_operand(context: Context, scope: Scope, expression: ast.Expression) -
             return variable_ref(context, scope, expression)
         case ast.Literal_() | ast.ListLiteral():
             return literal(context, expression)
+        case ast.Call():
+            return value_call(context, expression)
+
+
+def filter_operand(context: Context, scope: Scope, expression: ast.Expression) -> ir.Operand | None:
+    """One side of a comparison in `match`; what has no comparable value is T7."""
+    match expression:
         case ast.Alias(name):
             message = f"`{name}` is not a value: a result column cannot be compared in `match`"
             hint = "there is no null literal: a null never compares as true" if name == "null" else None
             context.error("T7", expression.span, message, hint)
-            return None
         case ast.Call(function) if function in TEXT_FUNCTIONS:
             message = f"`{function}` is a condition of its own and cannot be compared"
             context.error("Q111", expression.span, message, f"write `{function}(…)` as a clause")
-            return None
         case ast.Call(function) if function in AGGREGATES | RANK_FUNCTIONS:
             context.error("T7", expression.span, f"`{function}` cannot stand in `match`")
-            return None
-        case ast.Call():
-            return value_call(context, expression)
+        case _:
+            return operand(context, scope, expression)
+    return None
+
+
+def result_operand(context: Context, scope: Scope, expression: ast.Expression) -> ir.Operand | None:
+    """The value of a result column, or of what an aggregate is made over."""
+    match expression:
+        case ast.Alias(name):
+            hint = f"write the variable too: `$p.{name}`"
+            if name == "distinct":
+                hint = "there is no `distinct`: group with an aggregate, for example `count($p)`"
+            message = f"`{name}` is not a value: properties are written with their variable"
+            context.error("Q117", expression.span, message, hint)
+        case ast.Call(function) if function in TEXT_FUNCTIONS:
+            context.error("Q111", expression.span, f"`{function}` is a condition: it belongs into `match`")
+        case _:
+            return operand(context, scope, expression)
+    return None
 
 
 def plain_value(context: Context, expression: ast.Value) -> ir.Value | None:
@@ -355,7 +373,7 @@ def text_condition(context: Context, scope: Scope, call: ast.Call) -> ir.TextMat
     if function not in TEXT_FUNCTIONS:
         if function in RANK_FUNCTIONS:
             context.error("Q112", call.span, f"`{function}` ranks rows: it belongs into `order`")
-        elif function in ("count", "sum", "avg", "min", "max", "now", "date", "datetime"):
+        elif function in FUNCTIONS:
             context.error("Q110", call.span, f"`{function}(…)` alone is not a condition")
         else:
             report_unknown_function(context, call)
@@ -366,26 +384,17 @@ def text_condition(context: Context, scope: Scope, call: ast.Call) -> ir.TextMat
     field = _text_field(context, scope, call, code)
     query = _text_query(context, scope, call, code)
     kind = ir.TextKind(function)
-    edits: ir.Value | None = None
-    if kind is ir.TextKind.FUZZY:
-        default = PropertyType(ScalarType(Scalar.I64))
-        edits = ir.Constant(ir.FUZZY_DEFAULT_EDITS, default)
-        if len(call.arguments) == 3:
-            edits = _integer(context, scope, call.arguments[2], code, "the number of edits")
-            if edits is None:
-                return None
+    edits: ir.Value | None = ir.Constant(ir.FUZZY_DEFAULT_EDITS, _I64) if kind is ir.TextKind.FUZZY else None
+    if len(call.arguments) == 3:
+        edits = _integer(context, scope, call.arguments[2], code, "the number of edits")
+        if edits is None:
+            return None
     return ir.TextMatch(kind, field, query, edits) if field and query else None
 
 
 def rank(context: Context, scope: Scope, call: ast.Call) -> ir.Rank | None:
     """A `nearest`, `bm25` or `rrf` call."""
-    match call.function:
-        case "nearest":
-            return _nearest(context, scope, call)
-        case "bm25":
-            return _bm25(context, scope, call)
-        case _:
-            return _rrf(context, scope, call)
+    return _rrf(context, scope, call) if call.function == "rrf" else _arm(context, scope, call)
 
 
 def _nearest(context: Context, scope: Scope, call: ast.Call) -> ir.Nearest | None:
@@ -445,23 +454,24 @@ def _bm25(context: Context, scope: Scope, call: ast.Call) -> ir.Bm25 | None:
 def _rrf(context: Context, scope: Scope, call: ast.Call) -> ir.Rrf | None:
     if not check_arity(context, call, 2, 3, "T21"):
         return None
-    arms: list[ir.Nearest | ir.Bm25 | None] = []
-    for argument in call.arguments[:2]:
-        if isinstance(argument, ast.Call) and argument.function == "nearest":
-            arms.append(_nearest(context, scope, argument))
-        elif isinstance(argument, ast.Call) and argument.function == "bm25":
-            arms.append(_bm25(context, scope, argument))
-        else:
-            context.error("T21", argument.span, "`rrf` fuses `nearest` and `bm25` rankings")
-            arms.append(None)
-    k: ir.Value | None = ir.Constant(ir.RRF_DEFAULT_K, PropertyType(ScalarType(Scalar.I64)))
+    first, second = (_arm(context, scope, argument) for argument in call.arguments[:2])
+    k: ir.Value | None = ir.Constant(ir.RRF_DEFAULT_K, _I64)
     if len(call.arguments) == 3:
         k = _integer(context, scope, call.arguments[2], "T21", "k")
         if isinstance(k, ir.Constant) and k.value == 0:
             context.error("T21", call.arguments[2].span, "k must be above 0")
             k = None
-    first, second = arms
     return ir.Rrf(first, second, k) if first and second and k else None
+
+
+def _arm(context: Context, scope: Scope, argument: ast.Expression) -> ir.Nearest | ir.Bm25 | None:
+    match argument:
+        case ast.Call("nearest"):
+            return _nearest(context, scope, argument)
+        case ast.Call("bm25"):
+            return _bm25(context, scope, argument)
+    context.error("T21", argument.span, "`rrf` fuses `nearest` and `bm25` rankings")
+    return None
 
 
 def _text_field(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.PropertyRef | None:
@@ -486,38 +496,24 @@ def _searched_property(context: Context, scope: Scope, call: ast.Call, code: str
 
 
 def _text_query(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.Value | None:
-    value = _argument_value(context, scope, call.arguments[1])
-    if value is None:
-        return None
-    if isinstance(value, ir.ParamRef | ir.Constant) and value.type.base == ScalarType(Scalar.STRING):
-        return value
     message = f"the second argument of `{call.function}` is a String literal or parameter"
-    context.error(code, call.arguments[1].span, message)
-    return None
+    return _argument(context, scope, call.arguments[1], {Scalar.STRING}, code=code, message=message)
 
 
 def _integer(context: Context, scope: Scope, expression: ast.Expression, code: str, what: str) -> ir.Value | None:
-    value = _argument_value(context, scope, expression)
-    if value is None:
-        return None
-    if isinstance(value, ir.ParamRef | ir.Constant) and scalar_of(value.type.base) in INTEGERS:
-        return value
-    context.error(code, expression.span, f"{what} is a whole number, as a literal or a parameter")
+    message = f"{what} is a whole number, as a literal or a parameter"
+    return _argument(context, scope, expression, INTEGERS, code=code, message=message)
+
+
+def _argument(
+    context: Context, scope: Scope, expression: ast.Expression, wanted: Set[Scalar], *, code: str, message: str
+) -> ir.Value | None:
+    """A literal or parameter of one of these types."""
+    if isinstance(expression, ast.Literal_ | ast.ListLiteral | ast.Variable):
+        value = operand(context, scope, expression)
+        if value is None:
+            return None
+        if isinstance(value, ir.ParamRef | ir.Constant) and scalar_of(value.type.base) in wanted:
+            return value
+    context.error(code, expression.span, message)
     return None
-
-
-def _argument_value(context: Context, scope: Scope, expression: ast.Expression) -> ir.Operand | _NoValue | None:
-    """A literal or parameter; `_NoValue` for anything else, None for what is reported already."""
-    match expression:
-        case ast.Literal_() | ast.ListLiteral():
-            return literal(context, expression)
-        case ast.Variable():
-            return variable_ref(context, scope, expression)
-    return _NO_VALUE
-
-
-class _NoValue:
-    """An expression that is neither a literal nor a parameter."""
-
-
-_NO_VALUE = _NoValue()

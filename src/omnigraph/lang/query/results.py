@@ -15,11 +15,9 @@ from omnigraph.lang.query.expressions import (
     Context,
     Scope,
     check_arity,
-    literal,
     property_ref,
     rank,
-    value_call,
-    variable_ref,
+    result_operand,
 )
 
 _BLOB = ScalarType(Scalar.BLOB)
@@ -159,38 +157,13 @@ def _projection(
                 return None
             ranked = _quiet_rank(context, scope, expression)
             return None if ranked is None else ir.Projection(name, ranked, ir.SCORE_TYPE)
-    value = _value(context, scope, expression)
+    value = result_operand(context, scope, expression)
     if value is None:
         return None
     if value.type.base == _BLOB:
         context.error("T24", expression.span, "a Blob cannot be returned by a query: read it as a cell")
         return None
     return ir.Projection(name, value, value.type)
-
-
-def _value(context: Context, scope: Scope, expression: ast.Expression) -> ir.Operand | None:
-    match expression:
-        case ast.PropertyAccess():
-            return property_ref(context, scope, expression)
-        case ast.Variable():
-            return variable_ref(context, scope, expression)
-        case ast.Literal_() | ast.ListLiteral():
-            return literal(context, expression)
-        case ast.Alias(name):
-            _report_word(context, expression, name)
-            return None
-        case ast.Call(function) if function in TEXT_FUNCTIONS:
-            context.error("Q111", expression.span, f"`{function}` is a condition: it belongs into `match`")
-            return None
-        case ast.Call():
-            return value_call(context, expression)
-
-
-def _report_word(context: Context, expression: ast.Alias, name: str) -> None:
-    hint = f"write the variable too: `$p.{name}`"
-    if name == "distinct":
-        hint = "there is no `distinct`: group with an aggregate, for example `count($p)`"
-    context.error("Q117", expression.span, f"`{name}` is not a value: properties are written with their variable", hint)
 
 
 def _aggregate(context: Context, scope: Scope, call: ast.Call) -> tuple[ir.Aggregate, PropertyType] | None:
@@ -200,7 +173,7 @@ def _aggregate(context: Context, scope: Scope, call: ast.Call) -> tuple[ir.Aggre
     if isinstance(inner, ast.Call) and inner.function in AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS:
         context.error("T8", inner.span, f"`{call.function}` cannot aggregate `{inner.function}`")
         return None
-    argument = _value(context, scope, inner)
+    argument = result_operand(context, scope, inner)
     if argument is None:
         return None
     base = argument.type.base
