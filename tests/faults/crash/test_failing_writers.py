@@ -10,87 +10,32 @@ import lance
 import pyarrow as pa
 import pytest
 
+from faults.crash.conftest import Worlds
 from omnigraph.commit.publisher import Manifest
 from omnigraph.commit.sweep import RECOVERY_ACTOR
-from omnigraph.core import failpoints
 from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.core.failpoints import FailpointError
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import DriftError, RecoveryRequiredError, StorageError
 from omnigraph.graph.graph import Graph
 from support.killed_writers import (
-    ACTOR,
-    DELETE,
-    FORK,
-    INSERT,
-    UPDATE,
     Children,
-    Writer,
-    check_next_writes,
+    Contents,
     check_sound,
     content,
     contents,
-    copy,
     dataset_of,
     every_commit,
-    mutation,
+    recovery_kinds,
     sidecars,
 )
-
-UNDONE = [
-    (INSERT, F.AFTER_SIDECAR, 0),
-    (INSERT, "before_table_commit@1", 0),
-    (INSERT, "before_table_commit@2", 1),
-    (INSERT, "after_table_commit@1", 1),
-    (UPDATE, "after_table_commit@1", 1),
-    (DELETE, "after_table_commit@2", 1),
-    (FORK, "before_table_commit@1", 0),
-    (FORK, "after_table_commit@1", 1),
-]
-COMPLETED = [
-    (INSERT, "after_table_commit@2"),
-    (INSERT, F.BEFORE_PUBLISH),
-    (INSERT, F.BEFORE_CATALOG_COMMIT),
-    (INSERT, F.AFTER_PUBLISH),
-    (DELETE, F.BEFORE_PUBLISH),
-    (FORK, F.BEFORE_PUBLISH),
-    (FORK, F.AFTER_PUBLISH),
-]
+from support.killed_writes import INSERT, check_next_writes
 
 
 @pytest.fixture
-def root(base: Path, tmp_path: Path) -> Path:
-    return copy(base, tmp_path / "graph")
-
-
-@pytest.fixture
-def after(base: Path, tmp_path: Path):
-    """The content after an undisturbed write."""
-
-    def content_after(writer: Writer, source: Path = base) -> dict:
-        target = copy(source, tmp_path / f"after-{writer}")
-        with Graph.open(target) as graph:
-            graph.mutate(writer.query, branch=writer.branch)
-        return contents(target)
-
-    return content_after
-
-
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch):
-    def fail_at(place: str) -> None:
-        failpoints.reset()
-        monkeypatch.setenv(failpoints.VARIABLE, f"{place}=raise")
-
-    return fail_at
-
-
-def run(graph: Graph, writer: Writer, **options):
-    return graph.mutate(writer.query, branch=writer.branch, actor=ACTOR, **options)
-
-
-def kinds(graph: Graph) -> list[str]:
-    return [record.recovery_kind for record in graph.recoveries()]
+def after(worlds: Worlds) -> Contents:
+    """The content after an undisturbed insert."""
+    return worlds(INSERT)[1]
 
 
 # ---- A cannot write
@@ -100,72 +45,25 @@ def kinds(graph: Graph) -> list[str]:
 def test_a_write_whose_intent_cannot_be_written_aborts_before_any_effect(
     root: Path, base: Path, after, failing, place: F
 ):
-    with Graph.open(root) as graph:
-        failing(place)
+    with Graph.open(root) as graph, failing(place):
         with pytest.raises(FailpointError):
-            run(graph, INSERT)
+            INSERT.run(graph)
         assert graph.recoveries() == []
         assert graph.snapshot().pins == Graph.open(base, read_only=True).snapshot().pins
     check_sound(root)
     assert contents(root) == contents(base)
-    check_next_writes(root, INSERT, after(INSERT))
+    check_next_writes(root, INSERT, after)
 
 
-# ---- B or C fails in a living process
-
-
-@pytest.mark.parametrize(("writer", "place", "added"), UNDONE)
-def test_a_write_that_fails_half_way_is_undone_at_once_and_gives_its_own_error(
-    root: Path, base: Path, after, failing, writer: Writer, place: str, added: int
-):
-    with Graph.open(root) as graph:
-        known = len(every_commit(graph))
-        failing(place)
-        with pytest.raises(FailpointError, match=place.partition("@")[0]):
-            run(graph, writer)
-        assert kinds(graph) == ["RolledBack"]
-        undoing = every_commit(graph)[known:]
-        assert [(c.actor, c.recovery_for_actor) for c in undoing] == [(RECOVERY_ACTOR, ACTOR)] * added
-    check_sound(root)
-    assert contents(root) == contents(base)
-    check_next_writes(root, writer, after(writer))
-
-
-@pytest.mark.parametrize(("writer", "place"), COMPLETED)
-def test_a_write_that_fails_after_its_last_table_is_completed_at_once_with_the_normal_receipt(
-    root: Path, after, failing, writer: Writer, place: str
-):
-    with Graph.open(root) as graph:
-        known = len(every_commit(graph))
-        failing(place)
-        result = run(graph, writer)
-        assert result.commit is not None
-        assert result.actor == ACTOR
-        assert result.commit == graph.commits(writer.branch)[0]
-        assert len(every_commit(graph)) == known + 1
-        assert kinds(graph) == ["RolledForward"]
-    check_sound(root)
-    assert contents(root) == after(writer)
-    check_next_writes(root, writer, contents(root))
-
-
-def test_a_write_that_fails_inside_the_fold_is_completed_at_once(ready_to_fold: Path, tmp_path: Path, after, failing):
-    root = copy(ready_to_fold, tmp_path / "graph")
-    with Graph.open(root) as graph:
-        failing(F.IN_FOLD)
-        assert run(graph, INSERT).commit == graph.commits()[0]
-        assert kinds(graph) == ["RolledForward"]
-    check_sound(root)
-    assert contents(root) == after(INSERT, ready_to_fold)
+# ---- B or C fails in a living process: more in `test_killed_writes`
 
 
 def test_an_undone_write_succeeds_when_it_is_repeated_with_the_same_precondition(root: Path, failing):
-    with Graph.open(root) as graph:
+    with Graph.open(root) as graph, failing("after_table_commit@1"):
         head = graph.snapshot().commit_id
-        failing("after_table_commit@1")
         with pytest.raises(FailpointError):
-            run(graph, INSERT, if_commit=head)
-        assert run(graph, INSERT, if_commit=head).commit is not None
+            graph.mutate(INSERT.query, if_commit=head)
+        assert graph.mutate(INSERT.query, if_commit=head).commit is not None
 
 
 def test_a_write_that_can_neither_be_completed_nor_undone_says_so_and_is_settled_by_the_next_one(
@@ -174,20 +72,19 @@ def test_a_write_that_can_neither_be_completed_nor_undone_says_so_and_is_settled
     def broken(_staged):
         raise StorageError("the disk is gone")
 
-    with Graph.open(root) as graph:
-        failing(F.AUDIT_WRITE)
+    with Graph.open(root) as graph, failing(F.AUDIT_WRITE):
         with monkeypatch.context() as patch:
             patch.setattr("omnigraph.commit.attempt.commit_staged", broken)
             with pytest.raises(RecoveryRequiredError, match="the disk is gone") as caught:
-                run(graph, INSERT)
+                INSERT.run(graph)
         assert sidecars(root) == [f"{caught.value.operation_id}.json"]
         assert graph.recoveries() == []
         graph.refresh()
         assert [r.operation_id for r in graph.recoveries()] == [caught.value.operation_id]
-        assert kinds(graph) == ["RolledBack"]
+        assert recovery_kinds(graph) == ["RolledBack"]
     check_sound(root)
     assert contents(root) == contents(base)
-    check_next_writes(root, INSERT, after(INSERT))
+    check_next_writes(root, INSERT, after)
 
 
 # ---- D cannot delete
@@ -196,20 +93,19 @@ def test_a_write_that_can_neither_be_completed_nor_undone_says_so_and_is_settled
 def test_a_sidecar_that_cannot_be_deleted_is_only_a_warning(
     root: Path, after, failing, caplog: pytest.LogCaptureFixture
 ):
-    with Graph.open(root) as graph:
-        failing(F.SIDECAR_DELETE)
+    with Graph.open(root) as graph, failing(F.SIDECAR_DELETE):
         with caplog.at_level(logging.WARNING, logger="omnigraph"):
-            result = run(graph, INSERT)
+            result = INSERT.run(graph)
         assert result.commit is not None
         assert "stays until the next write" in caplog.text
         assert len(sidecars(root)) == 1
         assert graph.recoveries() == []
         graph.mutate('query w() { insert City { name: "oslo", size: 700 } }')
-        assert kinds(graph) == ["RolledForward"]
+        assert recovery_kinds(graph) == ["RolledForward"]
         assert graph.recoveries()[0].graph_commit_id == result.commit.commit_id
         assert [c.commit_id for c in every_commit(graph)].count(result.commit.commit_id) == 1
     check_sound(root)
-    assert contents(root) == after(INSERT)
+    assert contents(root) == after
 
 
 # ---- the folder cannot be listed
@@ -222,23 +118,21 @@ def test_a_folder_that_cannot_be_listed_fails_writes_and_opens_loudly_but_not_re
     if folder.exists():
         folder.rmdir()
     folder.write_text("not a folder")
-    for attempt in (lambda: run(graph, INSERT), graph.refresh, lambda: Graph.open(root)):
+    for attempt in (lambda: INSERT.run(graph), graph.refresh, lambda: Graph.open(root)):
         with pytest.raises(StorageError, match="listing __recovery failed"):
             attempt()
     assert contents(root) == contents(base)
     folder.unlink()
-    run(graph, INSERT)
+    INSERT.run(graph)
     check_sound(root)
 
 
 def test_a_write_that_cannot_list_sidecars_has_no_effect(root: Path, base: Path, after, failing):
-    with Graph.open(root) as graph:
-        failing(str(F.RECOVERY_LIST))
-        with pytest.raises(FailpointError):
-            run(graph, INSERT)
+    with Graph.open(root) as graph, failing(F.RECOVERY_LIST), pytest.raises(FailpointError):
+        INSERT.run(graph)
     check_sound(root)
     assert contents(root) == contents(base)
-    check_next_writes(root, INSERT, after(INSERT))
+    check_next_writes(root, INSERT, after)
 
 
 # ---- a sidecar is unreadable
@@ -259,7 +153,7 @@ def test_an_unreadable_sidecar_stops_writers_loudly_and_stays_but_readers_go_on(
     file = root / "__recovery" / f"{operation_id}.json"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(damage)
-    for attempt in (lambda: run(graph, INSERT), graph.refresh, lambda: Graph.open(root)):
+    for attempt in (lambda: INSERT.run(graph), graph.refresh, lambda: Graph.open(root)):
         with pytest.raises(RecoveryRequiredError, match="cannot be read") as caught:
             attempt()
         assert caught.value.operation_id == operation_id
@@ -268,12 +162,12 @@ def test_an_unreadable_sidecar_stops_writers_loudly_and_stays_but_readers_go_on(
     with Graph.open(root, read_only=True) as reader:
         assert reader.pending_recoveries() == [f"__recovery/{file.name}"]
     file.unlink()
-    run(graph, INSERT)
+    INSERT.run(graph)
     check_sound(root)
 
 
 def test_a_sidecar_cut_short_by_hand_stops_writers_and_stays(root: Path, base: Path, children: Children):
-    children.kill_at(F.BEFORE_PUBLISH, mutation(root, INSERT))
+    children.kill_at(F.BEFORE_PUBLISH, INSERT.job(root))
     (file,) = (root / "__recovery").iterdir()
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
@@ -282,12 +176,12 @@ def test_a_sidecar_cut_short_by_hand_stops_writers_and_stays(root: Path, base: P
     assert contents(root) == contents(base)
     file.write_bytes(whole)
     with Graph.open(root) as graph:
-        assert kinds(graph) == ["RolledForward"]
+        assert recovery_kinds(graph) == ["RolledForward"]
     check_sound(root)
 
 
 def test_a_sidecar_under_the_name_of_another_operation_is_refused_and_kept(root: Path, children: Children):
-    children.kill_at(F.BEFORE_PUBLISH, mutation(root, INSERT))
+    children.kill_at(F.BEFORE_PUBLISH, INSERT.job(root))
     (file,) = (root / "__recovery").iterdir()
     renamed = file.rename(file.with_name(f"{new_ulid()}.json"))
     with pytest.raises(RecoveryRequiredError):
@@ -310,21 +204,20 @@ def test_a_sidecar_under_the_name_of_another_operation_is_refused_and_kept(root:
 def test_a_recovery_that_cannot_be_recorded_fails_and_its_repetition_records_it_once(
     root: Path, base: Path, after, failing, children: Children, place: str, kind: str
 ):
-    children.kill_at(place, mutation(root, INSERT))
+    children.kill_at(place, INSERT.job(root))
     (file,) = sidecars(root)
-    failing(F.AUDIT_WRITE)
-    with pytest.raises(FailpointError):
+    with failing(F.AUDIT_WRITE), pytest.raises(FailpointError):
         Graph.open(root)
     assert sidecars(root) == [file]
     with Graph.open(root) as graph:
-        assert kinds(graph) == [kind]
+        assert recovery_kinds(graph) == [kind]
         commits = len(every_commit(graph))
     with Graph.open(root) as graph:
-        assert kinds(graph) == [kind]
+        assert recovery_kinds(graph) == [kind]
         assert len(every_commit(graph)) == commits
     check_sound(root)
-    assert contents(root) == (after(INSERT) if kind == "RolledForward" else contents(base))
-    check_next_writes(root, INSERT, contents(root) if kind == "RolledForward" else after(INSERT))
+    assert contents(root) == (after if kind == "RolledForward" else contents(base))
+    check_next_writes(root, INSERT, contents(root) if kind == "RolledForward" else after)
 
 
 def test_a_living_writer_whose_recovery_cannot_be_recorded_reports_it_and_keeps_its_commit(
@@ -339,16 +232,15 @@ def test_a_living_writer_whose_recovery_cannot_be_recorded_reports_it_and_keeps_
         return publish(self, *arguments, **options)
 
     monkeypatch.setattr(Manifest, "publish", fail_once)
-    with Graph.open(root) as graph:
-        failing(F.AUDIT_WRITE)
+    with Graph.open(root) as graph, failing(F.AUDIT_WRITE):
         with pytest.raises(RecoveryRequiredError, match="the network is gone"):
-            run(graph, INSERT)
+            INSERT.run(graph)
         assert len(sidecars(root)) == 1
         graph.mutate('query w() { insert City { name: "oslo", size: 700 } }')
-        assert kinds(graph) == ["RolledForward"]
+        assert recovery_kinds(graph) == ["RolledForward"]
     assert len(calls) == 3
     check_sound(root)
-    assert contents(root) == after(INSERT)
+    assert contents(root) == after
 
 
 # ---- a table is not where the catalog says
@@ -357,7 +249,7 @@ def test_a_living_writer_whose_recovery_cannot_be_recorded_reports_it_and_keeps_
 def test_a_table_behind_its_published_version_stops_recovery_loudly_and_keeps_the_sidecar(
     root: Path, children: Children
 ):
-    children.kill_at(F.AFTER_SIDECAR, mutation(root, INSERT))
+    children.kill_at(F.AFTER_SIDECAR, INSERT.job(root))
     (file,) = sidecars(root)
     with Graph.open(root, read_only=True) as graph:
         pin = graph.snapshot().pins["node:City"]
@@ -370,7 +262,7 @@ def test_a_table_behind_its_published_version_stops_recovery_loudly_and_keeps_th
         assert sidecars(root) == [file]
     newest.write_bytes(kept)
     with Graph.open(root) as graph:
-        assert kinds(graph) == ["RolledBack"]
+        assert recovery_kinds(graph) == ["RolledBack"]
     check_sound(root)
 
 
@@ -394,7 +286,7 @@ def test_a_foreign_commit_on_a_table_stops_a_writer_before_any_effect_until_it_i
     assert contents(root) == contents(base), "a foreign commit is never visible"
     with Graph.open(root) as graph:
         with pytest.raises(DriftError, match="omnigraph repair") as caught:
-            run(graph, INSERT)
+            INSERT.run(graph)
         assert caught.value.actual == caught.value.expected + steps
         assert graph.recoveries() == []
         assert sidecars(root) == []
@@ -402,27 +294,27 @@ def test_a_foreign_commit_on_a_table_stops_a_writer_before_any_effect_until_it_i
         graph.repair(confirm=True, force=True)
         rows = content(root, "main")[key]
         assert sum(row["id"].startswith("foreign") for row in rows) == steps
-        assert run(graph, INSERT).commit is not None
+        assert INSERT.run(graph).commit is not None
     check_sound(root)
 
 
 def test_a_foreign_commit_behind_a_dead_writer_is_undone_with_its_write(
     root: Path, base: Path, after, children: Children
 ):
-    children.kill_at(F.BEFORE_PUBLISH, mutation(root, INSERT))
+    children.kill_at(F.BEFORE_PUBLISH, INSERT.job(root))
     drift(root, "node:City")
     with Graph.open(root) as graph:
-        assert kinds(graph) == ["RolledBack"]
+        assert recovery_kinds(graph) == ["RolledBack"]
     check_sound(root)
     assert contents(root) == contents(base)
-    check_next_writes(root, INSERT, after(INSERT))
+    check_next_writes(root, INSERT, after)
 
 
 # ---- merges
 
 
 def test_an_undone_merge_leaves_no_merged_parent_in_the_history(root: Path, children: Children):
-    children.kill_at("after_table_commit@1", mutation(root, INSERT))
+    children.kill_at("after_table_commit@1", INSERT.job(root))
     (file,) = (root / "__recovery").iterdir()
     body = json.loads(file.read_text())
     body["writer_kind"] = "branch_merge"

@@ -75,7 +75,7 @@ def test_only_digests_of_tokens_are_kept():
     assert "a-very-secret-token" not in repr(vars(tokens))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "headers",
     [
         [],
@@ -651,7 +651,7 @@ def test_branches_are_listed_that_may_be_read(drafts):
     assert json.loads(told["result"]["content"][0]["text"]) == {"branches": ["draft"]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "body"),
     [
         ("branches", {"name": "stolen"}),

@@ -150,9 +150,7 @@ def test_an_export_is_what_the_library_exports(past):
     assert answer.headers["omnigraph-snapshot-id"] == head
 
 
-@pytest.mark.parametrize(
-    ("body", "status"), [({"type_names": ["Robot"]}, 400), ({"branch": "no"}, 404), ({"typ": 1}, 400)]
-)
+@each_case(("body", "status"), [({"type_names": ["Robot"]}, 400), ({"branch": "no"}, 404), ({"typ": 1}, 400)])
 def test_a_wrong_export_is_refused_before_it_begins(past, body, status):
     assert past.post(f"{GRAPH}/export", json=body).status_code == status
     assert past.post(f"{GRAPH}/export", json={}).status_code == 200

@@ -41,6 +41,7 @@ from support.server_processes import (
     wait_for_metrics,
 )
 from support.servers import client_of, listening, make_graph, open_server
+from support.subtests import each_case
 
 PEOPLE = 60
 #: Looks at 60 to the sixth power rows, and finds none. Every variable is compared with the next one: what nobody asks
@@ -129,7 +130,7 @@ def test_the_longest_time_of_a_stream_is_six_hours_unless_it_is_set(monkeypatch:
     assert ServerSettings.from_environment().stream_timeout_s(10**6) == 10**6
 
 
-@pytest.mark.parametrize("timeout_s", [0, -1, "soon"])
+@each_case("timeout_s", [0, -1, "soon"])
 def test_a_time_that_is_none_is_refused(url: str, timeout_s: object) -> None:
     body = {"query": SHORT, "timeout_s": timeout_s}
     assert httpx.post(f"{url}/graphs/default/query", json=body).status_code == 400

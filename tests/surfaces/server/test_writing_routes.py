@@ -3,7 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 
-import pytest
+from support.subtests import each_case
 
 GRAPH = "/graphs/default"
 ADD = "query add($name: String) { insert Person { name: $name } }"
@@ -56,7 +56,7 @@ def test_a_conditional_mutation_runs_once(client):
     assert (failure["expected"], failure["actual"]) == (condition[HEADER], head(client))
 
 
-@pytest.mark.parametrize("value", ["", "*", '"01M7JHXX5HKC4A232RCKPQ9CAG"', "W/x", "a, b"])
+@each_case("value", ["", "*", '"01M7JHXX5HKC4A232RCKPQ9CAG"', "W/x", "a, b"])
 def test_a_condition_is_one_plain_commit_id(client, value):
     path = f"{GRAPH}/mutate/if-graph-commit"
     answer = client.post(path, json={"query": ADD}, headers={HEADER: value})
@@ -138,7 +138,7 @@ def test_another_content_type_is_refused(client):
     assert client.post(f"{GRAPH}/mutate", content=body, headers=plain).status_code == 415
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "zstd", "br", "identity, gzip"])
+@each_case("encoding", ["gzip", "zstd", "br", "identity, gzip"])
 def test_a_packed_body_is_refused_before_it_is_read(client, encoding: str):
     packed = {"Content-Type": "application/x-ndjson", "Content-Encoding": encoding}
     path = f"{GRAPH}/load/ndjson?mode=append"
