@@ -132,6 +132,8 @@ def run(folder: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, out: io
         words += ["--store", str(store)]
     err = io.StringIO()
     with monkeypatch.context() as patch:
+        # A hostile name is a pattern, too: it is looked for below the folder in which the command runs.
+        patch.chdir(folder)
         patch.setenv("OMNIGRAPH_HOME", str(folder / "home"))
         patch.setenv("OMNIGRAPH_DURABILITY", "process")
         patch.setattr(sys, "stdout", out)
