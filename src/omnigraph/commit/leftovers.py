@@ -14,9 +14,8 @@ from omnigraph.core.budget import finishing
 from omnigraph.core.env_settings import Duration
 from omnigraph.errors import OmniError, QueryCancelledError, QueryTimeoutError, SparkError, StorageError
 from omnigraph.storage.answers import abandoned_answers, remove_abandoned
-from omnigraph.storage.datasets.forks import remove_fork
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.datasets.versions import Removal, find_orphans, list_dataset, remove_files
+from omnigraph.storage.datasets.versions import Removal, find_orphans, list_dataset, remove_files, remove_fork
 from omnigraph.storage.location import STAGING_FOLDER
 
 # ---- Removing what writers staged and never committed

@@ -31,7 +31,7 @@ from omnigraph.errors import (
     RetryableCommitConflictError,
     StorageError,
 )
-from omnigraph.storage.datasets.forks import create_fork, refuse_forks
+from omnigraph.storage.datasets.versions import create_fork, refuse_forks
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment

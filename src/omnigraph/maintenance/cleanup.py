@@ -41,13 +41,13 @@ from omnigraph.maintenance.retention import (
     published_heads,
     reachable,
 )
-from omnigraph.storage.datasets.forks import remove_fork
 from omnigraph.storage.datasets.tables import dataset_exists
 from omnigraph.storage.datasets.versions import (
     list_versions,
     newest_since,
     plan_removal,
     remove_files,
+    remove_fork,
     remove_manifests,
 )
 from omnigraph.storage.derived import DERIVED_FOLDER, remove_groups

@@ -30,12 +30,12 @@ from omnigraph.core.env_settings import Duration
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.retention import Line, Retained, RetentionPolicy, published_heads, reachable, type_keys
 from omnigraph.storage.answers import abandoned_answers
-from omnigraph.storage.datasets.forks import list_forks
 from omnigraph.storage.datasets.versions import (
     DatasetListing,
     Removal,
     find_orphans,
     list_dataset,
+    list_forks,
     list_versions,
     plan_drop,
     plan_removal,

@@ -7,7 +7,7 @@ import pytest
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.datasets.forks import create_fork
+from omnigraph.storage.datasets.versions import create_fork
 from support.branched_people import KNOWS, PERSON, PLACE, add_person, ages, all_branches, ends, remove_person, set_age
 from support.graphs import everything, run, table_of
 

@@ -19,7 +19,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.cleanup import reclaim_forks
-from omnigraph.storage.datasets.forks import list_forks
+from omnigraph.storage.datasets.versions import list_forks
 from support.branched_people import (
     IN_MEMORY_AND_FILES,
     PERSON,

@@ -29,11 +29,10 @@ from omnigraph.maintenance.findings import Inspection
 from omnigraph.pipeline.load import job as stages
 from omnigraph.storage.answers import new_answer_folder, write_answer
 from omnigraph.storage.datasets.compaction import stage_compaction
-from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
 from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage_delete
 from omnigraph.storage.datasets.tables import TableStore
-from omnigraph.storage.datasets.versions import find_orphans, list_dataset, remove_files
+from omnigraph.storage.datasets.versions import create_fork, find_orphans, list_dataset, remove_files
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import GraphLocation, parse_location
 from omnigraph.storage.objects import ObstoreObjects

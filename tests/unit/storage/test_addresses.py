@@ -28,7 +28,6 @@ from omnigraph.storage.answers import (
     write_answer,
 )
 from omnigraph.storage.datasets.filters import OneOf
-from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
 from omnigraph.storage.datasets.opening import dataset_of, open_dataset, rebased, with_bases, with_bases_in_file
 from omnigraph.storage.datasets.staged import (
@@ -41,6 +40,7 @@ from omnigraph.storage.datasets.staged import (
     stage_upsert,
 )
 from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.datasets.versions import create_fork
 from omnigraph.storage.location import GraphLocation, parse_location
 from support.subtests import each_case
 from support.tables import answer_folder

@@ -24,7 +24,6 @@ from omnigraph.storage.datasets.compaction import (
     run_compaction_task,
     stage_compaction,
 )
-from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import list_indexes, stage_indices
 from omnigraph.storage.datasets.staged import (
     StagedWrite,
@@ -40,7 +39,7 @@ from omnigraph.storage.datasets.staged import (
     sync_commit,
 )
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.datasets.versions import find_orphans, list_dataset
+from omnigraph.storage.datasets.versions import create_fork, find_orphans, list_dataset
 from omnigraph.storage.location import GraphLocation, parse_location
 from support.tables import (
     ID,

@@ -24,7 +24,6 @@ from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import DriftError, LeaseLostError, StorageError
 from omnigraph.storage.datasets import partitions
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, IsNull, OneOf, quote_name, to_sql
-from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
 from omnigraph.storage.datasets.partitions import (
     FragmentGroup,
@@ -50,6 +49,7 @@ from omnigraph.storage.datasets.staged import (
     stage_upsert,
 )
 from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.datasets.versions import create_fork
 from omnigraph.storage.location import GraphLocation, parse_location
 from support.subtests import each_case
 

@@ -17,7 +17,6 @@ from lance.fragment import write_fragments
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import OutsideRootError, StorageError
 from omnigraph.storage.datasets import versions
-from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import stage_indices
 from omnigraph.storage.datasets.staged import (
     _for_writing,
@@ -28,7 +27,7 @@ from omnigraph.storage.datasets.staged import (
     stage_upsert,
 )
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.datasets.versions import Removal, find_orphans, list_dataset, remove_files
+from omnigraph.storage.datasets.versions import Removal, create_fork, find_orphans, list_dataset, remove_files
 from omnigraph.storage.listing import (
     attached_version,
     delete_files,

@@ -33,7 +33,6 @@ from omnigraph.storage.datasets.compaction import (
     stage_compaction,
 )
 from omnigraph.storage.datasets.filters import OneOf
-from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.fragments import (
     delete_offsets,
     fragment_rows,
@@ -68,7 +67,7 @@ from omnigraph.storage.datasets.staged import (
     stage_upsert,
 )
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.datasets.versions import find_orphans, list_dataset
+from omnigraph.storage.datasets.versions import create_fork, find_orphans, list_dataset
 from omnigraph.storage.listing import manifest_name
 from omnigraph.storage.location import GraphLocation, parse_location
 from support.tables import compact, delete, make_table
