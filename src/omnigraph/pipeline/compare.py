@@ -15,14 +15,16 @@ from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
 from omnigraph.storage.datasets.filters import ROW_ID
 from omnigraph.storage.datasets.fragments import fragment_sizes
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
-from omnigraph.storage.datasets.row_changes import RowSet, compare_fragments, scan_row_set
-from omnigraph.storage.datasets.row_parts import (
+from omnigraph.storage.datasets.row_changes import (
     ROW_LIST,
     ListedRows,
     RowPart,
+    RowSet,
+    compare_fragments,
     hidden_parts,
     lineage_parts,
     scan_row_ids,
+    scan_row_set,
     whole_parts,
 )
 

@@ -26,8 +26,15 @@ from omnigraph.pipeline.compare import (
 )
 from omnigraph.pipeline.exchange import BUCKET, Exchange, buckets_of, run_exchange
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
-from omnigraph.storage.datasets.row_changes import RowSet, all_rows, differing_rows, no_rows, scan_row_set
-from omnigraph.storage.datasets.row_parts import RowPart, sample_rows
+from omnigraph.storage.datasets.row_changes import (
+    RowPart,
+    RowSet,
+    all_rows,
+    differing_rows,
+    no_rows,
+    sample_rows,
+    scan_row_set,
+)
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.scratch import Scratch
