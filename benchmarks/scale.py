@@ -27,13 +27,13 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 from omnigraph.pipeline.keys import key_scans, text_key
 from omnigraph.storage.datasets.compaction import plan_compaction, run_compaction_task, stage_compaction
 from omnigraph.storage.datasets.fragments import (
+    KeptIds,
     delete_offsets,
     fragment_sizes,
     stage_replacement,
     write_replacing,
     write_rows,
 )
-from omnigraph.storage.datasets.row_ids import KeptIds
 from omnigraph.storage.datasets.staged import (
     check_written,
     close_private,

@@ -19,6 +19,7 @@ Array: TypeAlias = "pyarrow.Array[Any]"
 Field: TypeAlias = "pyarrow.Field[Any]"
 Column: TypeAlias = "pyarrow.Array[Any] | pyarrow.ChunkedArray[Any]"
 Batch: TypeAlias = pyarrow.RecordBatch
+Schema: TypeAlias = pyarrow.Schema
 #: A whole Arrow table; `Table` is the table of a graph.
 Rows: TypeAlias = pyarrow.Table
 

@@ -24,7 +24,7 @@ from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.pipeline.upsert import RewriteItem, ShrinkItem, rewrite_fragment, shrink_fragment
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark.worker_choice import make_engine
-from omnigraph.storage.datasets import row_ids as room
+from omnigraph.storage.datasets import fragments as room
 from omnigraph.storage.datasets.compaction import (
     choose_rewrites,
     fragment_facts,
@@ -34,6 +34,7 @@ from omnigraph.storage.datasets.compaction import (
 )
 from omnigraph.storage.datasets.filters import OneOf
 from omnigraph.storage.datasets.fragments import (
+    KeptIds,
     delete_offsets,
     fragment_rows,
     stage_replaced_rows,
@@ -54,7 +55,6 @@ from omnigraph.storage.datasets.row_changes import (
     scan_row_set,
     take_by_row_id,
 )
-from omnigraph.storage.datasets.row_ids import KeptIds
 from omnigraph.storage.datasets.staged import (
     close_private,
     commit_staged,
@@ -184,7 +184,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(
     def refuse(*_: object) -> None:
         raise OSError("no room")
 
-    monkeypatch.setattr(room, "_write", refuse)
+    monkeypatch.setattr(room, "_write_columns", refuse)
     with pytest.raises(StorageError, match="no room"):
         replaced(plain, some(ROWS // 2))
     assert find_orphans(location, list_dataset(location, plain.path)).files == ()

@@ -18,10 +18,9 @@ from omnigraph.errors import InternalError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.checksums import sums_in
 from omnigraph.storage.datasets.filters import CREATED_AT, UPDATED_AT
-from omnigraph.storage.datasets.fragments import fragment_text, remove_written
+from omnigraph.storage.datasets.fragments import fragment_text, has_long_sequences, remove_written, spill_sequences
 from omnigraph.storage.datasets.indexes import stage_index_removal
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.datasets.row_ids import has_long_sequences, spill_sequences
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, follow, staged_write
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.listing import list_files

@@ -1,45 +1,39 @@
-"""Fragments and new column values that tasks write, and the ledgers in which tasks note their files."""
+"""Fragments and new column values that tasks write, and the ids that rows keep when they are written again."""
 
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
 
 import numpy as np
-import pyarrow as pa
 from lance import LanceOperation
-from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
+from lance.file import LanceFileWriter
+from lance.fragment import (
+    DataFile,
+    DeletionFile,
+    FragmentMetadata,
+    RowDatasetVersionMeta,
+    RowIdMeta,
+    RowIdSequence,
+    write_fragments,
+)
+from numpy.typing import NDArray
 
-from omnigraph.core.arrow import pa as _pa
-from omnigraph.core.arrow import pc
+from omnigraph.core.arrow import Batch, Rows, pa, pc
 from omnigraph.errors import InternalError, StorageError
 from omnigraph.storage._failures import translated
-from omnigraph.storage.answers import (
-    AnswerFolder,
-    attempt_name,
-    new_answer_folder,
-    read_answer,
-    remove_answer_folder,
-    write_answer,
-)
 from omnigraph.storage.datasets.blob_columns import encoded_columns
 from omnigraph.storage.datasets.checksums import added_names, present_files, sum_files, sums_in, text_with_sums
-from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, OneOf, to_sql
+from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT, OneOf, to_sql
 from omnigraph.storage.datasets.opening import fragment_of
-from omnigraph.storage.datasets.row_ids import INLINE_ROWS, KeptIds, with_row_ids
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
 from omnigraph.storage.datasets.tables import Table, branch_uri
-from omnigraph.storage.listing import delete_files, list_files
-from omnigraph.storage.location import GraphLocation, parse_location
+from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 # ---- Fragments that tasks write and the driver commits, given as their JSON. Most of it runs inside workers
 
@@ -49,7 +43,7 @@ _FRAGMENT_ROWS = 1_000_000
 _OFFSET_MASK = 0xFFFFFFFF
 
 
-def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
+def write_rows(table: Table, batches: Iterable[Batch]) -> list[str]:
     """Write rows as new fragments of a dataset; their metadata as JSON. Nothing refers to them yet.
 
     Rows come in the column types of the schema; blob columns as cells. When it fails, its files are gone.
@@ -74,7 +68,7 @@ def fragment_text(table: Table, fragment: FragmentMetadata, *, is_new: bool = Tr
     return text_with_sums(fragment.to_json(), sum_files(location, names))
 
 
-def write_replacing(table: Table, replacing: pa.Table, new: pa.Table, kept: KeptIds) -> list[str]:
+def write_replacing(table: Table, replacing: Rows, new: Rows, kept: KeptIds) -> list[str]:
     """Write rows that replace others and keep their ids, and new rows, as fragments like `write_rows` does.
 
     The replacing rows are in the order of their ids. Few of them share a fragment with the new ones.
@@ -158,7 +152,7 @@ def _new_data(table: Table, fragments: Iterable[str]) -> Iterator[str]:
 # ---- replacing rows
 
 
-def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> StagedWrite:
+def stage_replaced_rows(table: Table, rows: Rows, key: str = "id") -> StagedWrite:
     """As `stage_upsert`, for rows whose blobs may refer to addresses; replaced rows keep their row ids."""
     keys: Any = rows.column(key).combine_chunks()
     with translated(f"reading rows of {table.path}"):
@@ -267,7 +261,7 @@ def read_addresses(table: Table, column: str, addresses: Sequence[int]) -> list[
 # (`stage_upsert`).
 
 
-def update_fragment(table: Table, fragment_id: int, rows: pa.Table) -> str:
+def update_fragment(table: Table, fragment_id: int, rows: Rows) -> str:
     """New values for rows of one fragment, found by `_rowid`, as an update for `stage_updates`. Moves nothing.
 
     Holds the new values in memory; the old ones stream by.
@@ -305,118 +299,138 @@ def remove_updates(table: Table, updates: Sequence[str], objects: ControlObjects
         objects.delete(f"{folder}/{name}")
 
 
-# ---- Ledgers: which files a task has written, noted in a file that outlives the task
+# ---- Row ids that rows keep when they are written again
 #
-# The driver learns from answers what tasks wrote, and an answer may never arrive: the task is tried again elsewhere,
-# its process dies, the job is cancelled, the driver is interrupted. So an attempt notes its files in the folder of
-# the operation as soon as they are whole, and the driver removes what no attempt that counts has written. Only a file
-# that was being written when its process died is in no ledger; cleanup finds it.
+# Lance gives ids to new rows when they are committed; rows that replace others bring theirs. A few are part of the
+# manifest of their table. Many would make every reader read, and every commit write, up to eight bytes for each of
+# them, and Lance takes seconds per million to commit them. They become hidden columns in a file beside the rows
+# instead, in the form in which Lance itself stores such ids: `_rowid` and the versions of the rows, under field ids
+# reserved for them.
 
 
-_log = logging.getLogger(__name__)
+_RowIdMeta: Any = RowIdMeta
 
-_STAGE = "wrote"
-#: How often the folder is looked at until it stays empty; the first pass removes nearly always everything.
-_MAX_PASSES = 5
-_SCHEMA = _pa.schema([_pa.field("file", _pa.utf8(), nullable=False)])
-
-
-@dataclass(slots=True)
-class Ledger:
-    """The files of one attempt of a task, as names below the root of the graph. Without a folder nothing is noted."""
-
-    folder: AnswerFolder | None
-    part: int
-    #: The attempt, for its answer; empty while nothing is noted.
-    name: str = ""
-    _files: list[str] = field(default_factory=list)
-
-    def note(self, table: Table, written: Iterable[str | None]) -> None:
-        """Note the files of fragments that the attempt wrote, or wrote files for, given as their texts.
-
-        When it fails, these files are gone: nothing else knows them.
-        """
-        if self.folder is None:
-            return
-        line = _below(self.folder.root, str(table._dataset.uri))
-        files = [f"{line}/{name}" for name in sums_in(written)]
-        if not files:
-            return
-        self._files += files
-        self.name = self.name or attempt_name(_STAGE, self.part)
-        rows = _pa.RecordBatch.from_arrays([_pa.array(self._files, _pa.utf8())], schema=_SCHEMA)
-        try:
-            # The same name again: a reader finds the earlier list or the longer one.
-            write_answer(self.folder, self.name, _SCHEMA, [rows])
-        except BaseException:
-            # Also when the task is cancelled. What fails here too stays until cleanup.
-            with suppress(StorageError):
-                delete_files(self.folder.root, files)
-            raise
+#: Rows of one fragment whose ids may be part of the manifest: 8 KB of it at most.
+INLINE_ROWS = 1_024
+#: Bytes of one sequence of ids or versions that a compaction may leave in the manifest.
+_INLINE_BYTES = 8 * INLINE_ROWS
+#: Characters of a sequence as JSON, about four for a byte, above which a fragment is rewritten for it.
+_LONG_TEXT = 64 * _INLINE_BYTES
+#: The fields that Lance reserves for what it knows about every row.
+_FIELDS = {ROW_ID: -3, CREATED_AT: -4, UPDATED_AT: -5}
+#: What the metadata of a fragment says instead of a sequence that is a column.
+_IDS_ARE_A_COLUMN = json.dumps("Column")
+_VERSIONS_ARE_A_COLUMN = json.dumps({"column": {}})
+_BATCH_ROWS = 65_536
 
 
-def _below(root: GraphLocation, uri: str) -> str:
-    """The name of a dataset below the root: datasets record the root without links, a caller may come through one."""
-    for place in (root.root, root.uri):
-        if uri.startswith(f"{place}/"):
-            return uri.removeprefix(f"{place}/")
-    raise InternalError(f"{uri} does not lie in {root}")
+@dataclass(frozen=True, slots=True)
+class KeptIds:
+    """The ids that rows keep, and the versions in which these rows were created; both in the order of the rows."""
+
+    row_ids: NDArray[np.uint64]
+    created: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+    def part(self, begin: int, end: int) -> KeptIds:
+        """Those of some of the rows."""
+        return KeptIds(self.row_ids[begin:end], self.created[begin:end])
 
 
-@dataclass(slots=True)
-class Ledgers:
-    """The ledgers of all tasks of one operation, for its driver."""
+def with_row_ids(table: Table, fragment: str, kept: KeptIds) -> str:
+    """A fragment that a task wrote, as JSON, whose rows keep the ids of rows that they replace.
 
-    folder: AnswerFolder
-    #: Attempts whose answers count.
-    _counted: set[str] = field(default_factory=set)
+    A few ids may be those of the first rows only: the others get new ones. Of many, every row has to bring one.
+    """
+    if not len(kept):
+        return fragment
+    metadata = FragmentMetadata.from_json(fragment)
+    sums = sums_in([fragment])
+    if len(kept) > INLINE_ROWS:
+        if len(kept) != metadata.physical_rows:
+            raise InternalError("a fragment whose ids are a column has one for each of its rows")
+        sums |= _attach(table, metadata, {ROW_ID: kept.row_ids, CREATED_AT: kept.created})
+    else:
+        metadata.row_id_meta = RowIdSequence(pa.array(kept.row_ids)).to_inline_metadata()
+    return text_with_sums(metadata.to_json(), sums)
 
-    @classmethod
-    def of(cls, root: GraphLocation) -> Ledgers:
-        """Ledgers of an operation that begins."""
-        return cls(new_answer_folder(root))
 
-    def count(self, attempts: Iterable[str]) -> None:
-        """What these attempts wrote is in use."""
-        self._counted.update(attempts)
+def spill_sequences(table: Table, fragment: str, read_versions: Callable[[], Mapping[str, NDArray[np.uint64]]]) -> str:
+    """A fragment of a compaction, as JSON, with its long sequences of ids and versions as columns.
 
-    def discount(self, attempts: Iterable[str]) -> None:
-        """What these attempts wrote is not needed after all."""
-        self._counted.difference_update(attempts)
+    `read_versions` gives the ids and versions of its rows: Lance encodes versions in a form that only it reads.
+    """
+    body = json.loads(fragment)
+    columns: dict[str, NDArray[np.uint64]] = {}
+    if _length(body["row_id_meta"], "Inline") > _INLINE_BYTES:
+        metadata = _RowIdMeta.from_json(json.dumps(body["row_id_meta"]))
+        columns[ROW_ID] = np.asarray(RowIdSequence.from_inline_metadata(metadata).to_pyarrow())
+    long = [
+        name
+        for name, member in ((CREATED_AT, "created_at"), (UPDATED_AT, "last_updated_at"))
+        if _length(body[f"{member}_version_meta"], "inline") > _INLINE_BYTES
+    ]
+    if long:
+        versions = read_versions()
+        columns |= {name: versions[name] for name in long}
+    if not columns:
+        return fragment
+    whole = FragmentMetadata.from_json(fragment)
+    sums = sums_in([fragment]) | _attach(table, whole, columns)
+    return text_with_sums(whole.to_json(), sums)
 
-    def close(self, *, is_committed: bool) -> None:
-        """End the operation and remove what was written for nothing: everything, unless it was committed.
 
-        What cannot be removed stays for cleanup, and is logged.
-        """
-        kept: Collection[str] = self._counted if is_committed else ()
-        try:
-            for _ in range(_MAX_PASSES):
-                if not self._remove_listed(kept):
-                    break
-            else:
-                _log.warning("tasks still write: what they have written stays until cleanup")
-            remove_answer_folder(self.folder)
-        except StorageError as error:
-            _log.warning("what tasks have written stays until cleanup: %s", error)
+def has_long_sequences(fragment: FragmentMetadata) -> bool:
+    """Whether the metadata of a fragment is so long that rewriting the fragment pays; afterwards it is not."""
+    sequences = (fragment.row_id_meta, fragment.created_at_version_meta, fragment.last_updated_at_version_meta)
+    return any(len(item.json()) > _LONG_TEXT for item in sequences if item is not None)
 
-    def _remove_listed(self, kept: Collection[str]) -> bool:
-        """Remove what is in the folder now, and the files that its ledgers name; whether there was anything.
 
-        Only what was read goes: a task that ends late may add a ledger meanwhile, which the next pass finds.
-        """
-        names = [file.name for file in list_files(self.folder.root, self.folder.name)]
-        for name in names:
-            attempt = name.rpartition("/")[2].removesuffix(".arrow")
-            if attempt.startswith(f"{_STAGE}-") and attempt not in kept:
-                self._remove_files(attempt)
-        delete_files(self.folder.root, names)
-        return bool(names)
+def _length(sequence: object, member: str) -> int:
+    return len(sequence[member]) if isinstance(sequence, dict) and member in sequence else 0
 
-    def _remove_files(self, attempt: str) -> None:
-        try:
-            for batch in read_answer(self.folder, attempt):
-                files: Any = batch.column(0)
-                delete_files(self.folder.root, files.to_pylist())
-        except StorageError as error:
-            _log.warning("what %s has written stays until cleanup: %s", attempt, error)
+
+def _attach(table: Table, fragment: FragmentMetadata, columns: Mapping[str, NDArray[np.uint64]]) -> dict[str, Any]:
+    """Write hidden columns of a fragment into a file of their own and refer to them; the checksum of the file."""
+    if any(len(values) != fragment.physical_rows for values in columns.values()):
+        raise InternalError("a hidden column has one value for each row")
+    location = parse_location(table._dataset.uri)
+    name = f"data/{uuid4().hex}.lance"
+    try:
+        with translated(f"writing row ids of {table.path}"):
+            file = _write_columns(location.child(name), fragment.files[0], columns)
+        sums = sum_files(location, [name])
+    except BaseException:
+        # Also when the task is cancelled: nothing else knows the name.
+        with suppress(StorageError):
+            ObstoreObjects(location, durable=False).delete(name)
+        raise
+    fragment.files.append(file)
+    if ROW_ID in columns:
+        fragment.row_id_meta = _RowIdMeta.from_json(_IDS_ARE_A_COLUMN)
+    if CREATED_AT in columns:
+        fragment.created_at_version_meta = RowDatasetVersionMeta.from_json(_VERSIONS_ARE_A_COLUMN)
+    if UPDATED_AT in columns:
+        fragment.last_updated_at_version_meta = RowDatasetVersionMeta.from_json(_VERSIONS_ARE_A_COLUMN)
+    return dict(sums)
+
+
+def _write_columns(uri: str, beside: DataFile, columns: Mapping[str, NDArray[np.uint64]]) -> DataFile:
+    """A file in the format of the one that it lies beside."""
+    schema = pa.schema([pa.field(name, pa.uint64(), nullable=False) for name in columns])
+    arrays = [pa.array(values, pa.uint64()) for values in columns.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    version = f"{beside.file_major_version}.{beside.file_minor_version}"
+    with LanceFileWriter(uri, schema, version=version) as writer:
+        for begin in range(0, batch.num_rows, _BATCH_ROWS):
+            writer.write_batch(batch.slice(begin, _BATCH_ROWS))
+    return DataFile(
+        uri.rpartition("/")[2],
+        [_FIELDS[name] for name in columns],
+        list(range(len(columns))),
+        beside.file_major_version,
+        beside.file_minor_version,
+        writer.size_bytes,
+    )

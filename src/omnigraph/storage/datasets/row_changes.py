@@ -19,9 +19,9 @@ from omnigraph.storage._failures import translated
 from omnigraph.storage.answers import AnswerFolder, read_answer
 from omnigraph.storage.datasets.blob_columns import scan_cells, scan_taken_cells, take_cells
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
+from omnigraph.storage.datasets.fragments import INLINE_ROWS, KeptIds
 from omnigraph.storage.datasets.opening import fragment_of, open_dataset
 from omnigraph.storage.datasets.partitions import BATCH_ROWS, TableAddress, open_address, table_address
-from omnigraph.storage.datasets.row_ids import INLINE_ROWS, KeptIds
 from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
