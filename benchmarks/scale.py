@@ -45,8 +45,7 @@ from omnigraph.storage.datasets.staged import (
     with_checksums,
 )
 from omnigraph.storage.datasets.tables import Table, TableStore
-from omnigraph.storage.listing import manifest_name
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.location import manifest_name, parse_location
 from omnigraph.storage.objects import ObstoreObjects
 
 if TYPE_CHECKING:

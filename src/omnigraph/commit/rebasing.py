@@ -19,8 +19,8 @@ from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import OutsideRootError, RetryableCommitConflictError, StorageError, StorageFailure
 from omnigraph.storage.datasets.checksums import FileSum, recorded_sums, replace_records, sum_bytes
 from omnigraph.storage.datasets.opening import rebased, with_bases_in_file
-from omnigraph.storage.listing import attached_version, list_dataset_folders, list_files
-from omnigraph.storage.location import RECORDED_ROOT, GraphLocation
+from omnigraph.storage.location import RECORDED_ROOT, GraphLocation, attached_version
+from omnigraph.storage.objects import list_dataset_folders, list_files
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment

@@ -28,10 +28,9 @@ from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, TypeKind
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.staged import create_table
 from omnigraph.storage.datasets.tables import dataset_exists
-from omnigraph.storage.listing import used_dataset
 from omnigraph.storage.location import INIT_CLAIM, MANIFEST, SCHEMA_FILES, table_location
 from omnigraph.storage.locks import HeldTenure, LocalTenure, held_file
-from omnigraph.storage.objects import replace_content
+from omnigraph.storage.objects import replace_content, used_dataset
 from omnigraph.writes.columns import blob_columns, table_schema
 
 if TYPE_CHECKING:

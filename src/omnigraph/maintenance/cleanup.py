@@ -51,9 +51,9 @@ from omnigraph.storage.datasets.versions import (
     remove_manifests,
 )
 from omnigraph.storage.derived import DERIVED_FOLDER, remove_groups
-from omnigraph.storage.listing import StoredFile, delete_files, list_files
 from omnigraph.storage.location import BRANCH_CLAIM, MANIFEST, RECLAIMED_MARK, RECOVERIES, STAGING_FOLDER
 from omnigraph.storage.locks import held_file
+from omnigraph.storage.objects import StoredFile, delete_files, list_files
 
 _log = logging.getLogger(__name__)
 

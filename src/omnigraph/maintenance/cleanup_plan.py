@@ -41,8 +41,8 @@ from omnigraph.storage.datasets.versions import (
     plan_removal,
 )
 from omnigraph.storage.derived import group_name, list_unused_groups, text_group_name
-from omnigraph.storage.listing import StoredFile, is_unfinished, list_dataset_folders, list_files
-from omnigraph.storage.location import RECLAIMED_MARK, RECOVERY_FOLDER, inside
+from omnigraph.storage.location import RECLAIMED_MARK, RECOVERY_FOLDER, inside, is_unfinished
+from omnigraph.storage.objects import StoredFile, list_dataset_folders, list_files
 
 #: The directory of a dataset and the name of one of its forks.
 Fork = tuple[str, str]

@@ -37,9 +37,9 @@ from omnigraph.storage.datasets.completeness import find_missing, read_one_row
 from omnigraph.storage.datasets.staged import is_own_movement
 from omnigraph.storage.datasets.versions import list_versions
 from omnigraph.storage.derived import DERIVED_FOLDER
-from omnigraph.storage.listing import StoredFile, list_files
 from omnigraph.storage.location import MANIFEST, SCHEMA_FILES, GraphLocation, walk
 from omnigraph.storage.locks import lock_holder
+from omnigraph.storage.objects import StoredFile, list_files
 
 #: Types of fewer rows are read as a whole in a moment: an index would not be noticed.
 _INDEXED_ROWS = 10_000

@@ -30,19 +30,22 @@ from omnigraph.storage.datasets.checksums import (
 )
 from omnigraph.storage.datasets.tables import dataset_exists, newest_version
 from omnigraph.storage.derived import DERIVED_FOLDER, EMBEDDINGS_GROUP, DerivedArrays
-from omnigraph.storage.listing import (
+from omnigraph.storage.location import (
+    MANIFEST,
+    RECORDED_ROOT,
+    RECOVERIES,
+    SCHEMA_FILES,
     attached_version,
     fork_of,
     line_address,
     line_folder,
     line_folders,
-    list_files,
     manifest_names,
     placed,
     reference,
     registration_name,
 )
-from omnigraph.storage.location import MANIFEST, RECORDED_ROOT, RECOVERIES, SCHEMA_FILES
+from omnigraph.storage.objects import list_files
 
 # ---- What reading every file of a graph found
 

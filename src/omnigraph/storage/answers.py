@@ -27,9 +27,15 @@ from omnigraph.errors import InternalError, StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.checksums import sums_in
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.listing import StoredFile, delete_files, list_files, list_folders, remove_empty_folders
 from omnigraph.storage.location import STAGING_FOLDER, GraphLocation, inside
-from omnigraph.storage.objects import open_store
+from omnigraph.storage.objects import (
+    StoredFile,
+    delete_files,
+    list_files,
+    list_folders,
+    open_store,
+    remove_empty_folders,
+)
 
 if TYPE_CHECKING:
     from obstore import ReadableFile, WritableFile

@@ -21,8 +21,8 @@ import numpy as np
 
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import OutsideRootError
-from omnigraph.storage.listing import list_folders
 from omnigraph.storage.location import GraphLocation, inside
+from omnigraph.storage.objects import list_folders
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -1,11 +1,11 @@
-"""Addresses of graphs, names below a root, and the border that no name or link leaves."""
+"""Addresses of graphs, names of files below a root, and the border that no name or link leaves."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -225,3 +225,148 @@ def walk(location: GraphLocation, folder: str) -> Iterator[os.DirEntry[str]]:
 def _link(location: GraphLocation, place: str) -> OutsideRootError:
     name = os.path.relpath(place, location.uri)
     return OutsideRootError(name, "it is a link, and a graph holds no links")
+
+
+# ---- The names that Lance gives to the files of a dataset, and how its versions refer to them
+#
+# A fork refers to files of its base by the address of the base. All names are random, so they are compared without
+# it: however the address is spelled, a file that a fork reads is recognised.
+
+
+#: The file names of Lance below a dataset or a branch of it; the group is what a version refers to.
+_SHAPES = (
+    re.compile(r"(data/[^/.]+)(?:\.lance|/.+)"),
+    re.compile(r"(_deletions/[^/.][^/]*\.(?:arrow|bin))"),
+    re.compile(r"(_indices/[^/]+)/.+"),
+    re.compile(r"(_transactions/[^/.][^/]*\.txn)"),
+)
+_ATTACHED = re.compile(r"(?:(.+)/)?_versions/([0-9]+)\.manifest")
+_DETACHED = re.compile(r"_versions/d([0-9]+)\.manifest")
+#: What a killed process leaves of a file that it was writing.
+_TEMPORARY = re.compile(
+    r"(?:data|_deletions|_transactions|_versions|_indices/[^/]+)/\.tmp[^/]*|_versions/[0-9]+\.manifest#[0-9]+"
+)
+#: Every file that Lance or this system puts into the folder of a dataset, or of a fork of it.
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_OWN = re.compile(
+    rf"data/[0-9A-Za-z-]+(?:\.lance|/[0-9A-Za-z-]+\.blob)|_deletions/[0-9-]+\.(?:arrow|bin)"
+    rf"|_indices/{_UUID}/[^/]+|_transactions/[0-9]+-{_UUID}\.txn"
+    r"|_versions/(?:d?[0-9]+\.manifest|latest_version_hint\.json)|_refs/(?:branches|tags)/[^/]+\.json"
+    rf"|_checksums/\.?[0-9]+\.json|_latest\.manifest|{RECLAIMED_MARK}|{_TEMPORARY.pattern}"
+)
+_CONTROL = "|".join(
+    re.escape(name)
+    for name in (*SCHEMA_FILES, *(f"{name}{STAGING_SUFFIX}" for name in SCHEMA_FILES), INIT_CLAIM, RECORDED_ROOT)
+)
+_UNFINISHED = re.compile(rf"(?:{_CONTROL}|{RECOVERY_FOLDER}/[0-9A-Z]{{26}}\.json)#[0-9]+")
+#: Answers of tasks; a name that begins with a dot belongs to one that is being written.
+_ANSWER = re.compile(rf"{STAGING_FOLDER}/[0-9A-Z]{{26}}/\.?[0-9a-z-]+\.arrow")
+#: Files of datasets and of forks of them.
+_DELETABLE = re.compile(
+    rf"(?:(?:(?:nodes|edges)/[^/]+|{MANIFEST}|{re.escape(RECOVERIES)})/)?(?:tree/.+?/)?(?:{_OWN.pattern})"
+)
+_TREE = "tree/"
+_U64_MAX = 2**64 - 1
+#: Names from here on count backwards, so that the newest version is listed first.
+_COUNTS_BACKWARDS = 2**63
+
+
+def manifest_name(version: int) -> str:
+    """The manifest of a version, as a name below its line.
+
+    >>> manifest_name(7)
+    '_versions/18446744073709551608.manifest'
+    """
+    return f"_versions/{_U64_MAX - version}.manifest"
+
+
+def manifest_names(version: int) -> tuple[str, str]:
+    """The manifest of a version as Lance names it now, and as earlier releases of it did."""
+    return manifest_name(version), f"_versions/{version}.manifest"
+
+
+def registration_name(fork: str) -> str:
+    """The file by which a dataset knows one of its forks, as a name below the dataset.
+
+    >>> registration_name("review/ada")
+    '_refs/branches/review%2Fada.json'
+    """
+    return f"_refs/branches/{fork.replace('/', '%2F')}.json"
+
+
+def is_deletable(name: str) -> bool:
+    """Whether a file below the root has a name under which this system, or Lance for it, writes files of datasets.
+
+    >>> is_deletable("nodes/da89d00e1b71df59/data/01af.lance"), is_deletable("nodes/da89d00e1b71df59/notes.txt")
+    (True, False)
+    """
+    return _DELETABLE.fullmatch(name) is not None or _ANSWER.fullmatch(name) is not None or is_unfinished(name)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file below the root is what a killed process leaves of a control file.
+
+    >>> is_unfinished("__schema_state.json#1"), is_unfinished("notes#1")
+    (True, False)
+    """
+    return _UNFINISHED.fullmatch(name) is not None
+
+
+def attached_version(name: str) -> tuple[str, int] | None:
+    """The folder of the line and the version, when a file is the manifest of a version that is not detached.
+
+    >>> attached_version("tree/draft/_versions/18446744073709551608.manifest")
+    ('tree/draft', 7)
+    """
+    match = _ATTACHED.fullmatch(name)
+    if match is None:
+        return None
+    number = int(match[2])
+    return match[1] or "", _U64_MAX - number if number >= _COUNTS_BACKWARDS else number
+
+
+def detached_version(name: str) -> int | None:
+    """The number of a detached version, when a file below a line is its manifest."""
+    match = _DETACHED.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def line_folders(names: Iterable[str]) -> list[str]:
+    """The folders of a dataset that hold versions: its own, and those of its forks."""
+    found = (attached_version(name) for name in names)
+    # The longest first: the name of one fork may continue that of another.
+    return sorted({item[0] for item in found if item}, key=lambda it: (-len(it), it))
+
+
+def line_folder(fork: str | None) -> str:
+    """The folder of a line, relative to its dataset."""
+    return "" if fork is None else f"{_TREE}{fork}"
+
+
+def line_address(location: GraphLocation, path: str, folder: str) -> str:
+    """The address of a dataset or of one of its forks, by its folder."""
+    return location.child(f"{path}/{folder}" if folder else path)
+
+
+def fork_of(folder: str) -> str | None:
+    """The inverse of `line_folder`."""
+    return folder.removeprefix(_TREE) if folder else None
+
+
+def placed(name: str, folders: Iterable[str]) -> tuple[str, str] | None:
+    """The folder that a file belongs to and its name there; None when no version could refer to it."""
+    for folder in folders:
+        start = f"{folder}/" if folder else ""
+        inner = name.removeprefix(start)
+        is_private = _TEMPORARY.fullmatch(inner) or _DETACHED.fullmatch(inner)
+        if name.startswith(start) and (is_private or reference(inner) is not None):
+            return folder, inner
+    return None
+
+
+def reference(name: str) -> str | None:
+    """The name by which versions refer to a file; None when they never do."""
+    if _TEMPORARY.fullmatch(name):
+        return None
+    matches = (shape.fullmatch(name) for shape in _SHAPES)
+    return next((match[1] for match in matches if match), None)

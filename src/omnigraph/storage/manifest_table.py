@@ -26,9 +26,8 @@ from omnigraph.storage.datasets.filters import quote_text
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.staged import commit_once, committed_as
 from omnigraph.storage.datasets.tables import dataset_exists
-from omnigraph.storage.listing import list_files, manifest_name
-from omnigraph.storage.location import MANIFEST, GraphLocation, parse_location, refuse_links
-from omnigraph.storage.objects import check_answers, sync_files
+from omnigraph.storage.location import MANIFEST, GraphLocation, manifest_name, parse_location, refuse_links
+from omnigraph.storage.objects import check_answers, list_files, sync_files
 
 _SHOWN_FILES = 5
 

@@ -39,6 +39,7 @@ from omnigraph.pipeline.load import inputs as lines_of_files
 from omnigraph.pipeline.load import job as stages
 from omnigraph.pipeline.load import reading, staging
 from omnigraph.pipeline.workers import LocalWorkers
+from omnigraph.storage import answers
 from omnigraph.storage.answers import Ledger, Ledgers
 from omnigraph.storage.datasets import fragments
 from support.graphs import ends_of, ids_of, rows_of
@@ -860,7 +861,6 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_of_the_others(
 def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
     graph_of_traces_of_loads: Graph, monkeypatch: pytest.MonkeyPatch
 ):
-    from omnigraph.storage import answers
     from omnigraph.storage.datasets.fragments import write_rows
 
     table = graph_of_traces_of_loads._open(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
@@ -908,7 +908,7 @@ def test_files_go_when_the_step_behind_their_writing_fails(
 
     lines = write_lines(tmp_path / "things.jsonl", [thing("a").encode()])
     if step == "the ledger":
-        monkeypatch.setattr(fragments, "write_answer", full)
+        monkeypatch.setattr(answers, "write_answer", full)
     else:
         monkeypatch.setattr(fragments, "fragment_text", full)
     failed(graph_of_traces_of_loads, StorageError, source=lines)

@@ -44,10 +44,9 @@ from omnigraph.errors import (
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.fold import FOLD_ACTOR
 from omnigraph.maintenance.verify import FileStatus
-from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import INIT_CLAIM, parse_location
 from omnigraph.storage.locks import LeaseCommitLock, held_file
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import ObstoreObjects, list_files
 from support.portable_folders import add, build, everything
 from support.s3_graphs import ADD_CITING, ADD_NOTE, ADD_PAPER, ADD_SCAN, FORGET, READ, SCHEMA, check_graph, rows, values
 

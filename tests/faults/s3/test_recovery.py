@@ -33,9 +33,8 @@ from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_i
 from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage_delete
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.datasets.versions import create_fork, find_orphans, list_dataset, remove_files
-from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import GraphLocation, parse_location
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import ObstoreObjects, list_files
 from support.s3_graphs import (
     ADD_CITING,
     ADD_NOTE,

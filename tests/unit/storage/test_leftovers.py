@@ -28,29 +28,25 @@ from omnigraph.storage.datasets.staged import (
 )
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import Removal, create_fork, find_orphans, list_dataset, remove_files
-from omnigraph.storage.listing import (
-    attached_version,
-    delete_files,
-    fork_of,
-    is_deletable,
-    line_folder,
-    list_files,
-    list_folders,
-    placed,
-    reference,
-)
 from omnigraph.storage.location import (
     GraphLocation,
+    attached_version,
     check_dataset_path,
     check_fork_name,
+    fork_of,
     inside,
     is_dataset_path,
+    is_deletable,
     is_fork_name,
+    line_folder,
     parse_location,
+    placed,
+    reference,
     refuse_links,
     table_location,
     walk,
 )
+from omnigraph.storage.objects import delete_files, list_files, list_folders
 from support.subtests import each_case
 from support.tables import ID, NUMBER, content, delete, everything, make_table, rows, with_text_index
 

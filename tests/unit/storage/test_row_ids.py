@@ -68,8 +68,7 @@ from omnigraph.storage.datasets.staged import (
 )
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import create_fork, find_orphans, list_dataset
-from omnigraph.storage.listing import manifest_name
-from omnigraph.storage.location import GraphLocation, parse_location
+from omnigraph.storage.location import GraphLocation, manifest_name, parse_location
 from support.tables import compact, delete, make_table
 from support.tables import rows as rows_of_row_changes
 

@@ -20,9 +20,8 @@ from omnigraph.errors import DamageError, StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri
-from omnigraph.storage.listing import delete_files, list_files, manifest_name, registration_name
-from omnigraph.storage.location import GraphLocation, parse_location
-from omnigraph.storage.objects import ObstoreObjects, open_store
+from omnigraph.storage.location import GraphLocation, manifest_name, parse_location, registration_name
+from omnigraph.storage.objects import ObstoreObjects, delete_files, list_files, open_store
 
 if TYPE_CHECKING:
     from lance import LanceDataset

@@ -23,8 +23,8 @@ from omnigraph.storage.datasets.indexes import stage_index_removal
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, follow, staged_write
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import list_files
 
 if TYPE_CHECKING:
     import lance

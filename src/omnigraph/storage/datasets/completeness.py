@@ -17,8 +17,8 @@ from omnigraph.storage.datasets.blob_columns import scan_cells
 from omnigraph.storage.datasets.checksums import names_of
 from omnigraph.storage.datasets.opening import fragment_of, index_folders, open_dataset
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.listing import StoredFile, line_address, line_folder
-from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.location import GraphLocation, line_address, line_folder
+from omnigraph.storage.objects import StoredFile
 
 if TYPE_CHECKING:
     import lance

@@ -21,8 +21,8 @@ from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.listing import delete_files, list_files
 from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import delete_files, list_files
 
 # ---- Secondary indexes: built aside, committed like any other staged write
 #

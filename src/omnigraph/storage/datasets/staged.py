@@ -32,8 +32,7 @@ from omnigraph.storage.datasets.checksums import (
 from omnigraph.storage.datasets.completeness import check_complete
 from omnigraph.storage.datasets.opening import fragment_of, open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri, dataset_exists
-from omnigraph.storage.listing import manifest_name
-from omnigraph.storage.location import GraphLocation, refuse_links
+from omnigraph.storage.location import GraphLocation, manifest_name, refuse_links
 from omnigraph.storage.objects import ControlObjects, sync_files
 
 # ---- Private versions: what a staged write would make, readable for its writer before it is committed

@@ -17,8 +17,7 @@ from omnigraph.storage._failures import readable, translated
 from omnigraph.storage.datasets.blob_columns import blob_names, read_cells, scan_cells
 from omnigraph.storage.datasets.filters import Filter, to_sql
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.listing import attached_version, manifest_names
-from omnigraph.storage.location import RECLAIMED_MARK, GraphLocation, refuse_links
+from omnigraph.storage.location import RECLAIMED_MARK, GraphLocation, attached_version, manifest_names, refuse_links
 from omnigraph.storage.objects import ObstoreObjects
 
 if TYPE_CHECKING:

@@ -20,22 +20,21 @@ from omnigraph.storage.datasets.checksums import names_of, record_fork, tidy_rec
 from omnigraph.storage.datasets.opening import index_folders, open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri, dataset_exists
 from omnigraph.storage.derived import remove_texts
-from omnigraph.storage.listing import (
-    StoredFile,
+from omnigraph.storage.location import (
+    GraphLocation,
     attached_version,
-    delete_files,
     detached_version,
     fork_of,
     is_deletable,
+    is_fork_name,
     line_address,
     line_folder,
     line_folders,
-    list_files,
     placed,
     reference,
-    remove_empty_folders,
+    refuse_links,
 )
-from omnigraph.storage.location import GraphLocation, is_fork_name, refuse_links
+from omnigraph.storage.objects import StoredFile, delete_files, list_files, remove_empty_folders
 
 # ---- What there is
 
