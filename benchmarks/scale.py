@@ -46,7 +46,7 @@ from omnigraph.storage.datasets.staged import (
 )
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.storage.location import manifest_name, parse_location
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import ControlObjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +121,7 @@ def append_many(count: int) -> dict[str, float]:
     figures: dict[str, float] = {"rows (millions)": count * FRAGMENT_ROWS / 1e6}
     with tempfile.TemporaryDirectory() as folder:
         location = parse_location(folder)
-        objects = ObstoreObjects(location, durable=False)
+        objects = ControlObjects(location, durable=False)
         table = create_table(location, PATH, SCHEMA)
         before = peak_mb()
         answers = made_up(table, count)

@@ -18,9 +18,10 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors import ConflictError, StorageError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.tables import TableStore
+from omnigraph.storage.lease import Tenure
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.locks import HeldTenure, LeaseCommitLock
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.locks import LeaseCommitLock
+from omnigraph.storage.objects import ControlObjects
 
 SCHEMA = """
 node Paper { doi: String @key  title: String?  reads: I64?  scan: Blob? }
@@ -117,7 +118,7 @@ class Door:
         self.waits_again = Event()
 
     @contextmanager
-    def held(self, timeout_s: float) -> Iterator[HeldTenure]:
+    def held(self, timeout_s: float) -> Iterator[Tenure]:
         if self.is_awake:
             self.waits_again.set()
         lock = self._awake if self.is_awake else self._stopped
@@ -136,7 +137,7 @@ class Outcome:
 
 def stopped_view(uri: str) -> tuple[Graph, Door]:
     """A view of the graph whose lease is over for everybody else at once, and that does not notice it."""
-    objects = ObstoreObjects(parse_location(uri), durable=False)
+    objects = ControlObjects(parse_location(uri), durable=False)
     lock = LeaseCommitLock(objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: 0.0)
     door = Door(lock, LeaseCommitLock(objects))
     graph = Graph.open(uri)

@@ -58,7 +58,7 @@ class GraphHistory:
         self._environment = environment
         self._schema_of = schema_of
         place = ScratchPlace(
-            root=environment.location, is_read_only=is_read_only, begin_read=lambda: environment.reading.begin().end
+            root=environment.location, is_read_only=is_read_only, begin_read=lambda: environment.reading.begin().close
         )
         self._reader = DeltaReader(environment.tables, place)
 

@@ -20,18 +20,10 @@ from omnigraph.core.ids import fnv1a64
 from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy, policy_of
-from omnigraph.storage.lease import LEASE_S, LEASE_VARIABLE, LONGEST_LEASE_S, SHORTEST_LEASE_S, request_limit_s
+from omnigraph.storage.lease import LEASE_S, LEASE_VARIABLE, LONGEST_LEASE_S, SHORTEST_LEASE_S, Tenure, request_limit_s
 from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK, GraphLocation
-from omnigraph.storage.locks import (
-    CommitLock,
-    FileCommitLock,
-    HeldTenure,
-    LeaseCommitLock,
-    ReadingLock,
-    StagingLock,
-    held_file,
-)
-from omnigraph.storage.objects import ControlObjects, ObstoreObjects, replace_content
+from omnigraph.storage.locks import CommitLock, FileCommitLock, LeaseCommitLock, ReadingLock, StagingLock, held_file
+from omnigraph.storage.objects import ControlObjects, replace_content
 
 if TYPE_CHECKING:
     from omnigraph.commit.expectations import Expectations
@@ -92,7 +84,7 @@ class GraphEnvironment:
     lease_s: float = LEASE_S
     clock: Callable[[], int] = field(default=now_us)
     #: The time with the commit lock, inside the window only.
-    held_tenure: HeldTenure | None = None
+    held_tenure: Tenure | None = None
 
     @contextmanager
     def window(self) -> Iterator[GraphEnvironment]:
@@ -120,7 +112,7 @@ class GraphEnvironment:
             yield held
 
     @property
-    def tenure(self) -> HeldTenure:
+    def tenure(self) -> Tenure:
         """The time with the commit lock."""
         assert self.held_tenure is not None, "only inside the window"
         return self.held_tenure
@@ -187,7 +179,7 @@ class GraphEnvironment:
             self.tenure.lose()
             raise LeaseLostError
 
-    def claim_remotely(self, name: str) -> AbstractContextManager[HeldTenure]:
+    def claim_remotely(self, name: str) -> AbstractContextManager[Tenure]:
         """Claim a name on an object store; a claim whose owner died is taken over.
 
         Raises:
@@ -218,7 +210,7 @@ class GraphEnvironment:
 
 def _lease_lock(location: GraphLocation, name: str, lease_s: float) -> LeaseCommitLock:
     # Connections of its own: a request that hangs for longer than the lease would lose it.
-    objects = ObstoreObjects(location, durable=False, request_limit_s=request_limit_s(lease_s))
+    objects = ControlObjects(location, durable=False, request_limit_s=request_limit_s(lease_s))
     return LeaseCommitLock(objects, name, lease_s=lease_s)
 
 
@@ -231,7 +223,7 @@ def open_environment(
     )
     return GraphEnvironment(
         location=location,
-        objects=ObstoreObjects(location, durable=durable),
+        objects=ControlObjects(location, durable=durable),
         tables=TableStore(location),
         manifest=Manifest(location, durable=durable),
         audit=RecoveryAudit(location, durable=durable),

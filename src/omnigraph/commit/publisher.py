@@ -50,7 +50,7 @@ from omnigraph.commit.snapshot import (
 )
 from omnigraph.core.cache import SingleFlight
 from omnigraph.errors import LeaseLostError, RetryableCommitConflictError, StorageError
-from omnigraph.storage.lease import Lifelong, Tenure, fence_metadata, read_fence
+from omnigraph.storage.lease import Tenure, fence_metadata, read_fence
 from omnigraph.storage.manifest_table import CatalogTable, CatalogView, PublishContention
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ FOLD_THRESHOLD = 32
 KEPT_VERSIONS = 10
 
 #: For callers whose lock cannot be lost.
-UNFENCED = Lifelong()
+UNFENCED = Tenure()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from omnigraph.storage.datasets.partitions import TableAddress, open_address
 from omnigraph.storage.datasets.row_changes import take_by_row_id
 from omnigraph.storage.derived import DERIVED_FOLDER, EMBEDDINGS_GROUP
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.objects import ControlObjects, ObstoreObjects
+from omnigraph.storage.objects import ControlObjects
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class KeptVectors:
 
     def __init__(self, address: KeptAddress) -> None:
         self._address = address
-        self._objects: ControlObjects = ObstoreObjects(parse_location(address.root), durable=False)
+        self._objects: ControlObjects = ControlObjects(parse_location(address.root), durable=False)
 
     def parts(self) -> tuple[str, ...]:
         """The names of all parts, oldest first."""

@@ -206,7 +206,7 @@ class Graph(
             return self._reader.query(call, self._state(), reading)
         except BaseException:
             # After any failure: a lock that is not released would stop cleanups as long as the graph is open.
-            reading.end()
+            reading.close()
             raise
 
     @override

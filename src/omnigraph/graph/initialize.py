@@ -28,8 +28,9 @@ from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, TypeKind
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.staged import create_table
 from omnigraph.storage.datasets.tables import dataset_exists
+from omnigraph.storage.lease import Tenure
 from omnigraph.storage.location import INIT_CLAIM, MANIFEST, SCHEMA_FILES, table_location
-from omnigraph.storage.locks import HeldTenure, LocalTenure, held_file
+from omnigraph.storage.locks import held_file
 from omnigraph.storage.objects import replace_content, used_dataset
 from omnigraph.writes.columns import blob_columns, table_schema
 
@@ -72,7 +73,7 @@ def initialize(
 
 
 @contextmanager
-def _claimed_root(environment: GraphEnvironment) -> Iterator[HeldTenure]:
+def _claimed_root(environment: GraphEnvironment) -> Iterator[Tenure]:
     """Be the only one that creates a graph here. The claim of a process that died ends by itself."""
     location = environment.location
     with ExitStack() as stack:
@@ -81,7 +82,7 @@ def _claimed_root(environment: GraphEnvironment) -> Iterator[HeldTenure]:
                 with translated(f"creating {location}"):
                     location.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(held_file(location.path / INIT_CLAIM))
-                claim: HeldTenure = LocalTenure()
+                claim: Tenure = Tenure()
             else:
                 claim = stack.enter_context(environment.claim_remotely(INIT_CLAIM))
         except RetryableCommitConflictError as error:
@@ -95,7 +96,7 @@ def _claimed_root(environment: GraphEnvironment) -> Iterator[HeldTenure]:
             raise
 
 
-def _write_schema_files(environment: GraphEnvironment, schema: GraphSchema, claim: HeldTenure) -> None:
+def _write_schema_files(environment: GraphEnvironment, schema: GraphSchema, claim: Tenure) -> None:
     objects = environment.objects
     if environment.location.is_local:
         write_schema_files(objects, schema)
@@ -108,7 +109,7 @@ def _write_schema_files(environment: GraphEnvironment, schema: GraphSchema, clai
             raise InitializationClaimedError(str(environment.location))
 
 
-def _withdraw_claim(environment: GraphEnvironment, claim: HeldTenure) -> None:
+def _withdraw_claim(environment: GraphEnvironment, claim: Tenure) -> None:
     """Remove the claim while it is held; on disk its lock does that."""
     if not environment.location.is_local and not claim.is_lost:
         environment.objects.delete(INIT_CLAIM)

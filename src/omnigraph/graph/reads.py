@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from omnigraph.embedding.contract import Embedder
     from omnigraph.lang.query.compiler import QueryCompiler
     from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.storage.locks import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class GraphReader:
         self._embedder: Embedder | None = None
         self._lock = Lock()
 
-    def query(self, call: ReadCall, state: ManifestState, reading: Reading) -> Result:
+    def query(self, call: ReadCall, state: ManifestState, reading: ExitStack) -> Result:
         """Run a read at one snapshot; `reading` ends with its last row."""
         prepared = self._prepare(call, state)
         context = self._context(
@@ -94,14 +94,14 @@ class GraphReader:
         )
 
     def _to_the_end(
-        self, batches: Iterator[pa.RecordBatch], context: Context, reading: Reading
+        self, batches: Iterator[pa.RecordBatch], context: Context, reading: ExitStack
     ) -> Iterator[pa.RecordBatch]:
         try:
             with reading_pins(self._environment.tables, self._removable(context)):
                 yield from batches
         finally:
             # Also when the rest is not read: a result that is dropped closes this generator.
-            reading.end()
+            reading.close()
 
     def _removable(self, context: Context) -> Iterator[TablePin]:
         """The tables of a query that a cleanup may have removed; looked up lazily.

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from threading import Event, Lock
-from typing import Protocol
+
+from typing_extensions import override
 
 from omnigraph.core.env_settings import Variable
 from omnigraph.core.ids import new_ulid
@@ -118,8 +119,41 @@ class LeaseBody:
         return json.dumps(body).encode()
 
 
-class Lease:
+class Tenure:
+    """The time for which one writer holds the commit lock. This one is of an OS lock, which ends with its process."""
+
+    #: Its number; None when the lock cannot be lost while its holder lives.
+    epoch: int | None = None
+    #: Whether the holder before may still be alive, so that the fence has to be raised before anything is looked at.
+    needs_fence = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lock may belong to another writer."""
+        return False
+
+    def lose(self) -> None:
+        """Take note that another writer took over."""
+
+    def check(self) -> None:
+        """Make sure that no other writer can have the lock; asks the store only when a renewal is overdue.
+
+        Raises:
+            LeaseLostError: another one may have it.
+        """
+
+    def rise_above(self, fence: int) -> None:
+        """Get an epoch above a fence that is higher, if the lock is still held: its object is older than the manifest.
+
+        Raises:
+            LeaseLostError: another writer has the lock.
+        """
+
+
+class Lease(Tenure):
     """One holder's time with the lease object. The keeper's thread renews it, its owner's looks at it."""
+
+    epoch: int
 
     def __init__(
         self,
@@ -146,8 +180,9 @@ class Lease:
         self._replacing = Lock()
 
     @property
+    @override
     def is_lost(self) -> bool:
-        """Whether another writer may have the lease: it was seen, or the lease has run out."""
+        # It was seen, or the lease has run out.
         return self._is_lost or self._used_s >= self._lease_s
 
     @property
@@ -155,19 +190,14 @@ class Lease:
         """How much of the lease has passed."""
         return self._elapsed() - self._renewed_at
 
+    @override
     def lose(self) -> None:
-        """Take note that another writer took over."""
         self._is_lost = True
 
+    @override
     def check(self) -> None:
-        """Make sure that the lease is not over, and will not be in this moment.
-
-        When half of it has passed its keeper is late, because the process stood still or a request hangs. Then it is
-        renewed here: as long as no other writer took it, the time with it goes on.
-
-        Raises:
-            LeaseLostError: another writer took it, or may do so.
-        """
+        # When half of it has passed its keeper is late, because the process stood still or a request hangs. Then it
+        # is renewed here: as long as no other writer took it, the time with it goes on.
         if not self._is_lost and self._used_s >= self._lease_s / 2:
             self._renew()
         if self.is_lost:
@@ -187,12 +217,8 @@ class Lease:
         self.needs_fence = not before.is_released
         return self._put(None if current is None else current.tag)
 
+    @override
     def rise_above(self, fence: int) -> None:
-        """Get an epoch above a fence that is higher.
-
-        Raises:
-            LeaseLostError: another writer has the lease.
-        """
         with self._replacing:
             if self.epoch > fence:
                 return
@@ -262,46 +288,6 @@ class Lease:
 
 
 _KEY = "omnigraph:fence"
-
-
-class Tenure(Protocol):
-    """The time for which one writer holds the commit lock."""
-
-    @property
-    def epoch(self) -> int | None:
-        """Its number; None when the lock cannot be lost while its holder lives."""
-        ...
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the lock may belong to another writer."""
-        ...
-
-    def lose(self) -> None:
-        """Take note that another writer took over."""
-        ...
-
-    def rise_above(self, fence: int) -> None:
-        """Get an epoch above a fence that is higher, if the lock is still held: its object is older than the catalog.
-
-        Raises:
-            LeaseLostError: another writer has the lock.
-        """
-        ...
-
-
-class Lifelong:
-    """The tenure of a lock that only the end of its holder ends."""
-
-    epoch = None
-    is_lost = False
-
-    def lose(self) -> None:
-        """Such a lock is never lost."""
-
-    def rise_above(self, fence: int) -> None:
-        """Without an epoch there is nothing to raise."""
-        del fence
 
 
 def read_fence(metadata: Mapping[str, str]) -> int:

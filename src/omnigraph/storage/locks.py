@@ -22,7 +22,6 @@ from omnigraph.storage.lease import (
     LONGEST_LEASE_S,
     Lease,
     LeaseBody,
-    Lifelong,
     Observation,
     Tenure,
     request_limit_s,
@@ -82,37 +81,13 @@ class CommitLock(Protocol):
     #: Whether a living holder can lose it, so that every effect needs a look at the tenure.
     can_be_lost: bool
 
-    def held(self, timeout_s: float) -> AbstractContextManager[HeldTenure]:
+    def held(self, timeout_s: float) -> AbstractContextManager[Tenure]:
         """Hold the lock.
 
         Raises:
             RetryableCommitConflictError: it stayed busy for `timeout_s`; nothing happened.
         """
         ...
-
-
-class HeldTenure(Tenure, Protocol):
-    """The tenure as its holder sees it."""
-
-    #: Whether the holder before may still be alive, so that the fence has to be raised before anything is looked at.
-    needs_fence: bool
-
-    def check(self) -> None:
-        """Make sure that no other writer can have the lock; asks the store only when a renewal is overdue.
-
-        Raises:
-            LeaseLostError: another one may have it.
-        """
-        ...
-
-
-class LocalTenure(Lifelong):
-    """The tenure of an OS lock."""
-
-    needs_fence = False
-
-    def check(self) -> None:
-        """The kernel takes the lock away only with the process."""
 
 
 class FileCommitLock:
@@ -124,11 +99,11 @@ class FileCommitLock:
         self._path = root / name
 
     @contextmanager
-    def held(self, timeout_s: float) -> Iterator[HeldTenure]:
+    def held(self, timeout_s: float) -> Iterator[Tenure]:
         """Hold the lock; every holder has a file description of its own, so threads exclude each other too."""
         with _opened(self._path) as descriptor:
             _wait(lambda: _try_lock(descriptor), timeout_s)
-            yield LocalTenure()
+            yield Tenure()
 
 
 @contextmanager
@@ -243,12 +218,12 @@ class LeaseCommitLock:
         #: Owners of this process that are through, or never began, and whose lease may still lie there.
         self._gone: set[str] = set()
 
-    def held(self, timeout_s: float) -> AbstractContextManager[HeldTenure]:
+    def held(self, timeout_s: float) -> AbstractContextManager[Tenure]:
         """Hold the lease and keep renewing it until the block ends."""
         lease = self._new_lease()
         return self._taken(lease, lambda: self._try_take(lease), timeout_s)
 
-    def claimed(self) -> AbstractContextManager[HeldTenure]:
+    def claimed(self) -> AbstractContextManager[Tenure]:
         """As `held`, but waits only until it is known whether the holder lives, which takes one lease at most.
 
         Raises:
@@ -274,7 +249,7 @@ class LeaseCommitLock:
         return lease.try_take(self._observation, self._gone)
 
     @contextmanager
-    def _taken(self, lease: Lease, attempt: Callable[[], bool], timeout_s: float) -> Iterator[HeldTenure]:
+    def _taken(self, lease: Lease, attempt: Callable[[], bool], timeout_s: float) -> Iterator[Tenure]:
         try:
             _wait(lambda: self._patiently(attempt), timeout_s)
         except RetryableCommitConflictError:
@@ -348,19 +323,6 @@ def _wait(attempt: Callable[[], bool], timeout_s: float) -> None:
 # No process ever waits for it: a cleanup only looks whether it is free, and a read that cannot take it goes on without.
 
 
-class Reading:
-    """One read that runs. Ends once, however often `end` is called."""
-
-    def __init__(self, lock: ReadingLock) -> None:
-        self._lock: ReadingLock | None = lock
-
-    def end(self) -> None:
-        """The last row was read, or no more are wanted."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
-
-
 class ReadingLock:
     """Held while one or more reads of an open graph run. Thread-safe.
 
@@ -378,36 +340,28 @@ class ReadingLock:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Read: from before the target is looked up until the last row was read."""
-        self.acquire()
-        try:
-            yield
-        finally:
-            self.release()
-
-    def begin(self) -> Reading:
-        """Begin a read that goes on after the call that began it."""
-        self.acquire()
-        return Reading(self)
-
-    def acquire(self) -> None:
-        """Begin to read; ends with one `release`."""
         if self._path is None:
+            yield
             return
         with self._guard:
             if self._readers == 0:
                 self._descriptor = self._take()
             self._readers += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._readers -= 1
+                if self._readers == 0 and self._descriptor is not None:
+                    # Closing releases the lock.
+                    os.close(self._descriptor)
+                    self._descriptor = None
 
-    def release(self) -> None:
-        """End a read."""
-        if self._path is None:
-            return
-        with self._guard:
-            self._readers -= 1
-            if self._readers == 0 and self._descriptor is not None:
-                # Closing releases the lock.
-                os.close(self._descriptor)
-                self._descriptor = None
+    def begin(self) -> ExitStack:
+        """Begin a read that goes on after the call that began it; it ends once, however often it is closed."""
+        reading = ExitStack()
+        reading.enter_context(self.held())
+        return reading
 
     def has_readers(self) -> bool:
         """Whether a read runs now, in any process; on an object store nothing tells, so the answer is yes.

@@ -15,7 +15,7 @@ from datetime import timedelta
 from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import obstore
@@ -241,38 +241,6 @@ class StoredObject:
     tag: str | None
 
 
-class ControlObjects(Protocol):
-    """Reads and writes small objects below the root of a graph. Names are relative paths."""
-
-    def read(self, name: str) -> StoredObject | None:
-        """The object, or None when it does not exist."""
-        ...
-
-    def write(self, name: str, data: bytes) -> None:
-        """Create or replace an object; readers see the old or the new one, never a part."""
-        ...
-
-    def create(self, name: str, data: bytes) -> str | None:
-        """Create an object; its tag, or None when it exists already."""
-        ...
-
-    def replace(self, name: str, data: bytes, tag: str | None) -> str | None:
-        """Replace the state with `tag`; the new tag, or None when the object has another state."""
-        ...
-
-    def delete(self, name: str) -> None:
-        """Delete an object; deleting what does not exist is fine."""
-        ...
-
-    def names(self, folder: str) -> list[str]:
-        """The names directly in a folder, sorted; empty when there is no such folder."""
-        ...
-
-    def delete_folder(self, folder: str) -> None:
-        """Delete a folder with the objects directly in it; deleting what does not exist is fine."""
-        ...
-
-
 _LISTING_TRIES = 3
 #: The longest object that is read as a whole. Sidecars and schemas stay far below; only the manifest of a dataset with
 #: millions of fragments comes near.
@@ -347,10 +315,11 @@ def replace_content(objects: ControlObjects, name: str, data: bytes, tag: str | 
     return current is not None and current.data == data
 
 
-class ObstoreObjects:
-    """Control objects through obstore; flushed to disk on local graphs when `durable` is set.
+class ControlObjects:
+    """Reads and writes small objects below the root of a graph. Names are relative paths.
 
-    With `request_limit_s` a request to an object store fails after that time at the latest.
+    With `durable` they are flushed to disk on local graphs. With `request_limit_s` a request to an object store fails
+    after that time at the latest.
     """
 
     def __init__(self, location: GraphLocation, *, durable: bool, request_limit_s: float | None = None) -> None:

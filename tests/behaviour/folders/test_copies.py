@@ -171,13 +171,13 @@ def test_a_process_that_is_killed_in_a_repair_leaves_work_for_the_next(source, e
 
 def test_a_graph_that_cannot_be_written_is_opened_all_the_same(source, expected, tmp_path, monkeypatch):
     from omnigraph.errors import StorageFailure
-    from omnigraph.storage.objects import ObstoreObjects
+    from omnigraph.storage.objects import ControlObjects
 
     def refuse(*_: object) -> None:
         raise StorageError("read-only", StorageFailure.CONFIGURATION)
 
     moved = source.rename(tmp_path / "moved.omni")
-    monkeypatch.setattr(ObstoreObjects, "write", refuse)
+    monkeypatch.setattr(ControlObjects, "write", refuse)
     with Graph.open(moved) as graph:
         assert everything(graph) == expected
 

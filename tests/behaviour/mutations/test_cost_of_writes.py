@@ -17,7 +17,7 @@ from omnigraph import Graph
 from omnigraph.errors import CompilerError
 from omnigraph.storage.location import RECOVERY_FOLDER
 from omnigraph.storage.manifest_table import CatalogView
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import ControlObjects
 
 SCHEMA = "node Person { name: String @key  age: I32? }"
 
@@ -47,7 +47,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     count(CatalogView, "is_current", "probes", lambda: True)
     count(CatalogView, "_read", "scans", lambda _: True)
-    count(ObstoreObjects, "names", "listings", lambda folder: folder == RECOVERY_FOLDER)
+    count(ControlObjects, "names", "listings", lambda folder: folder == RECOVERY_FOLDER)
     return counted
 
 

@@ -46,7 +46,7 @@ from omnigraph.maintenance.fold import FOLD_ACTOR
 from omnigraph.maintenance.verify import FileStatus
 from omnigraph.storage.location import INIT_CLAIM, parse_location
 from omnigraph.storage.locks import LeaseCommitLock, held_file
-from omnigraph.storage.objects import ObstoreObjects, list_files
+from omnigraph.storage.objects import ControlObjects, list_files
 from support.portable_folders import add, build, everything
 from support.s3_graphs import ADD_CITING, ADD_NOTE, ADD_PAPER, ADD_SCAN, FORGET, READ, SCHEMA, check_graph, rows, values
 
@@ -86,7 +86,7 @@ def test_a_second_init_is_refused_and_leaves_the_graph_alone(graph: Graph, root:
 
 def test_an_init_beside_a_claimed_one_is_refused(root: str) -> None:
     location = parse_location(root)
-    objects = ObstoreObjects(location, durable=False)
+    objects = ControlObjects(location, durable=False)
     with ExitStack() as other:
         if location.is_local:
             location.path.mkdir()
@@ -102,7 +102,7 @@ def test_an_init_beside_a_claimed_one_is_refused(root: str) -> None:
 
 @pytest.mark.parametrize("left", [b'{"operation_id": "x"}', b"{", b'{"owner": "dead", "expires_at": 1}'])
 def test_the_claim_of_a_dead_init_blocks_nobody(root: str, left: bytes) -> None:
-    objects = ObstoreObjects(parse_location(root), durable=False)
+    objects = ControlObjects(parse_location(root), durable=False)
     objects.write(INIT_CLAIM, left)
     Graph.init(root, SCHEMA).close()
     assert objects.read(INIT_CLAIM) is None

@@ -30,7 +30,8 @@ from omnigraph.errors import (
     SchemaViolationsError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.locks import CommitLock, HeldTenure, LocalTenure
+from omnigraph.storage.lease import Tenure
+from omnigraph.storage.locks import CommitLock
 from support.races.checks import acknowledged, check_graph, failed, lost
 from support.races.jobs import (
     ADD_NOTE,
@@ -358,7 +359,7 @@ class OvertakenLock:
         return self._inner.can_be_lost
 
     @contextmanager
-    def held(self, timeout_s: float) -> Iterator[HeldTenure]:
+    def held(self, timeout_s: float) -> Iterator[Tenure]:
         self.taken += 1
         if self._left:
             self._left -= 1
@@ -704,8 +705,8 @@ class _LostLock:
     can_be_lost = True
 
     @contextmanager
-    def held(self, _timeout_s: float) -> Iterator[LocalTenure]:
-        yield LocalTenure()
+    def held(self, _timeout_s: float) -> Iterator[Tenure]:
+        yield Tenure()
 
 
 @pytest.mark.parametrize("place", [Failpoint.BEFORE_NEW_TABLE, Failpoint.BEFORE_PUBLISH])

@@ -37,7 +37,7 @@ from omnigraph.errors import (
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.locks import LeaseCommitLock
-from omnigraph.storage.objects import ControlObjects, ObstoreObjects, StoredObject
+from omnigraph.storage.objects import ControlObjects, StoredObject
 from support.s3_graphs import (
     ADD_CITING,
     ADD_NOTE,
@@ -55,8 +55,8 @@ NEVER = 3_600.0
 
 
 @pytest.fixture
-def objects(s3_root: str) -> ObstoreObjects:
-    return ObstoreObjects(parse_location(s3_root), durable=False)
+def objects(s3_root: str) -> ControlObjects:
+    return ControlObjects(parse_location(s3_root), durable=False)
 
 
 def lease(objects: ControlObjects) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def lease(objects: ControlObjects) -> dict[str, Any]:
     return body
 
 
-def test_a_held_lease_excludes_and_a_released_one_does_not(objects: ObstoreObjects) -> None:
+def test_a_held_lease_excludes_and_a_released_one_does_not(objects: ControlObjects) -> None:
     one, two = LeaseCommitLock(objects), LeaseCommitLock(objects)
     with one.held(0):
         with pytest.raises(RetryableCommitConflictError), two.held(0):
@@ -76,11 +76,11 @@ def test_a_held_lease_excludes_and_a_released_one_does_not(objects: ObstoreObjec
         pass
 
 
-def test_a_waiting_writer_gets_the_lease_when_it_is_released(objects: ObstoreObjects) -> None:
+def test_a_waiting_writer_gets_the_lease_when_it_is_released(objects: ControlObjects) -> None:
     order: list[str] = []
     waits = Event()
 
-    class Watched(ObstoreObjects):
+    class Watched(ControlObjects):
         def read(self, name: str) -> StoredObject | None:
             found = super().read(name)
             waits.set()
@@ -102,14 +102,14 @@ def test_a_waiting_writer_gets_the_lease_when_it_is_released(objects: ObstoreObj
 
 
 @pytest.mark.parametrize("left", [b'{"owner": "dead", "expires_at": 1.0}', b'{"owner": "de', b"", b"[]", b"{}"])
-def test_an_expired_or_damaged_lease_is_taken_over(objects: ObstoreObjects, left: bytes) -> None:
+def test_an_expired_or_damaged_lease_is_taken_over(objects: ControlObjects, left: bytes) -> None:
     objects.write("__lock", left)
     with LeaseCommitLock(objects).held(0):
         assert lease(objects)["owner"] != "dead"
         assert lease(objects)["expires_at"] > time.time()
 
 
-def test_a_lease_of_a_dead_owner_that_is_not_over_is_respected(objects: ObstoreObjects) -> None:
+def test_a_lease_of_a_dead_owner_that_is_not_over_is_respected(objects: ControlObjects) -> None:
     body = {"owner": "dead", "expires_at": time.time() + NEVER}
     objects.write("__lock", json.dumps(body).encode())
     with pytest.raises(RetryableCommitConflictError), LeaseCommitLock(objects).held(0):
@@ -117,11 +117,11 @@ def test_a_lease_of_a_dead_owner_that_is_not_over_is_respected(objects: ObstoreO
     assert lease(objects) == body
 
 
-def test_of_many_that_take_over_an_expired_lease_one_gets_it(objects: ObstoreObjects) -> None:
+def test_of_many_that_take_over_an_expired_lease_one_gets_it(objects: ControlObjects) -> None:
     barrier, done = Barrier(6), Barrier(6)
 
     def contender(_: int) -> bool:
-        own = ObstoreObjects(objects._location, durable=False)
+        own = ControlObjects(objects._location, durable=False)
         barrier.wait()
         try:
             with LeaseCommitLock(own).held(0):
@@ -140,7 +140,7 @@ def test_of_many_that_take_over_an_expired_lease_one_gets_it(objects: ObstoreObj
 class WatchedReplace:
     """Control objects that tell when a replacement has succeeded."""
 
-    def __init__(self, inner: ObstoreObjects) -> None:
+    def __init__(self, inner: ControlObjects) -> None:
         self._inner = inner
         self._replaced = threading.Semaphore(0)
 
@@ -159,7 +159,7 @@ class WatchedReplace:
         return all(self._replaced.acquire(timeout=30) for _ in range(2))
 
 
-def test_a_held_lease_is_renewed(objects: ObstoreObjects) -> None:
+def test_a_held_lease_is_renewed(objects: ControlObjects) -> None:
     watched = WatchedReplace(objects)
     with LeaseCommitLock(watched, renewal_s=0.01).held(0):  # type: ignore[arg-type]  # a stand-in
         first = lease(objects)
@@ -173,7 +173,7 @@ def test_a_held_lease_is_renewed(objects: ObstoreObjects) -> None:
         pass
 
 
-def test_a_holder_that_was_replaced_leaves_the_lease_of_its_successor(objects: ObstoreObjects) -> None:
+def test_a_holder_that_was_replaced_leaves_the_lease_of_its_successor(objects: ControlObjects) -> None:
     slow = stopped_lock(objects)
     next_one = LeaseCommitLock(objects)
     with slow.held(0):
@@ -217,7 +217,7 @@ class FailingReplace:
         return self._inner.replace(name, data, tag)
 
 
-def test_a_renewal_that_fails_once_is_tried_again(objects: ObstoreObjects) -> None:
+def test_a_renewal_that_fails_once_is_tried_again(objects: ControlObjects) -> None:
     flaky = FailingReplace(objects, 1)
     watched = WatchedReplace(flaky)  # type: ignore[arg-type]  # a stand-in
     with LeaseCommitLock(watched, renewal_s=0.01).held(0):  # type: ignore[arg-type]  # a stand-in
@@ -233,7 +233,7 @@ def with_lease(graph: Graph, lock: LeaseCommitLock) -> Graph:
 
 
 def test_a_published_write_is_acknowledged_when_the_lease_cannot_be_given_back(
-    s3_root: str, objects: ObstoreObjects
+    s3_root: str, objects: ControlObjects
 ) -> None:
     graph = Graph.init(s3_root, SCHEMA)
     flaky = FailingReplace(objects, 1)
@@ -262,7 +262,7 @@ def at_place(monkeypatch: pytest.MonkeyPatch, place: str, action: Callable[[], o
 
 
 @pytest.fixture
-def stalled(s3_root: str, objects: ObstoreObjects) -> Graph:
+def stalled(s3_root: str, objects: ControlObjects) -> Graph:
     """A graph whose writer loses its lease at once, as a process that sleeps for a minute does."""
     graph = Graph.init(s3_root, SCHEMA)
     graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
@@ -382,7 +382,7 @@ def fence_of(graph: Graph) -> int:
     return graph._environment.manifest.state().fence
 
 
-def test_every_holder_has_a_higher_epoch_and_publishes_under_it(s3_root: str, objects: ObstoreObjects) -> None:
+def test_every_holder_has_a_higher_epoch_and_publishes_under_it(s3_root: str, objects: ControlObjects) -> None:
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_NOTE, {"text": "one"})
         first = lease(objects)["epoch"]
@@ -395,7 +395,7 @@ def test_every_holder_has_a_higher_epoch_and_publishes_under_it(s3_root: str, ob
 
 
 def test_a_graph_whose_lock_object_is_gone_or_older_than_its_catalog_goes_on(
-    s3_root: str, objects: ObstoreObjects
+    s3_root: str, objects: ControlObjects
 ) -> None:
     with Graph.init(s3_root, SCHEMA) as graph:
         for text in ("one", "two", "three"):
@@ -411,7 +411,7 @@ def test_a_graph_whose_lock_object_is_gone_or_older_than_its_catalog_goes_on(
     check_graph(s3_root)
 
 
-def test_a_holder_is_above_the_fence_also_when_the_count_begins_again(s3_root: str, objects: ObstoreObjects) -> None:
+def test_a_holder_is_above_the_fence_also_when_the_count_begins_again(s3_root: str, objects: ControlObjects) -> None:
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_NOTE, {"text": "one"})
         before = fence_of(graph)
@@ -486,7 +486,7 @@ def test_a_writer_that_is_overtaken_in_every_window_is_told_which_setting_helps(
 
 @pytest.mark.parametrize("place", ["before_sidecar", "before_table_commit"])
 def test_a_table_that_a_successor_moved_is_not_reported_as_drift(
-    s3_root: str, objects: ObstoreObjects, place: str, monkeypatch: pytest.MonkeyPatch
+    s3_root: str, objects: ControlObjects, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, successor = Graph.init(s3_root, SCHEMA), Graph.open(s3_root)
     graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
@@ -508,7 +508,7 @@ def test_a_table_that_a_successor_moved_is_not_reported_as_drift(
 
 
 def test_the_lease_of_a_graph_has_the_length_that_is_set(
-    s3_root: str, objects: ObstoreObjects, monkeypatch: pytest.MonkeyPatch
+    s3_root: str, objects: ControlObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Graph.init(s3_root, SCHEMA).close()
     monkeypatch.setenv("OMNIGRAPH_LOCK_LEASE_MS", "7500")
@@ -517,7 +517,7 @@ def test_the_lease_of_a_graph_has_the_length_that_is_set(
 
 
 def test_a_write_goes_through_when_the_lease_of_a_dead_writer_is_over_by_its_own_clock(
-    s3_root: str, objects: ObstoreObjects
+    s3_root: str, objects: ControlObjects
 ) -> None:
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_NOTE, {"text": "one"})
@@ -525,7 +525,7 @@ def test_a_write_goes_through_when_the_lease_of_a_dead_writer_is_over_by_its_own
     body = {"owner": "dead", "expires_at": time.time() + NEVER, "epoch": 9, "lease_s": 3.0}
     objects.write("__lock", json.dumps(body).encode())
 
-    class Looking(ObstoreObjects):
+    class Looking(ControlObjects):
         """A second goes by between two looks at the lease."""
 
         def read(self, name: str) -> StoredObject | None:

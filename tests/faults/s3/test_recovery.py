@@ -34,7 +34,7 @@ from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.datasets.versions import create_fork, find_orphans, list_dataset, remove_files
 from omnigraph.storage.location import GraphLocation, parse_location
-from omnigraph.storage.objects import ObstoreObjects, list_files
+from omnigraph.storage.objects import ControlObjects, list_files
 from support.s3_graphs import (
     ADD_CITING,
     ADD_NOTE,
@@ -62,8 +62,8 @@ def graph(root: str) -> Graph:
     return made
 
 
-def objects_of(uri: str) -> ObstoreObjects:
-    return ObstoreObjects(parse_location(uri), durable=False)
+def objects_of(uri: str) -> ControlObjects:
+    return ControlObjects(parse_location(uri), durable=False)
 
 
 def check_next_write(uri: str, papers: list[str]) -> None:

@@ -19,7 +19,7 @@ from omnigraph.errors import NotFoundError, OmniError, RetryableCommitConflictEr
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.location import INIT_CLAIM, parse_location
 from omnigraph.storage.locks import LeaseCommitLock
-from omnigraph.storage.objects import ObstoreObjects, StoredObject, put_owned, replace_content
+from omnigraph.storage.objects import ControlObjects, StoredObject, put_owned, replace_content
 from support.s3 import (
     DOUBLE,
     HANG,
@@ -197,7 +197,7 @@ def test_an_endpoint_of_an_unknown_name_is_told(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_empty_file_of_the_catalog_is_named(root: str) -> None:
     Graph.init(root, SCHEMA).close()
-    objects = ObstoreObjects(parse_location(root), durable=False)
+    objects = ControlObjects(parse_location(root), durable=False)
     names = objects.names("__manifest/_versions")
     (name,) = (name for name in names if name.endswith(".manifest"))
     objects.write(f"__manifest/_versions/{name}", b"")
@@ -242,7 +242,7 @@ _numbers = itertools.count(1)
 # ---- the owner tells
 
 
-class LosingObjects(ObstoreObjects):
+class LosingObjects(ControlObjects):
     """Control objects that do what they are asked, and whose answers get lost."""
 
     losses = 0
@@ -275,7 +275,7 @@ def body(owner: str) -> bytes:
     return json.dumps({"owner": owner}).encode()
 
 
-def stored(objects: ObstoreObjects, name: str) -> StoredObject:
+def stored(objects: ControlObjects, name: str) -> StoredObject:
     found = objects.read(name)
     assert found is not None
     return found
@@ -293,7 +293,7 @@ def test_what_names_its_owner_is_its_owners(losing: LosingObjects) -> None:
 
 
 def test_a_request_that_never_arrived_is_sent_again(s3_root: str) -> None:
-    class Deaf(ObstoreObjects):
+    class Deaf(ControlObjects):
         failures = 2
 
         def create(self, name: str, data: bytes) -> str | None:
@@ -331,7 +331,7 @@ def test_a_lease_whose_answers_get_lost_locks_nobody_out(losing: LosingObjects) 
 
 
 def test_a_lease_that_nobody_knows_of_is_taken_back_by_its_process(s3_root: str) -> None:
-    class Silent(ObstoreObjects):
+    class Silent(ControlObjects):
         is_silent = False
 
         def create(self, name: str, data: bytes) -> str | None:
@@ -380,7 +380,7 @@ def test_an_init_whose_claim_or_catalog_was_not_answered_is_whole(faulty: tuple[
         assert faults.hit
         with Graph.open(uri) as graph:
             assert len(graph.commits()) == 1
-        assert ObstoreObjects(parse_location(uri), durable=False).read(INIT_CLAIM) is None
+        assert ControlObjects(parse_location(uri), durable=False).read(INIT_CLAIM) is None
 
 
 @pytest.mark.parametrize("treatment", ANSWERS)

@@ -13,8 +13,9 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, ConflictError, OmniError, PreconditionFailedError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.tables import TableStore
+from omnigraph.storage.lease import Tenure
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.locks import CommitLock, HeldTenure
+from omnigraph.storage.locks import CommitLock
 
 SCHEMA = """
 node Person { name: String @key  visits: I64? }
@@ -185,7 +186,7 @@ class AnnouncingLock:
         self._mark = mark
 
     @contextmanager
-    def held(self, timeout_s: float) -> Iterator[HeldTenure]:
+    def held(self, timeout_s: float) -> Iterator[Tenure]:
         self._mark.touch()
         with self._inner.held(timeout_s) as tenure:
             yield tenure
@@ -301,7 +302,7 @@ class OvertakenLock:
         self._ahead = taker
 
     @contextmanager
-    def held(self, timeout_s: float) -> Iterator[HeldTenure]:
+    def held(self, timeout_s: float) -> Iterator[Tenure]:
         self._ahead -= 1
         if self._ahead == 0:
             self._overtake()

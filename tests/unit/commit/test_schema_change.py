@@ -25,8 +25,8 @@ from omnigraph.commit.sidecar import SidecarSchema
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import StorageError
 from omnigraph.storage.datasets.staged import commit_staged, create_table, plan_table, stage_append
+from omnigraph.storage.lease import Tenure
 from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, parse_location
-from omnigraph.storage.locks import LocalTenure
 
 PAPER, NOTE, TAG = TableKey("node:Paper"), TableKey("node:Note"), TableKey("node:Tag")
 COLUMNS = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
@@ -128,7 +128,7 @@ def environment(tmp_path: Path) -> GraphEnvironment:
     opened = open_environment(parse_location(tmp_path / "graph"), durable=False)
     for name in SCHEMA_FILES:
         opened.objects.write(name, b"old")
-    return replace(opened, held_tenure=LocalTenure())
+    return replace(opened, held_tenure=Tenure())
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.storage.location import MANIFEST, RECOVERIES, parse_location
 from omnigraph.storage.locks import StagingLock
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import ControlObjects
 from support.manifests import OPERATION, entry, sidecar
 from support.subtests import each_case
 
@@ -40,7 +40,7 @@ NAME = f"__recovery/{OPERATION}.json"
 
 @pytest.fixture(params=[False, True], ids=["process", "durable"])
 def objects(tmp_path, request):
-    return ObstoreObjects(parse_location(tmp_path), durable=request.param)
+    return ControlObjects(parse_location(tmp_path), durable=request.param)
 
 
 @pytest.mark.parametrize("kind", WriterKind)

@@ -340,11 +340,11 @@ def test_rows_that_changed_are_found_by_their_history(plain: Table, table: Table
 
 
 def test_a_private_version_reads_them(table: Table, location: GraphLocation):
-    from omnigraph.storage.objects import ObstoreObjects
+    from omnigraph.storage.objects import ControlObjects
 
     private = open_private(commit_free(table, ["x"]))
     assert private.table.read(["_rowid"]).num_rows == ROWS + 1
-    close_private(private, ObstoreObjects(location, durable=False))
+    close_private(private, ControlObjects(location, durable=False))
 
 
 def test_rows_are_copied_with_the_ids_of_those_they_replace(table: Table):

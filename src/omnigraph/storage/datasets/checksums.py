@@ -21,7 +21,7 @@ from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri
 from omnigraph.storage.location import GraphLocation, manifest_name, parse_location, registration_name
-from omnigraph.storage.objects import ObstoreObjects, delete_files, list_files, open_store
+from omnigraph.storage.objects import ControlObjects, delete_files, list_files, open_store
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -182,7 +182,7 @@ def _write(location: GraphLocation, name: str, sums: FileSums) -> None:
             # A reader finds the whole record or none.
             os.replace(draft, path)
         return
-    ObstoreObjects(location, durable=False).write(name, data)
+    ControlObjects(location, durable=False).write(name, data)
 
 
 def _identity(location: GraphLocation, name: str) -> str:
@@ -220,7 +220,7 @@ def _decoded(data: bytes, identity: str) -> dict[str, FileSum] | None:
 def recorded_sums(uri: str) -> Recorded:
     """What is recorded about the files of the line at an address."""
     location = parse_location(uri)
-    objects = ObstoreObjects(location, durable=False)
+    objects = ControlObjects(location, durable=False)
     sums: dict[str, FileSum] = {}
     whole: list[str] = []
     damaged: list[str] = []
@@ -245,7 +245,7 @@ def replace_records(uri: str, sums: FileSums) -> None:
         StorageError: they cannot be written; the records are as they were.
     """
     location = parse_location(uri)
-    objects = ObstoreObjects(location, durable=False)
+    objects = ControlObjects(location, durable=False)
     names = _record_names(location, objects)
     newest = names[-1] if names else record_name(0)
     _write(location, newest, sums)
@@ -259,7 +259,7 @@ def tidy_records(uri: str) -> None:
     an old one goes, so a process that dies on the way leaves at most too many.
     """
     location = parse_location(uri)
-    objects = ObstoreObjects(location, durable=False)
+    objects = ControlObjects(location, durable=False)
     names = _record_names(location, objects)
     if len(names) < _MANY_RECORDS:
         return
@@ -273,7 +273,7 @@ def tidy_records(uri: str) -> None:
     delete_files(location, names[:-1])
 
 
-def _record_names(location: GraphLocation, objects: ObstoreObjects) -> list[str]:
+def _record_names(location: GraphLocation, objects: ControlObjects) -> list[str]:
     """The records of a line, the oldest first: what is recorded twice counts as it was recorded last."""
     if location.is_local and not location.path.is_dir():
         return []
@@ -407,7 +407,7 @@ def record_recovered(table: Table, before: int) -> None:
     """
     uri = str(table._dataset.uri)
     location = parse_location(uri)
-    objects = ObstoreObjects(location, durable=False)
+    objects = ControlObjects(location, durable=False)
     try:
         with translated(f"recording the files of {table.path}"):
             if objects.read(record_name(table.version)) is not None:

@@ -33,7 +33,7 @@ from omnigraph.storage.datasets.opening import fragment_of
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
 from omnigraph.storage.datasets.tables import Table, branch_uri
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.objects import ControlObjects, ObstoreObjects
+from omnigraph.storage.objects import ControlObjects
 
 # ---- Fragments that tasks write and the driver commits, given as their JSON. Most of it runs inside workers
 
@@ -129,14 +129,14 @@ def remove_written(table: Table, fragments: Sequence[str]) -> None:
     """Remove fragments where they were written, without knowing the graph they belong to."""
     location = parse_location(table._dataset.uri)
     here = Table(table._dataset, "", None)
-    objects = ObstoreObjects(location, durable=False)
+    objects = ControlObjects(location, durable=False)
     for fragment in fragments:
         delete_fragment(fragment, here, objects)
 
 
 def remove_new_files(table: Table, fragments: Sequence[str]) -> None:
     """Remove the files that were written beside existing fragments; those of the table itself stay."""
-    objects = ObstoreObjects(parse_location(table._dataset.uri), durable=False)
+    objects = ControlObjects(parse_location(table._dataset.uri), durable=False)
     for name in _new_data(table, fragments):
         objects.delete(name)
 
@@ -405,7 +405,7 @@ def _attach(table: Table, fragment: FragmentMetadata, columns: Mapping[str, NDAr
     except BaseException:
         # Also when the task is cancelled: nothing else knows the name.
         with suppress(StorageError):
-            ObstoreObjects(location, durable=False).delete(name)
+            ControlObjects(location, durable=False).delete(name)
         raise
     fragment.files.append(file)
     if ROW_ID in columns:

@@ -18,7 +18,7 @@ from omnigraph.storage.datasets.blob_columns import blob_names, read_cells, scan
 from omnigraph.storage.datasets.filters import Filter, to_sql
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.location import RECLAIMED_MARK, GraphLocation, attached_version, manifest_names, refuse_links
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import ControlObjects
 
 if TYPE_CHECKING:
     import lance
@@ -241,10 +241,10 @@ def _manifests(location: GraphLocation, path: str, branch: str | None) -> set[st
     """The manifests of a dataset or of a branch of it, as names below it."""
     if location.is_local and not location.path.is_dir():
         return set()
-    names = ObstoreObjects(location, durable=False).names(f"{branch_uri(path, branch)}/_versions")
+    names = ControlObjects(location, durable=False).names(f"{branch_uri(path, branch)}/_versions")
     return {f"_versions/{name}" for name in names if name.endswith(".manifest")}
 
 
 def is_reclaimed(location: GraphLocation, path: str) -> bool:
     """Whether a whole dataset was cleaned up: there is a mark in its place."""
-    return ObstoreObjects(location, durable=False).read(f"{path}/{RECLAIMED_MARK}") is not None
+    return ControlObjects(location, durable=False).read(f"{path}/{RECLAIMED_MARK}") is not None
