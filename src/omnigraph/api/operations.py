@@ -376,7 +376,7 @@ _ENTRIES = (
         tag="commits",
         text="Everything that one branch, or all that the caller may read, build on over both parents; newest first.",
         query="LogParams",
-        result="commit.documents:Log",
+        result="commit.lineage:Log",
     ),
     Operation(
         id="get_commit",

@@ -10,8 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
 from omnigraph.codec import COMPLETE, HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, Key, Text, When
-from omnigraph.commit.documents import TypeChanges
-from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.rows import GraphCommit, TypeChanges
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.errors import BadRequestError, BlobRangeError, Diagnostic, MergeConflict, ResourceLimitError
 from omnigraph.lang.schema.steps import Step, UnsupportedChange, step_from_json

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from omnigraph.branches.deltas import row_images
 from omnigraph.branches.three_way import SOURCE, TARGET, find_row_ids, plan_rows
 from omnigraph.branches.truth_table import CONFLICTS, Base, Choice
-from omnigraph.commit.documents import TypeChanges
+from omnigraph.commit.rows import TypeChanges
 from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey

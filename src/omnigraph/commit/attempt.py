@@ -20,12 +20,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
-from omnigraph.commit.late_writers import undo_late_writers
 from omnigraph.commit.publisher import Changes, Position
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
-from omnigraph.commit.schema_change import SchemaChange, accepted_texts, finish_published, prepare, schema_changes
+from omnigraph.commit.schema_change import SchemaChange, finish_published, prepare, schema_changes
 from omnigraph.commit.sidecar import PlannedCommit, Sidecar, SidecarTable, WriterKind, delete_sidecar, write_sidecar
-from omnigraph.commit.sweep import settle, settle_all
+from omnigraph.commit.sweep import settle, settle_all, undo_late_writers
+from omnigraph.commit.targets import pin_of
 from omnigraph.core.budget import check_work, finishing, work_steps
 from omnigraph.core.failpoints import Failpoint, FailpointError, reach
 from omnigraph.core.ids import TableKey, new_ulid
@@ -203,16 +203,7 @@ class Attempt(AbstractContextManager["Attempt"]):
             self._committed.append(table)
             if environment.durable:
                 sync_commit(environment.location, table, item.staged)
-            self._pins.append(
-                TablePin(
-                    table_key=item.table_key,
-                    incarnation=item.incarnation,
-                    location=table.path,
-                    branch=table.branch,
-                    version=table.version,
-                    row_count=table.count_rows(),
-                )
-            )
+            self._pins.append(pin_of(table, item.table_key, item.incarnation))
             reach(Failpoint.AFTER_TABLE_COMMIT)
         if self._intent.kind is WriterKind.BRANCH_MERGE:
             self._confirm()
@@ -246,7 +237,7 @@ class Attempt(AbstractContextManager["Attempt"]):
             actor=intent.actor,
             merged_parent_id=sidecar.commit.merged_parent_id,
             merge_strategy=sidecar.commit.merge_strategy,
-            texts=None if change is None else accepted_texts(change.files),
+            schema_files=None if change is None else change.files,
         )
         reach(Failpoint.BEFORE_PUBLISH)
         self.receipt = self._environment.publish(intent.expectations, changes, commit, self._position)

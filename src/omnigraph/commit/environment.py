@@ -7,21 +7,21 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.audit import RecoveryAudit
 from omnigraph.commit.publisher import Changes, Manifest, Position
 from omnigraph.commit.rows import GraphCommit, Head
+from omnigraph.commit.sidecar import RecoveryAudit
 from omnigraph.core.env_settings import Variable, WholeNumber
 from omnigraph.core.ids import fnv1a64
 from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy, policy_of
 from omnigraph.storage.lease import LEASE_S, LEASE_VARIABLE, LONGEST_LEASE_S, SHORTEST_LEASE_S, Tenure, request_limit_s
-from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK, GraphLocation
+from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK, SCHEMA_CONTRACT, SCHEMA_SOURCE, GraphLocation
 from omnigraph.storage.locks import CommitLock, FileCommitLock, LeaseCommitLock, ReadingLock, StagingLock, held_file
 from omnigraph.storage.objects import ControlObjects, replace_content
 
@@ -41,14 +41,6 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedTexts:
-    """The schema that a commit introduces; it and its successors are decoded with it."""
-
-    source: str
-    contract: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCommit:
     """The facts of a commit that its writer decides; the rest follows from its changes and the head."""
@@ -62,8 +54,16 @@ class NewCommit:
     #: Set by recovery only: for whom it published, and when that writer wrote.
     recovery_for_actor: str | None = None
     written_at: int | None = None
-    #: Set by schema changes only: the texts that are accepted from now on.
-    texts: AcceptedTexts | None = None
+    #: Set by schema changes only: the files that are accepted from now on. Later commits are decoded with them, too.
+    schema_files: Mapping[str, bytes] | None = None
+
+    @property
+    def schema_texts(self) -> tuple[str | None, str | None]:
+        """Source and contract out of the schema files."""
+        if self.schema_files is None:
+            return None, None
+        contract = json.loads(self.schema_files[SCHEMA_CONTRACT])
+        return self.schema_files[SCHEMA_SOURCE].decode(), json.dumps(contract, sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +133,7 @@ class GraphEnvironment:
         self, expectations: Expectations, changes: Changes, commit: NewCommit, seen: Position | None = None
     ) -> GraphCommit:
         """As `Manifest.publish`, under the tenure of this window: the commit follows the head of its branch."""
+        source, contract = commit.schema_texts
 
         def make_commit(head: Head, graph_version: int) -> GraphCommit:
             return GraphCommit(
@@ -151,8 +152,8 @@ class GraphEnvironment:
                 actor=commit.actor,
                 recovery_for_actor=commit.recovery_for_actor,
                 tables=tuple(pin.table_key for pin in changes.pins),
-                schema_source=None if commit.texts is None else commit.texts.source,
-                schema_contract=None if commit.texts is None else commit.texts.contract,
+                schema_source=source,
+                schema_contract=contract,
             )
 
         self.tenure.check()

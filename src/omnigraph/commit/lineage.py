@@ -1,18 +1,16 @@
-"""Ancestors and merge bases of commits, and their times. Pure."""
+"""Ancestors and merge bases of commits, their times, and their log. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
+from omnigraph.codec import Document
+from omnigraph.commit.rows import GraphCommit, Head
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.errors import StorageError, StorageFailure
-
-if TYPE_CHECKING:
-    from omnigraph.commit.rows import GraphCommit, Head
-
 
 # ---- The commit graph
 
@@ -205,3 +203,41 @@ def after_parents(commit: GraphCommit, head: Head, find: Callable[[str], GraphCo
     created_at = max(commit.created_at, parent + 1, time_of(commit.merged_parent_id) + 1)
     written_at = commit.created_at if commit.written_at is None else commit.written_at
     return replace(commit, created_at=created_at, written_at=None if written_at == created_at else written_at)
+
+
+# ---- The log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedCommit(GraphCommit):
+    """A commit, and whether it was made on a branch that is gone."""
+
+    branch_deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log(Document):
+    """Everything that branches build on, newest first, and where they are."""
+
+    commits: tuple[LoggedCommit, ...]
+    heads: Mapping[str, str]
+
+
+def log_of(commits: Iterable[GraphCommit], heads: Mapping[str, Snapshot]) -> Log:
+    """The document of `log --graph --json`."""
+    return Log(
+        commits=tuple(
+            LoggedCommit(
+                **{item.name: getattr(commit, item.name) for item in fields(GraphCommit)},
+                branch_deleted=is_of_deleted_branch(commit, heads),
+            )
+            for commit in commits
+        ),
+        heads={name: head.commit_id for name, head in heads.items()},
+    )
+
+
+def is_of_deleted_branch(commit: GraphCommit, heads: Mapping[str, Snapshot]) -> bool:
+    """Whether a commit was made on a branch that is gone; one of the same name may have been created since."""
+    head = heads.get(commit.branch)
+    return head is None or commit.graph_version < head.incarnation

@@ -93,6 +93,16 @@ class GraphCommit(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TypeChanges(Document):
+    """The row changes of a merge in one type of the target."""
+
+    type_key: Annotated[TableKey, ENTITY_TYPE]
+    inserted: int
+    updated: int
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The position of a branch after one publish, with everything a snapshot needs.
 

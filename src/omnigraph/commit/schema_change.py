@@ -8,15 +8,14 @@ away again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-from omnigraph.commit.environment import AcceptedTexts, GraphEnvironment
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import Head, TablePin, Tombstone
 from omnigraph.commit.sidecar import Sidecar, SidecarNewTable, SidecarSchema
+from omnigraph.commit.targets import pin_of
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
@@ -24,10 +23,8 @@ from omnigraph.storage.datasets.partitions import TableAddress, open_address
 from omnigraph.storage.datasets.staged import NewTable, commit_new_table, sync_commit
 from omnigraph.storage.datasets.tables import dataset_exists
 from omnigraph.storage.datasets.versions import drop_table, purge_old_versions
-from omnigraph.storage.location import RECLAIMED_MARK, SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, STAGING_SUFFIX
-
-if TYPE_CHECKING:
-    from omnigraph.storage.objects import ControlObjects
+from omnigraph.storage.location import RECLAIMED_MARK, SCHEMA_FILES, STAGING_SUFFIX
+from omnigraph.storage.objects import ControlObjects
 
 #: The version that makes a dataset.
 _FIRST = 1
@@ -69,12 +66,6 @@ class SchemaChange:
         )
 
 
-def accepted_texts(files: Mapping[str, bytes]) -> AcceptedTexts:
-    """Source and contract out of the schema files."""
-    contract = json.dumps(json.loads(files[SCHEMA_CONTRACT]), sort_keys=True)
-    return AcceptedTexts(files[SCHEMA_SOURCE].decode(), contract)
-
-
 def prepare(environment: GraphEnvironment, change: SchemaChange) -> list[TablePin]:
     """Write the files under their staging names and make the new tables; their pins."""
     for name in SCHEMA_FILES:
@@ -87,7 +78,7 @@ def prepare(environment: GraphEnvironment, change: SchemaChange) -> list[TablePi
         table = commit_new_table(environment.location, new)
         if environment.durable:
             sync_commit(environment.location, table, None)
-        pins.append(_new_pin(key, incarnation, new.path, table.version))
+        pins.append(pin_of(table, key, incarnation))
     reach(Failpoint.AFTER_NEW_TABLES)
     return pins
 
@@ -111,7 +102,7 @@ def find_prepared(
             return None
         if table.transaction_uuid() != new.transaction_uuid:
             return None
-        pins.append(_new_pin(TableKey(new.table_key), new.incarnation, new.table_path, table.version))
+        pins.append(pin_of(table, new.table_key, new.incarnation))
     return files, pins
 
 
@@ -125,16 +116,7 @@ def schema_changes(
     continued = []
     for old, new in renamed.items():
         pin = moved_pins.pop(old, head.pins[old])
-        continued.append(
-            TablePin(
-                table_key=new,
-                incarnation=pin.incarnation,
-                location=pin.location,
-                branch=pin.branch,
-                version=pin.version,
-                row_count=pin.row_count,
-            )
-        )
+        continued.append(replace(pin, table_key=new))
     return Changes(
         pins=(*moved_pins.values(), *continued, *created),
         new_tables=(*continued, *created),
@@ -234,10 +216,6 @@ def _remove_staged(objects: ControlObjects, change: SidecarSchema) -> None:
         reach(Failpoint.BEFORE_STAGED_REMOVAL)
         if _is_staged(objects, name, text):
             objects.delete(_staging(name))
-
-
-def _new_pin(key: TableKey, incarnation: int, path: str, version: int) -> TablePin:
-    return TablePin(table_key=key, incarnation=incarnation, location=path, branch=None, version=version, row_count=0)
 
 
 def _staging(name: str) -> str:

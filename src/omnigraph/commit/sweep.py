@@ -1,4 +1,4 @@
-"""Settling what dead writers left: gather facts, decide, act, record, delete the sidecar.
+"""Settling what dead and late writers left: gather facts, decide, act, record, delete the sidecar.
 
 Runs only under the commit lock, and where the lock can be lost behind the fence: an owner that stood still can publish
 no more, so what is found here stays true. What it publishes is bound to the exact head that it saw all the same, and it
@@ -8,25 +8,20 @@ looks again when that is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from omnigraph.commit.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
-from omnigraph.commit.environment import AcceptedTexts, GraphEnvironment, NewCommit
+from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import ROLLBACK_KIND, Expectations, NothingFollows, NotPublished
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
-from omnigraph.commit.schema_change import (
-    accepted_texts,
-    find_prepared,
-    finish_published,
-    refuse_used,
-    schema_changes,
-    withdraw,
-)
+from omnigraph.commit.schema_change import find_prepared, finish_published, refuse_used, schema_changes, withdraw
 from omnigraph.commit.sidecar import (
+    ROLLED_BACK,
+    ROLLED_FORWARD,
     Decision,
+    RecoveryRecord,
     Sidecar,
     SidecarSchema,
     SidecarTable,
@@ -38,6 +33,7 @@ from omnigraph.commit.sidecar import (
     list_sidecars,
     read_sidecar,
 )
+from omnigraph.commit.targets import pin_of
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import (
@@ -48,10 +44,14 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.storage.datasets.checksums import record_recovered
-from omnigraph.storage.datasets.staged import commit_staged, stage_restore, sync_commit, transaction_uuids
-
-if TYPE_CHECKING:
-    from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.datasets.staged import (
+    commit_staged,
+    is_own_movement,
+    stage_restore,
+    sync_commit,
+    transaction_uuids,
+)
+from omnigraph.storage.datasets.tables import Table
 
 RECOVERY_ACTOR = "omnigraph:recovery"
 
@@ -205,8 +205,7 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
             else:
                 files, created = prepared
                 changes = schema_changes(head, change, pins, created)
-                texts = accepted_texts(files)
-                commit = _publish(environment, sidecar, head, changes, is_forward=True, texts=texts)
+                commit = _publish(environment, sidecar, head, changes, is_forward=True, schema_files=files)
             return _record(environment, sidecar, ROLLED_FORWARD, commit.commit_id, outcomes)
         case Decision.ROLL_BACK:
             commit = _roll_back(environment, sidecar, head, facts)
@@ -255,7 +254,7 @@ def _moved_pins(
         record_recovered(table, fact.entry.expected_version)
         if environment.durable:
             sync_commit(environment.location, table, None)
-        pins.append(_pin(fact.entry, table))
+        pins.append(pin_of(table, fact.entry.table_key, fact.entry.incarnation))
     return tuple(pins)
 
 
@@ -265,7 +264,8 @@ def _roll_back(environment: GraphEnvironment, sidecar: Sidecar, head: Head, fact
         if fact.head_version == fact.pin_version:
             continue
         table = environment.tables.open(fact.entry.table_path, fact.entry.table_branch)
-        pins.append(_pin(fact.entry, restore(environment, table, fact.pin_version)))
+        restored = restore(environment, table, fact.pin_version)
+        pins.append(pin_of(restored, fact.entry.table_key, fact.entry.incarnation))
     return _publish(environment, sidecar, head, Changes(pins=tuple(pins)), is_forward=False)
 
 
@@ -288,7 +288,7 @@ def _publish(
     changes: Changes,
     *,
     is_forward: bool,
-    texts: AcceptedTexts | None = None,
+    schema_files: Mapping[str, bytes] | None = None,
 ) -> GraphCommit:
     expectations = Expectations.of(
         head,
@@ -307,7 +307,7 @@ def _publish(
             merged_parent_id=planned.merged_parent_id,
             merge_strategy=planned.merge_strategy,
             written_at=planned.created_at,
-            texts=texts,
+            schema_files=schema_files,
         )
     else:
         # What was undone was not merged, and is not what its writer wrote.
@@ -322,17 +322,6 @@ def _publish(
     commit = environment.publish(expectations, changes, wanted)
     reach(Failpoint.AFTER_RECOVERY_PUBLISH)
     return commit
-
-
-def _pin(entry: SidecarTable, table: Table) -> TablePin:
-    return TablePin(
-        table_key=TableKey(entry.table_key),
-        incarnation=entry.incarnation,
-        location=entry.table_path,
-        branch=entry.table_branch,
-        version=table.version,
-        row_count=table.count_rows(),
-    )
 
 
 def _record(
@@ -352,3 +341,65 @@ def _record(
         created_at=environment.clock(),
         tables=outcomes,
     )
+
+
+# ---- Undoing what writers did after they had lost the commit lock
+#
+# A writer looks at its tenure before every effect, and the manifest refuses what it publishes too late. But it can
+# stand still between its look and the commit of a table: then the table moves after its sidecar was settled. Nothing
+# shows that version, and the next write to the table would build on it. It carries the mark of this project and nothing
+# explains it, so its maker is known to be gone: the published content is restored.
+
+
+LATE_WRITER = "LateWriter"
+
+
+def is_late_movement(table: Table, pin: TablePin) -> bool:
+    """Whether only writers of this project moved a dataset past its pin. Without a sidecar these came too late."""
+    return table.version > pin.version and is_own_movement(table, pin.version, table.version)
+
+
+def undo_late_writers(environment: GraphEnvironment, branch: str, keys: Collection[TableKey]) -> GraphCommit | None:
+    """Restore the tables of a branch that late writers moved; the commit that publishes it, None when there was none.
+
+    Runs inside the window after everything was settled: what no sidecar explains has no living writer.
+    """
+    head = environment.manifest.state().heads.get(branch)
+    if head is None:
+        return None
+    moved = []
+    for key in sorted(keys):
+        pin = head.pins.get(key)
+        if pin is None or pin.branch != head.fork_name:
+            continue
+        table = environment.tables.open(pin.location, pin.branch)
+        if is_late_movement(table, pin):
+            moved.append((pin, table))
+    if not moved:
+        return None
+    operation_id = new_ulid()
+    restored = tuple(replace(pin, version=restore(environment, table, pin.version).version) for pin, table in moved)
+    commit = environment.publish(
+        Expectations.of(head, NothingFollows(head.commit_id)),
+        Changes(pins=restored),
+        NewCommit(commit_id=new_ulid(), kind=ROLLBACK_KIND, operation_id=operation_id, actor=RECOVERY_ACTOR),
+    )
+    environment.audit.append(
+        RecoveryRecord(
+            recovery_id=new_ulid(),
+            graph_commit_id=commit.commit_id,
+            recovery_kind=ROLLED_BACK,
+            recovery_for_actor=None,
+            operation_id=operation_id,
+            writer_kind=ROLLBACK_KIND,
+            created_at=environment.clock(),
+            tables={
+                pin.table_key: {"class": LATE_WRITER, "from_version": table.version, "to_version": pin.version}
+                for pin, table in moved
+            },
+        )
+    )
+    _log.warning(
+        "recovery: undid what a writer without the commit lock did to %s", ", ".join(pin.table_key for pin, _ in moved)
+    )
+    return commit

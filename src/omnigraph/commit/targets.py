@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.snapshot import ManifestState, Snapshot, branch_of, snapshot_at, snapshot_of
-from omnigraph.core.ids import check_branch_name
+from omnigraph.core.ids import TableKey, check_branch_name
 from omnigraph.errors import (
     BadRequestError,
     BlobIntegrityError,
@@ -181,6 +181,18 @@ def open_pin(store: TableStore, pin: TablePin) -> Table:
         if error.failure is not StorageFailure.NOT_FOUND or not _was_cleaned_up(store, pin):
             raise
         raise HistoricalVersionReclaimedError(pin.table_key, pin.version) from error
+
+
+def pin_of(table: Table, table_key: str, incarnation: int) -> TablePin:
+    """The pin by which a snapshot reads this version of a table."""
+    return TablePin(
+        table_key=TableKey(table_key),
+        incarnation=incarnation,
+        location=table.path,
+        branch=table.branch,
+        version=table.version,
+        row_count=table.count_rows(),
+    )
 
 
 def _was_cleaned_up(store: TableStore, pin: TablePin) -> bool:

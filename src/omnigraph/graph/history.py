@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.branches.changes import ChangesPage
     from omnigraph.branches.diffs import Diff
     from omnigraph.branches.feed import FeedPage
-    from omnigraph.commit.audit import RecoveryRecord
+    from omnigraph.commit.sidecar import RecoveryRecord
     from omnigraph.core.budget import CancelSignal
     from omnigraph.errors.writes import RowImage
     from omnigraph.pipeline.workers import Progress

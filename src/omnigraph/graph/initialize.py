@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from omnigraph.commit.rows import GraphCommit, TablePin
 from omnigraph.commit.schemas import GraphSchema, write_schema_files
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.targets import pin_of
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import (
@@ -141,14 +142,7 @@ def _create_tables(environment: GraphEnvironment, schema: GraphSchema) -> Iterat
             # An init whose claim ended may come late: no other process ever uses its places.
             path = f"{path}-{new_ulid().lower()}"
         table = create_table(environment.location, path, table_schema(definition), blobs=blob_columns(definition))
-        yield TablePin(
-            table_key=key,
-            incarnation=identity.incarnation or 0,
-            location=path,
-            branch=None,
-            version=table.version,
-            row_count=0,
-        )
+        yield pin_of(table, key, identity.incarnation or 0)
 
 
 def _definitions(schema: GraphSchema) -> Iterator[tuple[TypeKind, NodeDef | EdgeDef]]:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from omnigraph.codec import Document, Key
 from omnigraph.commit.attempt import StagedTable, discard_staged
-from omnigraph.commit.late_writers import undo_late_writers
 from omnigraph.commit.publisher import CatalogFold
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
-from omnigraph.commit.sweep import settled_window
+from omnigraph.commit.sweep import settled_window, undo_late_writers
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach

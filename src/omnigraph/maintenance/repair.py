@@ -12,13 +12,12 @@ import numpy as np
 from omnigraph.codec import HIDDEN, Document, Key
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import Expectations, NothingFollows
-from omnigraph.commit.late_writers import is_late_movement, undo_late_writers
 from omnigraph.commit.lineage import doubled
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.sweep import settled_window
-from omnigraph.commit.targets import open_pin
+from omnigraph.commit.sweep import is_late_movement, settled_window, undo_late_writers
+from omnigraph.commit.targets import open_pin, pin_of
 from omnigraph.commit.transaction import Transaction
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import StorageError
@@ -422,7 +421,10 @@ def _publish(
     if not chosen:
         return None
     is_forced = any(item.report.action is RepairAction.FORCED for item in chosen)
-    pins = tuple(_pin(item) for item in chosen)
+    # What cannot be opened is neither healed nor forced.
+    pins = tuple(
+        pin_of(item.head, item.pin.table_key, item.pin.incarnation) for item in chosen if item.head is not None
+    )
     expectations = Expectations.of(head, touched={item.pin.table_key: item.pin.version for item in chosen})
     commit = NewCommit(
         commit_id=new_ulid(),
@@ -431,15 +433,3 @@ def _publish(
         actor=actor,
     )
     return environment.publish(expectations, Changes(pins=pins), commit)
-
-
-def _pin(item: _Found) -> TablePin:
-    assert item.head is not None, "only what can be opened is published"
-    return TablePin(
-        table_key=item.pin.table_key,
-        incarnation=item.pin.incarnation,
-        location=item.pin.location,
-        branch=item.pin.branch,
-        version=item.head.version,
-        row_count=item.head.count_rows(),
-    )

@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_listed_stops_the_write(
 def test_a_recovery_that_fails_too_is_finished_by_the_next_open(
     graph: Graph, root: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.commit import attempt, audit, sweep
+    from omnigraph.commit import attempt, sidecar, sweep
 
     places = {"after_table_commit", place}
     reached = set()
@@ -224,7 +224,7 @@ def test_a_recovery_that_fails_too_is_finished_by_the_next_open(
             reached.add(name)
             raise FailpointError(name)
 
-    for module in (attempt, audit, sweep):
+    for module in (attempt, sidecar, sweep):
         monkeypatch.setattr(module, "reach", fail_once)
     with pytest.raises(RecoveryRequiredError) as caught:
         graph.mutate(ADD_CITING, {"doi": "b", "to": "a"})

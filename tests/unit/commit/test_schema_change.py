@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.commit.environment import GraphEnvironment, open_environment
+from omnigraph.commit.environment import GraphEnvironment, NewCommit, open_environment
 from omnigraph.commit.rows import Head, TablePin, Tombstone
-from omnigraph.commit.schema_change import (
-    SchemaChange,
-    accepted_texts,
-    find_prepared,
-    finish,
-    prepare,
-    schema_changes,
-    withdraw,
-)
+from omnigraph.commit.schema_change import SchemaChange, find_prepared, finish, prepare, schema_changes, withdraw
 from omnigraph.commit.sidecar import SidecarSchema
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import StorageError
@@ -114,9 +105,8 @@ def test_only_what_is_destroyed_is_named_by_its_path():
 
 def test_a_commit_carries_the_source_and_the_contract():
     files = {**FILES, SCHEMA_SOURCE: "node Ü {}".encode(), SCHEMA_CONTRACT: b'{"b": 1, "a": 2}'}
-    texts = accepted_texts(files)
-    assert texts.source == "node Ü {}"
-    assert json.loads(texts.contract) == {"a": 2, "b": 1}
+    commit = NewCommit(commit_id="c", kind="schema_apply", operation_id="o", actor=None, schema_files=files)
+    assert commit.schema_texts == ("node Ü {}", '{"a": 2, "b": 1}')
 
 
 # ---- what is prepared, and taken away again

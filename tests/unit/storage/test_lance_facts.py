@@ -322,7 +322,7 @@ def test_versions_of_rows_in_no_order_are_taken_only_with_their_addresses(table:
 
 
 def test_ids_in_a_hidden_column_need_the_versions_beside_them(table: Table):
-    """The form in which `storage.datasets.row_ids` hands over many ids is that of Lance's own updates."""
+    """The form in which `storage.datasets.fragments` hands over many ids is that of Lance's own updates."""
     table._dataset.update_config({"lance.row_lineage.spill": "true", "lance.row_lineage.inline_max_bytes": "0"})
     dataset = head(table)
     dataset.update({"n": "n + 1"}, where="id IN ('b', 'c')")

@@ -282,7 +282,7 @@ def log(
 ) -> None:
     """Show the commits of a graph, newest first."""
     from omnigraph.api.answers import Commits
-    from omnigraph.commit.documents import log_of
+    from omnigraph.commit.lineage import log_of
 
     with address.open(read_only=True) as opened:
         if graph:
@@ -307,7 +307,7 @@ def branch_heads(graph: GraphApi) -> dict[str, Snapshot]:
 
 def drawn_history(commits: Sequence[GraphCommit], heads: Mapping[str, Snapshot]) -> Iterator[str]:
     """Commits as lines with lanes between them; branches are named at their heads."""
-    from omnigraph.commit.documents import is_of_deleted_branch
+    from omnigraph.commit.lineage import is_of_deleted_branch
 
     branches = {
         commit.commit_id: f"{commit.branch} (deleted)" if is_of_deleted_branch(commit, heads) else commit.branch

@@ -15,7 +15,7 @@ from omnigraph.api.diffs import DiffFilter, diff_page
 from omnigraph.api.models import BaselineBody, BranchBody, DiffParams, LogParams, MergeBody
 from omnigraph.api.operations import GRAPH, Operation
 from omnigraph.api.protocol import JSON, NDJSON
-from omnigraph.commit.documents import log_of
+from omnigraph.commit.lineage import log_of
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.policy.rules import Action
