@@ -32,7 +32,7 @@ from omnigraph.errors import (
 from omnigraph.graph import loads
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load import job as stages
-from omnigraph.storage import answers
+from omnigraph.storage.datasets import fragments
 from support.loads import edge, files_of, good_lines, ids_of, new_graph, rows_of, thing, write_lines
 
 MODES = ("append", "merge", "overwrite")
@@ -562,7 +562,7 @@ def test_a_file_that_cannot_be_removed_does_not_hide_how_the_load_ended(
 
     commit = graph.snapshot().commit_id
     with monkeypatch.context() as patch:
-        patch.setattr(answers, "delete_files", refuse)
+        patch.setattr(fragments, "delete_files", refuse)
         patch.setattr(tidying, "reclaim_staged_files", refuse)
         with pytest.raises(LoadRejectedError):
             graph.load(path, mode="append", engine="local")

@@ -14,9 +14,17 @@ from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.pipeline.exchange import BUCKET, Exchange, key_files, run_exchange, write_keys
 from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
 from omnigraph.pipeline.workers import Message, Workers, advance
-from omnigraph.storage.answers import AnswerFolder, Ledger, Ledgers, attempt_name, read_answer, write_answer
+from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 from omnigraph.storage.datasets.filters import ROW_ADDRESS
-from omnigraph.storage.datasets.fragments import fragment_sizes, keep_ids, stage_removal, stage_replacement, write_rows
+from omnigraph.storage.datasets.fragments import (
+    Ledger,
+    Ledgers,
+    fragment_sizes,
+    keep_ids,
+    stage_removal,
+    stage_replacement,
+    write_rows,
+)
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import kept_ids, scan_by_row_id, take_by_row_id
 from omnigraph.storage.datasets.staged import StagedWrite, stage_fragments

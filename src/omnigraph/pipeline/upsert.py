@@ -24,9 +24,16 @@ from omnigraph.pipeline.keys import (
     total_rows,
 )
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, Workers
-from omnigraph.storage.answers import AnswerFolder, Ledger, attempt_name, read_answer, write_answer
+from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID
-from omnigraph.storage.datasets.fragments import KeptIds, delete_offsets, fragment_rows, fragment_sizes, write_replacing
+from omnigraph.storage.datasets.fragments import (
+    KeptIds,
+    Ledger,
+    delete_offsets,
+    fragment_rows,
+    fragment_sizes,
+    write_replacing,
+)
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments, table_address
 
 if TYPE_CHECKING:

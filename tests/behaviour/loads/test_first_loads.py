@@ -39,9 +39,8 @@ from omnigraph.pipeline.load import inputs as lines_of_files
 from omnigraph.pipeline.load import job as stages
 from omnigraph.pipeline.load import reading, staging
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import answers
-from omnigraph.storage.answers import Ledger, Ledgers
 from omnigraph.storage.datasets import fragments
+from omnigraph.storage.datasets.fragments import Ledger, Ledgers
 from support.graphs import ends_of, ids_of, rows_of
 from support.loads import files_of, good_lines, new_graph, thing, write_lines
 
@@ -861,24 +860,28 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_of_the_others(
 def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
     graph_of_traces_of_loads: Graph, monkeypatch: pytest.MonkeyPatch
 ):
+    from omnigraph.storage import answers
+    from omnigraph.storage.datasets import fragments as module
     from omnigraph.storage.datasets.fragments import write_rows
 
     table = graph_of_traces_of_loads._open(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
     before = files_of(Path(graph_of_traces_of_loads.uri))
     fragments = Ledgers.of(graph_of_traces_of_loads._environment.location)
-    delete = answers.delete_files
+    delete = module.delete_files
 
     def write(part: int) -> None:
         Ledger(fragments.folder, part).note(table, write_rows(table, table.read().to_batches()))
 
     def delete_slowly(*given: Any) -> None:
         """A task that was cancelled ends only now."""
-        monkeypatch.setattr(answers, "delete_files", delete)
+        for room in (answers, module):
+            monkeypatch.setattr(room, "delete_files", delete)
         write(1)
         delete(*given)
 
     write(0)
-    monkeypatch.setattr(answers, "delete_files", delete_slowly)
+    for room in (answers, module):
+        monkeypatch.setattr(room, "delete_files", delete_slowly)
     fragments.close(is_committed=False)
     assert files_of(Path(graph_of_traces_of_loads.uri)) == before
     assert not (Path(graph_of_traces_of_loads.uri) / "__staging").exists()
@@ -908,7 +911,7 @@ def test_files_go_when_the_step_behind_their_writing_fails(
 
     lines = write_lines(tmp_path / "things.jsonl", [thing("a").encode()])
     if step == "the ledger":
-        monkeypatch.setattr(answers, "write_answer", full)
+        monkeypatch.setattr(fragments, "write_answer", full)
     else:
         monkeypatch.setattr(fragments, "fragment_text", full)
     failed(graph_of_traces_of_loads, StorageError, source=lines)

@@ -26,8 +26,8 @@ from omnigraph.pipeline.load.staging import FrameTask, Origin, Provenance, Stage
 from omnigraph.pipeline.upsert import LoadMode, Upserted
 from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts, in_file
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
-from omnigraph.storage.answers import Ledgers
 from omnigraph.storage.datasets.fragments import (
+    Ledgers,
     delete_fragment,
     delete_marks,
     fragment_rows,

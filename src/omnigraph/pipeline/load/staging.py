@@ -17,8 +17,7 @@ from omnigraph.pipeline.load.shaping import RawRecords, shape_records
 from omnigraph.pipeline.load.sources import FrameSource, frame_records, partition_name
 from omnigraph.pipeline.violations import Place, ViolationCounts
 from omnigraph.pipeline.workers import Message, advance
-from omnigraph.storage.answers import Ledger
-from omnigraph.storage.datasets.fragments import remove_written, write_rows
+from omnigraph.storage.datasets.fragments import Ledger, remove_written, write_rows
 from omnigraph.storage.datasets.partitions import open_address
 from omnigraph.writes.columns import blob_columns
 from omnigraph.writes.pending import check_cells
