@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import omnigraph.cli.main  # registers every renderer
+import omnigraph.server.app  # registers every handler  # noqa: F401
 from omnigraph.api.diffs import DiffFilter, ReportedDiff, diff_page
 from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
 from omnigraph.api.operations import OPERATIONS
