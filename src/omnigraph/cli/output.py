@@ -375,9 +375,11 @@ INTERRUPTED = 130
 #: A process that a signal ended exits with this and the number of the signal.
 _SIGNALLED = 128
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_WAITING = "already stopping: running tasks end, and what they wrote is removed; Ctrl-C once more ends at once"
+_WAITING = "already stopping: running tasks end, and what they wrote is removed; {again} ends at once"
+#: How the signal that came is given once more.
+_AGAIN = {signal.SIGINT: "Ctrl-C once more", signal.SIGTERM: "SIGTERM once more"}
 _GIVEN_UP = "ended at once; what was written is in no version, and `omnigraph cleanup` removes it"
-_ENDING = "the command is done, and Spark ends; Ctrl-C once more does not wait for it"
+_ENDING = "the command is done, and Spark ends; {again} does not wait for it"
 #: The interrupt at which waiting is over, counted from the beginning and from the end of a command.
 _LAST = 3
 _LAST_OF_END = 2
@@ -441,16 +443,16 @@ class Interrupts:
         if self._is_ending:
             if self._count >= _LAST_OF_END:
                 os._exit(_SIGNALLED + number)
-            _say(_ENDING)
+            _say(_ENDING, number)
             return
         if self._count == 1:
             self.stopped_by = signal.Signals(number)
             raise self._raised
-        _say(_GIVEN_UP if self._count >= _LAST else _WAITING)
+        _say(_GIVEN_UP if self._count >= _LAST else _WAITING, number)
         if self._count >= _LAST:
             os._exit(_SIGNALLED + number)
 
 
-def _say(sentence: str) -> None:
+def _say(sentence: str, number: int) -> None:
     """Write to stderr, past its buffer: the interrupt may have come in the middle of another writing."""
-    os.write(2, f"{sentence}\n".encode())
+    os.write(2, f"{sentence.format(again=_AGAIN[signal.Signals(number)])}\n".encode())

@@ -43,7 +43,7 @@ def test_an_interrupt_while_spark_ends_raises_nothing(
     interrupts = Interrupts()
     interrupts.end_command()
     interrupts(2, None)
-    assert capfd.readouterr().err.startswith("the command is done")
+    assert capfd.readouterr().err == "the command is done, and Spark ends; Ctrl-C once more does not wait for it\n"
     assert codes == []
     interrupts(2, None)
     assert codes == [130]
@@ -60,8 +60,14 @@ def test_a_terminated_command_is_stopped_like_an_interrupted_one(
     assert (interrupts.exit_code, interrupts.sentence) == (143, "ended by SIGTERM")
     for _ in range(2):
         interrupts(signal.SIGTERM, None)
-    assert capfd.readouterr().err.startswith("already stopping")
+    told = capfd.readouterr().err
+    assert told.startswith("already stopping")
+    assert "SIGTERM once more ends at once" in told
+    assert "Ctrl-C" not in told
     assert codes == [143]
+    interrupts.end_command()
+    interrupts(signal.SIGTERM, None)
+    assert capfd.readouterr().err == "the command is done, and Spark ends; SIGTERM once more does not wait for it\n"
 
 
 _TERMINATED = """
