@@ -108,6 +108,16 @@ OptionalSchemaFile = Annotated[
 ]
 
 
+def check_target(branch: str | None, snapshot: str | None) -> None:
+    """Refuse a branch beside a commit.
+
+    Raises:
+        typer.BadParameter: both are given.
+    """
+    if branch is not None and snapshot is not None:
+        raise typer.BadParameter("give one of --branch and --snapshot")
+
+
 def above_zero(flag: str, unit: str) -> Callable[[float | None], float | None]:
     """The callback of a flag whose number has to mean something: neither zero nor endless, nor not-a-number."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.tables import VALUE_WIDTH, compared, fit, image_values, text_table
+from omnigraph.cli.tables import VALUE_WIDTH, compared, counted, fit, image_values, text_table
 from omnigraph.errors.text import one_line
 
 if TYPE_CHECKING:
@@ -215,8 +215,7 @@ def diff_summary(diff: Diff | ReportedDiff, one: str, other: str) -> str:
     stats = diff.stats
     if not len(diff):
         return f"no differences {names}"
-    count = len(stats.types_affected)
-    types = "1 type" if count == 1 else f"{count} types"
+    types = counted(len(stats.types_affected), "type", form="d")
     return f"{stats.inserts:,} inserted, {stats.updates:,} updated, {stats.deletes:,} deleted in {types} {names}"
 
 
@@ -255,8 +254,7 @@ _DELETED = "(deleted)"
 
 def conflict_lines(source: str, target: str, conflicts: Sequence[MergeConflict], total: int) -> Iterator[str]:
     """Why a merge is not possible, the conflicts, and what to do about them."""
-    count = "1 conflict" if total == 1 else f"{total:,} conflicts"
-    yield f"{source} cannot be merged into {target}, nothing was changed: {count}"
+    yield f"{source} cannot be merged into {target}, nothing was changed: {counted(total, 'conflict')}"
     shown = conflicts[:MAX_SHOWN]
     about_rows = [conflict for conflict in shown if conflict.kind.is_about_a_row]
     others = [conflict for conflict in shown if not conflict.kind.is_about_a_row]

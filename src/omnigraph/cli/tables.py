@@ -83,9 +83,7 @@ def render_rows(
 
 def header_line(result: Result) -> str:
     """`N rows from branch B via Q`."""
-    count = result.row_count
-    rows = f"{count} row{'' if count == 1 else 's'}"
-    return f"{rows} from {result.target} via {result.query_name}"
+    return f"{counted(result.row_count, 'row', form='d')} from {result.target} via {result.query_name}"
 
 
 def _text(value: object) -> str:
@@ -129,9 +127,9 @@ def fit(text: str, width: int = MAX_COLUMN_WIDTH) -> str:
     return f"{''.join(shown)}…"
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """A number of things: `1 row`, `1,200 rows`."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+def counted(number: int, one: str, many: str | None = None, *, form: str = ",") -> str:
+    """A number of things: `1 row`, `1,200 rows`; `form` is the one of the number."""
+    return f"{number:{form}} {one if number == 1 else many or f'{one}s'}"
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -6,8 +6,7 @@ import json as json_text
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,10 +25,12 @@ from omnigraph.cli.flags import (
     SnapshotId,
     Timeout,
     Types,
+    check_target,
     scoped,
 )
-from omnigraph.cli.output import print_json, print_stages, print_text, print_warning, terminal_progress
+from omnigraph.cli.output import print_result, print_stages, print_warning, terminal_progress
 from omnigraph.cli.scope import Address
+from omnigraph.cli.tables import counted
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
 
@@ -95,19 +96,7 @@ def load(
     """Load files into a graph: all records become visible in one commit, or none does."""
     if mode is None:
         raise typer.BadParameter("give --mode append, merge or overwrite")
-    flags = _LoadFlags(
-        data=data,
-        mapping=mapping,
-        mode=mode,
-        branch=branch,
-        base=base,
-        engine=engine,
-        grammar=grammar,
-        dry_run=dry_run,
-        report=report,
-        timeout=timeout,
-    )
-    _load(address, flags, yes=yes, quiet=quiet, json=json)
+    _load(address, data, mapping, mode, branch, base, engine, grammar, dry_run, report, timeout, yes, quiet, json)
 
 
 @scoped("ingest", positional=True)
@@ -128,95 +117,80 @@ def ingest(
 ) -> None:
     """Deprecated: `load` with other defaults: merge, compatible grammar, missing branches from main."""
     print_warning("`ingest` is deprecated: use `load --mode merge`")
-    flags = _LoadFlags(
-        data=data,
-        mapping=mapping,
-        mode=mode,
-        branch=branch,
-        base=base,
-        engine=engine,
-        grammar=grammar,
-        dry_run=dry_run,
-        report=report,
-    )
-    _load(address, flags, yes=yes, quiet=quiet, json=json)
+    _load(address, data, mapping, mode, branch, base, engine, grammar, dry_run, report, None, yes, quiet, json)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LoadFlags:
-    data: str | None
-    mapping: Path | None
-    mode: Mode
-    branch: str
-    base: str | None
-    engine: Engine | None
-    grammar: InputGrammar
-    dry_run: bool
-    report: Path | None
-    timeout: float | None = None
-
-
-def _load(address: Address, flags: _LoadFlags, *, yes: bool, quiet: bool, json: bool) -> None:
-    if (flags.data is None) == (flags.mapping is None):
+def _load(
+    address: Address,
+    data: str | None,
+    mapping: Path | None,
+    mode: Mode,
+    branch: str,
+    base: str | None,
+    engine: Engine | None,
+    grammar: InputGrammar,
+    dry_run: bool,
+    report: Path | None,
+    timeout: float | None,
+    yes: bool,
+    quiet: bool,
+    json: bool,
+) -> None:
+    if (data is None) == (mapping is None):
         raise typer.BadParameter("give one of --data PATH and --mapping FILE")
-    if flags.engine is not None:
+    if engine is not None:
         address.refuse_on_server("--engine")
-    if flags.mapping is not None:
+    if mapping is not None:
         address.refuse_on_server("--mapping")
     actor = address.actor
-    if flags.mode is Mode.OVERWRITE:
+    if mode is Mode.OVERWRITE:
         address.require_consent("replaces data in", yes=yes, json=json)
     address.echo("load into", quiet=quiet)
     progress = terminal_progress(quiet=quiet)
     with address.open(read_only=False) as graph:
         try:
             result = graph.load(
-                flags.data,
-                mapping=flags.mapping,
-                mode=flags.mode,
-                branch=flags.branch,
-                base=flags.base,
+                data,
+                mapping=mapping,
+                mode=mode,
+                branch=branch,
+                base=base,
                 actor=actor,
-                engine=flags.engine or Engine.SPARK,
-                grammar=flags.grammar,
-                dry_run=flags.dry_run,
+                engine=engine or Engine.SPARK,
+                grammar=grammar,
+                dry_run=dry_run,
                 progress=progress,
-                timeout_s=flags.timeout,
+                timeout_s=timeout,
             )
         except (LoadRejectedError, LoadKeyConflictError) as refused:
-            if flags.report is not None:
-                _write_report(flags.report, refused.report)
+            if report is not None:
+                _write_report(report, refused.report)
             raise
     print_stages(progress)
-    if json:
-        print_json(result.to_json())
-    else:
-        print_text(load_text(result))
+    print_result(result, load_lines(result), json=json)
 
 
-def load_text(result: LoadResult) -> str:
+def load_lines(result: LoadResult) -> Iterator[str]:
     """The receipt as a person reads it."""
-    lines = []
     for kind, counts in (("node", result.nodes_loaded), ("edge", result.edges_loaded)):
         for name, count in counts.items():
             gone = result.superseded_rows.get(TableKey(f"{kind}:{name}"), 0)
             read = f" ({count:,} read)" if gone else ""
-            lines.append(f"{kind} {name}: {count - gone:,}{read}")
+            yield f"{kind} {name}: {count - gone:,}{read}"
     if result.superseded == 1:
-        lines.append("1 record was replaced by a later one of the same id")
+        yield "1 record was replaced by a later one of the same id"
     elif result.superseded:
-        lines.append(f"{result.superseded:,} records were replaced by later ones of the same id")
+        yield f"{result.superseded:,} records were replaced by later ones of the same id"
     for name, count in result.nulled.items():
         values = "1 value that does not fit was" if count == 1 else f"{count:,} values that do not fit were"
-        lines.append(f"{name}: {values} stored as null; `--grammar strict --dry-run` shows them")
+        yield f"{name}: {values} stored as null; `--grammar strict --dry-run` shows them"
     total = sum(result.rows.values()) - result.superseded
-    records = f"{total:,} record{'' if total == 1 else 's'}"
+    records = counted(total, "record")
     if result.commit is None:
-        lines.append(f"{records} would be loaded into {result.branch} ({result.mode}); nothing was written")
+        yield f"{records} would be loaded into {result.branch} ({result.mode}); nothing was written"
     else:
         created = f", a new branch from {result.base}" if result.branch_created else ""
-        lines.append(f"{records} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})")
-    return "\n".join(lines)
+        yield f"{records} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})"
 
 
 def _write_report(path: Path, report: LoadReport) -> None:
@@ -256,44 +230,47 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Write every entity of a branch, now or at any point, or of a commit; without --out as sorted JSONL to stdout."""
-    if branch is not None and snapshot is not None:
-        raise typer.BadParameter("give one of --branch and --snapshot")
+    check_target(branch, snapshot)
     if out is None and (parts or json or format is not FileFormat.JSONL):
         raise typer.BadParameter("--parts, --json and --format parquet need --out")
     if parts and format is FileFormat.PARQUET:
         raise typer.BadParameter("Parquet is always written in parts: leave out --parts")
     if jsonl:
         print_warning("`--jsonl` is deprecated: it is the default format")
-    with address.open(read_only=True) as graph:
-        try:
-            result = graph.export(
-                "-" if out is None else out,
-                branch=branch or "main",
-                snapshot=snapshot,
-                version=graph_version,
-                as_of=as_of,
-                types=type,
-                format=format,
-                parts=parts,
-                progress=terminal_progress(quiet=out is None),
-                timeout_s=timeout,
-            )
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader closed the pipe (`| head`). What is still in the buffer has no reader either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(1) from None
-    if json:
-        print_json(result.to_json())
-    elif out is not None:
-        print_text(_text(result))
+    with address.open(read_only=True) as graph, _piped():
+        result = graph.export(
+            "-" if out is None else out,
+            branch=branch or "main",
+            snapshot=snapshot,
+            version=graph_version,
+            as_of=as_of,
+            types=type,
+            format=format,
+            parts=parts,
+            progress=terminal_progress(quiet=out is None),
+            timeout_s=timeout,
+        )
+    if out is not None:
+        print_result(result, _export_lines(result), json=json)
 
 
-def _text(result: ExportResult) -> str:
+@contextmanager
+def _piped() -> Iterator[None]:
+    """Write everything of the block to stdout, or end when the reader closes the pipe (`| head`)."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer has no reader either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+
+
+def _export_lines(result: ExportResult) -> list[str]:
     counts = [f"edge:{name}: {count:,}" for name, count in result.edges.items()]
     counts += [f"node:{name}: {count:,}" for name, count in result.nodes.items()]
-    files = f"{len(result.files)} file{'' if len(result.files) == 1 else 's'}"
-    return "\n".join([*counts, f"exported commit {result.commit_id} to {result.target} ({files})"])
+    files = counted(len(result.files), "file", form="d")
+    return [*counts, f"exported commit {result.commit_id} to {result.target} ({files})"]
 
 
 # ---- `omnigraph blob`
@@ -326,7 +303,7 @@ def get(
     """Write the raw bytes of a blob, or a range of them. An external blob is not followed: its address is shown."""
     from omnigraph.api.results import check_range
 
-    _check_target(branch, snapshot)
+    check_target(branch, snapshot)
     check_range(offset, length)
     with address.open(read_only=True) as graph:
         blob = graph.open_blob(
@@ -360,7 +337,7 @@ def stat(
     json: AsJson = False,
 ) -> None:
     """Show what a blob is: managed with size and tag, or external with its address."""
-    _check_target(branch, snapshot)
+    check_target(branch, snapshot)
     with address.open(read_only=True) as graph:
         info = graph.stat_blob(
             f"{entity}:{type}",
@@ -371,15 +348,7 @@ def stat(
             version=graph_version,
             as_of=as_of,
         )
-    if json:
-        print_json(info.to_json())
-    else:
-        print_text(_blob_text(info))
-
-
-def _check_target(branch: str | None, snapshot: str | None) -> None:
-    if branch is not None and snapshot is not None:
-        raise typer.BadParameter("give one of --branch and --snapshot")
+    print_result(info, _blob_lines(info), json=json)
 
 
 def _to_stdout(chunks: Iterator[bytes]) -> None:
@@ -387,14 +356,9 @@ def _to_stdout(chunks: Iterator[bytes]) -> None:
         raise typer.BadParameter(
             "a blob may hold anything, and a terminal would obey it: give --out FILE, or redirect the output"
         )
-    try:
+    with _piped():
         for chunk in chunks:
             sys.stdout.buffer.write(chunk)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader closed the pipe. What is still in the buffer has no reader either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(1) from None
 
 
 def _to_file(chunks: Iterator[bytes], out: Path) -> None:
@@ -415,10 +379,12 @@ def _to_file(chunks: Iterator[bytes], out: Path) -> None:
             unfinished.unlink()
 
 
-def _blob_text(info: BlobInfo) -> str:
-    lines = [f"{info.cell}", f"  kind      {info.kind}"]
+def _blob_lines(info: BlobInfo) -> Iterator[str]:
+    yield str(info.cell)
+    yield f"  kind      {info.kind}"
     if info.uri is not None:
-        lines.append(f"  uri       {info.uri}")
+        yield f"  uri       {info.uri}"
     else:
-        lines += [f"  size      {info.size:,} bytes", f"  etag      {info.etag}"]
-    return "\n".join([*lines, f"  snapshot  {info.snapshot_id} ({info.target})"])
+        yield f"  size      {info.size:,} bytes"
+        yield f"  etag      {info.etag}"
+    yield f"  snapshot  {info.snapshot_id} ({info.target})"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.commands.data import load_text
+from omnigraph.cli.commands.data import load_lines
 from omnigraph.cli.commands.history import branch_heads, head_labels, merge_lines
 from omnigraph.cli.commands.query import result_line
 from omnigraph.cli.flags import scoped
@@ -100,7 +100,7 @@ def _tell(root: Path, folder: Path) -> None:
 def _load(story: _Story, graph: Graph, folder: Path) -> None:
     with story.step("load: JSON lines through Spark, validated, one commit"):
         receipt = graph.load(folder / "data.jsonl", mode="append", actor="demo", progress=terminal_progress())
-        print_text(_indented(load_text(receipt)))
+        print_text(_indented("\n".join(load_lines(receipt))))
     with story.step("refused: an edge to a node that does not exist; nothing is written"):
         try:
             graph.mutate(_DANGLING)

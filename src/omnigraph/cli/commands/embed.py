@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, WorkerName, above_zero, scoped
-from omnigraph.cli.output import print_json, print_text, terminal_progress
+from omnigraph.cli.output import print_result, terminal_progress
 from omnigraph.cli.scope import Address
 
 if TYPE_CHECKING:
@@ -138,27 +139,21 @@ def _embed_graph(address: Address, flags: _GraphFlags, *, quiet: bool, json: boo
             progress=terminal_progress(quiet=quiet),
             timeout_s=flags.timeout,
         )
-    if json:
-        print_json(result.to_json())
-    else:
-        print_text(_graph_text(result))
+    print_result(result, _graph_lines(result), json=json)
 
 
-def _graph_text(result: EmbedResult) -> str:
-    lines = [_property_text(item) for item in result.properties]
+def _graph_lines(result: EmbedResult) -> Iterator[str]:
+    yield from map(_property_text, result.properties)
     if not result.properties:
-        lines.append("the schema has no vector with @embed")
+        yield "the schema has no vector with @embed"
     elif not result.rows:
-        lines.append("every vector is up to date")
+        yield "every vector is up to date"
     elif result.commit is None:
-        lines.append(f"{result.rows:,} rows would change on {result.branch}; nothing was written")
+        yield f"{result.rows:,} rows would change on {result.branch}; nothing was written"
     else:
         reused = f", {result.reused:,} computed before" if result.reused else ""
-        lines.append(
-            f"{result.embedded:,} texts embedded with {result.model}{reused}; commit "
-            f"{result.commit.commit_id} on {result.branch}"
-        )
-    return "\n".join(lines)
+        commit = f"commit {result.commit.commit_id} on {result.branch}"
+        yield f"{result.embedded:,} texts embedded with {result.model}{reused}; {commit}"
 
 
 def _property_text(item: EmbeddedProperty) -> str:
@@ -188,10 +183,7 @@ def _embed_files(flags: _FileFlags, *, quiet: bool, json: bool) -> None:
     finally:
         if embedder is not None:
             embedder.close()
-    if json:
-        print_json(result.to_json())
-    else:
-        print_text(_files_text(result))
+    print_result(result, _files_lines(result), json=json)
 
 
 def _files_call(flags: _FileFlags) -> EmbedFiles:
@@ -228,11 +220,12 @@ def _embedder(mode: EmbedMode) -> EmbeddingClient | None:
     return create_embedder(EmbeddingSettings.from_environment())
 
 
-def _files_text(result: EmbedFilesResult) -> str:
+def _files_lines(result: EmbedFilesResult) -> Iterator[str]:
     if result.cleaned_records:
         what = f"removed {result.cleaned_records:,} vectors"
     elif result.embedded_records:
         what = f"embedded {result.embedded_records:,} with {result.model}"
     else:
         what = "nothing to do"
-    return f"{result.records:,} records, {result.selected_records:,} selected, {what} ({result.mode})\n{result.output}"
+    yield f"{result.records:,} records, {result.selected_records:,} selected, {what} ({result.mode})"
+    yield str(result.output)

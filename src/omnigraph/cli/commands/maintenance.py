@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout, WorkerName, scoped
-from omnigraph.cli.output import print_json, print_lines, print_text, terminal_progress
+from omnigraph.cli.output import print_json, print_lines, print_result, terminal_progress
 from omnigraph.cli.scope import Address
-from omnigraph.cli.tables import text_table, wrapped
+from omnigraph.cli.tables import counted, text_table, wrapped
 from omnigraph.errors.text import size_text
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ def optimize(
             _print_indexes(graph, built, json=json)
             return
         report = graph.optimize(actor=actor, engine=engine, progress=terminal_progress(quiet=quiet), timeout_s=timeout)
-    if json:
-        print_json(report.to_json())
-    else:
-        print_lines(_lines(report))
+    print_result(report, _lines(report), json=json)
 
 
 def _lines(report: OptimizeReport) -> Iterator[str]:
@@ -65,8 +62,8 @@ def _lines(report: OptimizeReport) -> Iterator[str]:
     catalog = report.catalog
     if catalog.fragments_removed or catalog.versions_removed:
         yield (
-            f"catalog: {_count(catalog.fragments_removed, 'fragment')} folded, "
-            f"{_count(catalog.versions_removed, 'old version')} removed"
+            f"catalog: {counted(catalog.fragments_removed, 'fragment')} folded, "
+            f"{counted(catalog.versions_removed, 'old version')} removed"
         )
     if report.commit is None:
         yield "nothing to commit"
@@ -81,15 +78,11 @@ def _work(table: OptimizedTable) -> list[str]:
     elif table.skipped is not None:
         done.append("skipped, writers kept changing it")
     if table.fragments_removed:
-        into = _count(table.fragments_added, "fragment")
-        done.append(f"{_count(table.fragments_removed, 'fragment')} into {into}")
+        into = counted(table.fragments_added, "fragment")
+        done.append(f"{counted(table.fragments_removed, 'fragment')} into {into}")
     if table.built_indexes:
         done.append(f"built {', '.join(table.built_indexes)}")
     return done
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 # ---- indexes only
@@ -97,7 +90,7 @@ def _count(number: int, thing: str) -> str:
 
 def _print_indexes(graph: Graph, report: IndexReport, *, json: bool) -> None:
     if not json:
-        print_text(_index_text(report))
+        print_lines(_index_lines(report))
         return
     built = {item.type_key: item.names for item in report.built}
     datasets: list[dict[str, object]] = [
@@ -116,14 +109,13 @@ def _print_indexes(graph: Graph, report: IndexReport, *, json: bool) -> None:
     print_json({"branch": report.branch, "graph_commit_id": commit, "datasets": datasets})
 
 
-def _index_text(report: IndexReport) -> str:
-    lines = [f"{item.type_key}: built {', '.join(item.names)}" for item in report.built]
-    lines += [f"{item.type_key}.{item.property}: pending, {item.reason}" for item in report.pending]
+def _index_lines(report: IndexReport) -> Iterator[str]:
+    yield from (f"{item.type_key}: built {', '.join(item.names)}" for item in report.built)
+    yield from (f"{item.type_key}.{item.property}: pending, {item.reason}" for item in report.pending)
     if report.commit is None:
-        lines.append("nothing to build" if report.pending else "every index is up to date")
+        yield "nothing to build" if report.pending else "every index is up to date"
     else:
-        lines.append(f"commit {report.commit.commit_id} on {report.branch}")
-    return "\n".join(lines)
+        yield f"commit {report.commit.commit_id} on {report.branch}"
 
 
 # ---- `omnigraph cleanup`
@@ -153,10 +145,7 @@ def cleanup(
     address.echo("cleanup" if confirm else "cleanup (preview) of", quiet=quiet)
     with address.open_storage(read_only=not confirm) as graph:
         report = graph.cleanup(keep=keep, older_than=older_than, commits=commits, confirm=confirm)
-    if json:
-        print_json(report.to_json())
-    else:
-        print_lines(cleanup_lines(report))
+    print_result(report, cleanup_lines(report), json=json)
     if report.errors:
         raise typer.Exit(1)
 
@@ -177,15 +166,15 @@ def cleanup_lines(report: CleanupReport) -> Iterator[str]:
     ]
     yield from text_table(["type", "versions", "kept", "forks", "leftover files", "size"], rows)
     size = size_text(report.catalog_bytes_removed)
-    yield f"catalog: {_cleanup_count(report.catalog_versions_removed, 'old version')}, {size}"
+    yield f"catalog: {counted(report.catalog_versions_removed, 'old version')}, {size}"
     if report.other_files_removed:
         size = size_text(report.other_bytes_removed)
-        yield f"beside the types: {_cleanup_count(report.other_files_removed, 'file')}, {size}"
+        yield f"beside the types: {counted(report.other_files_removed, 'file')}, {size}"
     if report.commits_forgotten:
         verb = "forgotten" if report.confirmed else "would be forgotten"
-        yield f"history: {_cleanup_count(report.commits_forgotten, 'commit')} {verb}"
+        yield f"history: {counted(report.commits_forgotten, 'commit')} {verb}"
     because = [f"{count:,} {_REASONS[name]}" for name, count in report.kept_because.items() if count]
-    yield f"readable: {_cleanup_count(report.commits_kept, 'commit')} ({', '.join(because)})"
+    yield f"readable: {counted(report.commits_kept, 'commit')} ({', '.join(because)})"
     for item in report.errors:
         yield f"{item.type_key}: not cleaned up, {item.error}"
     yield from report.notes
@@ -193,10 +182,6 @@ def cleanup_lines(report: CleanupReport) -> Iterator[str]:
         yield f"removed {size_text(report.bytes_removed)}"
     else:
         yield f"nothing was removed: {size_text(report.bytes_removed)} would go with --confirm"
-
-
-def _cleanup_count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 #: Why commits stay readable, in words.
@@ -229,10 +214,7 @@ def repair(
         address.echo("repair", quiet=quiet)
     with address.open_storage(read_only=False) as graph:
         report = graph.repair(confirm=confirm, force=force, actor=address.actor)
-    if json:
-        print_json(report.to_json())
-    else:
-        print_lines(_repair_lines(report))
+    print_result(report, _repair_lines(report), json=json)
     if report.has_refused:
         raise typer.Exit(1)
 
@@ -295,10 +277,7 @@ def doctor(
 
     progress = terminal_progress(quiet=quiet or json or not deep)
     report = Graph.examine(address.uri, deep=deep, progress=progress)
-    if json:
-        print_json(report.to_json())
-    else:
-        print_lines(doctor_lines(report))
+    print_result(report, doctor_lines(report), json=json)
     if not report.is_healthy:
         raise typer.Exit(1)
 
@@ -361,10 +340,7 @@ def verify(
 
     progress = terminal_progress(quiet=quiet or json)
     report = Graph.verify_at(address.uri, branches=branch or None, record=record, progress=progress)
-    if json:
-        print_json(report.to_json())
-    else:
-        print_lines(verify_lines(report))
+    print_result(report, verify_lines(report), json=json)
     if not report.is_sound:
         raise typer.Exit(1)
 
@@ -404,9 +380,7 @@ def list_recoveries(address: Address, json: AsJson = False) -> None:
     with address.open_storage(read_only=True) as graph:
         records = graph.recoveries()
         pending = graph.pending_recoveries()
-    if json:
-        print_json({"recoveries": [record.to_json() for record in records], "pending": pending})
-        return
     lines = [f"{r.recovery_id}  {r.recovery_kind:<13} {r.writer_kind:<14} operation {r.operation_id}" for r in records]
     lines += [f"unsettled: {name}; the next write or open settles it" for name in pending]
-    print_text("\n".join(lines) or "no recoveries")
+    document = {"recoveries": [record.to_json() for record in records], "pending": pending}
+    print_result(document, lines or ["no recoveries"], json=json)

@@ -25,14 +25,15 @@ from omnigraph.cli.flags import (
     ReadBranch,
     SnapshotId,
     Timeout,
+    check_target,
     query_source,
     read_params,
     scoped,
     source_or_name,
 )
-from omnigraph.cli.output import print_data, print_json, print_lines, print_text, print_warning
+from omnigraph.cli.output import print_data, print_json, print_lines, print_result, print_text, print_warning
 from omnigraph.cli.scope import Address, connect, server_scope
-from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, render_rows
+from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, counted, render_rows
 
 if TYPE_CHECKING:
     from omnigraph.api.results import MutationResult
@@ -76,8 +77,7 @@ def query(
     defaults = address.config.defaults
     chosen = row_format(defaults, json=json, format_=format)
     check_csv_safe(chosen, csv_safe=csv_safe)
-    if branch is not None and snapshot is not None:
-        raise typer.BadParameter("give one of --branch and --snapshot")
+    check_target(branch, snapshot)
     if sum(item is not None for item in (snapshot, graph_version, as_of)) > 1:
         raise typer.BadParameter("give one of --snapshot, --graph-version and --as-of")
     source = source_or_name(query, query_string, name)
@@ -165,18 +165,14 @@ def mutate(
     else:
         with address.open(read_only=False) as graph:
             result = graph.mutate(source, values, name=name, branch=branch, actor=actor, if_commit=if_commit)
-    if json:
-        print_json(result.to_json())
-    else:
-        print_text(result_line(result))
+    print_result(result, [result_line(result)], json=json)
 
 
 def result_line(result: MutationResult) -> str:
     """The receipt as a person reads it."""
     if result.commit is None:
         return "nothing matched, nothing changed"
-    nodes = f"{result.affected_nodes} node{'' if result.affected_nodes == 1 else 's'}"
-    edges = f"{result.affected_edges} edge{'' if result.affected_edges == 1 else 's'}"
+    nodes, edges = counted(result.affected_nodes, "node", form="d"), counted(result.affected_edges, "edge", form="d")
     return f"{nodes}, {edges} in commit {result.commit.commit_id} on {result.branch}"
 
 
@@ -247,10 +243,7 @@ def lint(
     if schema is not None and address.is_explicit:
         raise typer.BadParameter("give --schema FILE or a graph, not both")
     report = lint_graph(address, query) if schema is None else lint_files(schema, query)
-    if json:
-        print_json(report.to_json())
-    else:
-        print_text("\n".join(report_lines(report)))
+    print_result(report, report_lines(report), json=json)
     if report.errors:
         raise typer.Exit(1)
 
@@ -294,21 +287,13 @@ def report_lines(report: LintReport) -> Iterator[str]:
         yield f"WARN  {code}{finding.message}"
         yield f"      at {report.query_path}:{finding.line}:{finding.column}"
     yield from _unlisted(report.unlisted)
-    counts = [
-        _count(len(report.results), "query", "queries"),
-        _count(report.errors, "error", "errors"),
-        _count(report.warnings, "warning", "warnings"),
-    ]
-    yield ", ".join(counts)
+    queries = counted(len(report.results), "query", "queries", form="d")
+    yield f"{queries}, {counted(report.errors, 'error', form='d')}, {counted(report.warnings, 'warning', form='d')}"
 
 
 def _unlisted(number: int) -> Iterator[str]:
     if number > 0:
-        yield f"… and {_count(number, 'more error', 'more errors')}"
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+        yield f"… and {counted(number, 'more error', form='d')}"
 
 
 # ---- `omnigraph alias`

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile, WorkerName, scoped
-from omnigraph.cli.output import print_json, print_text, print_warning, terminal_progress
+from omnigraph.cli.output import print_json, print_result, print_text, print_warning, terminal_progress
 from omnigraph.cli.scope import Address, storage_uri
+from omnigraph.cli.tables import counted
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema.plan import MigrationPlan
@@ -38,10 +39,8 @@ def init(
     for warning in (*compiled.warnings, *hints.warnings):
         print_warning(warning.render())
     with Graph.init(root, compiled, force=force) as graph:
-        if json:
-            print_json({"uri": graph.uri, "commit": graph.snapshot().commit_id})
-        else:
-            print_text(f"initialized {graph.uri}")
+        document = {"uri": graph.uri, "commit": graph.snapshot().commit_id}
+        print_result(document, [f"initialized {graph.uri}"], json=json)
 
 
 # ---- `omnigraph schema`
@@ -102,11 +101,8 @@ def plan(
         result = plan_files(from_, schema, allow_data_loss=allow_data_loss, backfill=fills)
     for warning in result.warnings:
         print_warning(warning.render())
-    if json:
-        origin = {"uri": address.uri} if from_ is None else {"uri": None, "from": str(from_)}
-        print_json({**origin, **result.to_json()})
-    else:
-        print_text("\n".join(plan_lines(result)))
+    origin = {"uri": address.uri} if from_ is None else {"uri": None, "from": str(from_)}
+    print_result({**origin, **result.to_json()}, plan_lines(result), json=json)
 
 
 @app.command("apply")
@@ -140,17 +136,12 @@ def apply(
         )
     for warning in result.plan.warnings:
         print_warning(warning.render())
-    if json:
-        print_json(result.to_json() | {"uri": address.text})
-        return
     lines = [step.describe() for step in result.plan.steps]
     if result.commit is None:
         lines.append("no changes")
     else:
-        count = len(result.plan.steps)
-        steps = "1 step" if count == 1 else f"{count} steps"
-        lines.append(f"{steps} applied, commit {result.commit.commit_id} on main")
-    print_text("\n".join(lines))
+        lines.append(f"{counted(len(lines), 'step', form='d')} applied, commit {result.commit.commit_id} on main")
+    print_result(result.to_json() | {"uri": address.text}, lines, json=json)
 
 
 @app.command("diff")
@@ -167,10 +158,8 @@ def diff(
     with address.open_storage(read_only=True) as graph:
         start = from_ or graph.commits()[-1].commit_id
         found = graph.diff_schema(start, to)
-    if json:
-        print_json({"from": start, "to": to, "steps": found.plan.to_json()["steps"]})
-        return
-    print_text("\n".join(found.lines(start, to)) or "no changes")
+    document = {"from": start, "to": to, "steps": found.plan.to_json()["steps"]}
+    print_result(document, list(found.lines(start, to)) or ["no changes"], json=json)
 
 
 def _backfills(assignments: list[str] | None) -> dict[str, object]:
@@ -204,8 +193,6 @@ def plan_lines(plan: MigrationPlan) -> Iterator[str]:
     if not plan.steps:
         yield "no changes"
         return
-    for step in plan.steps:
-        yield step.describe()
-    count = len(plan.steps)
-    steps = "1 step" if count == 1 else f"{count} steps"
+    yield from (step.describe() for step in plan.steps)
+    steps = counted(len(plan.steps), "step", form="d")
     yield (f"{steps}, supported" if plan.supported else f"{steps}, not supported: nothing would be applied")

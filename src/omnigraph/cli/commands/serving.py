@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile, Store, scoped
-from omnigraph.cli.output import print_json, print_lines, print_text
+from omnigraph.cli.output import print_result
 from omnigraph.cli.scope import Address, storage_uri
+from omnigraph.cli.tables import counted
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import one_line
 
@@ -42,10 +43,7 @@ def list_queries(address: Address, config: ConfigFile = None, queries: QueryPath
     Those of a running server, as far as you may run them, or those of a configuration or of files.
     """
     entries = _entries(address, config, queries)
-    if json:
-        print_json({"queries": entries})
-    else:
-        print_text("\n".join(_list_lines(entries)) or "no stored queries")
+    print_result({"queries": entries}, list(_list_lines(entries)) or ["no stored queries"], json=json)
 
 
 @queries_app.command("validate")
@@ -66,10 +64,7 @@ def validate_queries(
 
     sources, served = _sources(config, graph, queries)
     report = check_files(sources, _catalog(served, store, schema))
-    if json:
-        print_json(report.to_json())
-    else:
-        print_text("\n".join(_report_lines(report)))
+    print_result(report, _report_lines(report), json=json)
     if not report.ok:
         raise typer.Exit(1)
 
@@ -143,17 +138,12 @@ def _report_lines(report: CheckReport) -> Iterator[str]:
     for finding in (*report.breakages, *report.warnings):
         yield finding.diagnostic.render()
     if report.unlisted:
-        yield f"… and {_count(report.unlisted, 'more breakage', 'more breakages')}"
-    counts = [
-        _count(report.queries, "query", "queries"),
-        _count(report.total, "breakage", "breakages"),
-        _count(len(report.warnings), "warning", "warnings"),
-    ]
-    yield ", ".join(counts)
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+        yield f"… and {counted(report.unlisted, 'more breakage', form='d')}"
+    queries, breakages = (
+        counted(report.queries, "query", "queries", form="d"),
+        counted(report.total, "breakage", form="d"),
+    )
+    yield f"{queries}, {breakages}, {counted(len(report.warnings), 'warning', form='d')}"
 
 
 # ---- `omnigraph policy`
@@ -174,10 +164,8 @@ def validate_policy(
         found = _policies(config)
     else:
         found = [_policy(file, config, graph)]
-    if json:
-        print_json({"policies": [_summary(path, policy) for path, policy in found]})
-    else:
-        print_lines(_summary_line(path, policy) for path, policy in found)
+    document = {"policies": [_summary(path, policy) for path, policy in found]}
+    print_result(document, (_summary_line(path, policy) for path, policy in found), json=json)
 
 
 @policy_app.command("test")
@@ -197,11 +185,9 @@ def run_cases_of_policy(
     _, policy = _policy(file, config, graph)
     results = run_cases(policy, read_cases(tests))
     failed = sum(not result.passed for result in results)
-    if json:
-        counts = {"ok": not failed, "passed": len(results) - failed, "failed": failed}
-        print_json({**counts, "cases": [result.to_json() for result in results]})
-    else:
-        print_lines(_result_lines(results, failed))
+    counts = {"ok": not failed, "passed": len(results) - failed, "failed": failed}
+    document = {**counts, "cases": [result.to_json() for result in results]}
+    print_result(document, _result_lines(results, failed), json=json)
     if failed:
         raise typer.Exit(1)
 
@@ -231,20 +217,16 @@ def explain_policy(
     request = PolicyRequest(actor, _action(action), branch, target_branch)
     _, policy = _policy(file, config, graph)
     decision = policy.decide(request)
-    if json:
-        print_json(
-            {
-                "actor": actor,
-                "action": str(request.action),
-                "branch": request.branch,
-                "target_branch": request.target_branch,
-                "decision": decision.word,
-                "rule": decision.rule,
-                "message": decision.message,
-            }
-        )
-    else:
-        print_text(f"{decision.word}: {decision.message}")
+    document = {
+        "actor": actor,
+        "action": str(request.action),
+        "branch": request.branch,
+        "target_branch": request.target_branch,
+        "decision": decision.word,
+        "rule": decision.rule,
+        "message": decision.message,
+    }
+    print_result(document, [f"{decision.word}: {decision.message}"], json=json)
 
 
 def _policy(file: Path | None, config: Path | None, graph: str | None) -> tuple[Path, Policy]:
@@ -315,12 +297,9 @@ def _summary(path: Path, policy: Policy) -> dict[str, object]:
 
 def _summary_line(path: Path, policy: Policy) -> str:
     about = "a graph" if policy.is_for_graph else "a server"
-    counts = [
-        _case_count(policy.actors, "actor"),
-        _case_count(len(policy.rules.groups), "group"),
-        _case_count(len(policy.rules.rules), "rule"),
-    ]
-    return f"{path} is valid: a policy of {about} with {', '.join(counts)}"
+    actors, groups = counted(policy.actors, "actor", form="d"), counted(len(policy.rules.groups), "group", form="d")
+    rules = counted(len(policy.rules.rules), "rule", form="d")
+    return f"{path} is valid: a policy of {about} with {actors}, {groups}, {rules}"
 
 
 def _result_lines(results: Sequence[CaseResult], failed: int) -> Iterator[str]:
@@ -328,11 +307,7 @@ def _result_lines(results: Sequence[CaseResult], failed: int) -> Iterator[str]:
         word = "OK" if result.passed else "FAIL"
         expected = "" if result.passed else f"expected {result.expected}, got "
         yield f"{word:<5} {result.case.id}: {expected}{result.decision.word}: {result.decision.message}"
-    yield f"{_case_count(len(results), 'case')}, {failed} failed"
-
-
-def _case_count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    yield f"{counted(len(results), 'case', form='d')}, {failed} failed"
 
 
 # ---- `omnigraph graphs`
@@ -351,9 +326,6 @@ def _graphs() -> None:
 def list_graphs(address: Address, json: AsJson = False) -> None:
     """List the graphs of a server, sorted by id."""
     graphs = address.served_graphs()
-    if json:
-        print_json({"graphs": graphs})
-        return
     width = max((len(graph["graph_id"]) for graph in graphs), default=0)
     lines = [f"{graph['graph_id']:<{width}}  {graph['uri']}" for graph in graphs]
-    print_text("\n".join(lines) or "no graphs")
+    print_result({"graphs": graphs}, lines or ["no graphs"], json=json)
