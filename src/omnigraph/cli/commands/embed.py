@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +13,7 @@ from omnigraph.cli.output import print_result, terminal_progress
 from omnigraph.cli.scope import Address
 
 if TYPE_CHECKING:
-    from omnigraph.embedding.client import EmbeddingClient
-    from omnigraph.embedding.file_job import EmbedFiles, EmbedFilesResult, EmbedMode
+    from omnigraph.embedding.file_job import EmbedFiles, EmbedFilesResult
     from omnigraph.embedding.row_job import EmbeddedProperty, EmbedResult
 
 Seed = Annotated[Path | None, typer.Option("--seed", metavar="FILE", help="seed manifest (YAML) that names the files")]
@@ -49,29 +47,6 @@ Rate = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="count what would be embedded")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FileFlags:
-    seed: Path | None
-    input: Path | None
-    output: Path | None
-    spec: Path | None
-    clean: bool
-    select: list[str]
-    reembed_all: bool
-    types: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GraphFlags:
-    branch: str | None
-    engine: WorkerName | None
-    rate: float | None
-    dry_run: bool
-    timeout: float | None
-    reembed_all: bool
-    types: list[str]
-
-
 @scoped("embed", positional=True)
 def embed(
     address: Address,
@@ -99,45 +74,40 @@ def embed(
     A file appears when it is complete. In a graph, rows without a vector and rows whose text changed since get one, all
     of them in one commit.
     """
-    shared: Any = {"reembed_all": reembed_all, "types": types or []}
-    files = _FileFlags(seed=seed, input=input, output=output, spec=spec, clean=clean, select=select or [], **shared)
-    on_graph = _GraphFlags(branch=branch, engine=engine, rate=rate, dry_run=dry_run, timeout=timeout, **shared)
-    _refuse_foreign("--graph" if graph else "files", files if graph else on_graph)
-    if graph:
-        _embed_graph(address, on_graph, quiet=quiet, json=json)
-    elif address.is_explicit or address.has_actor:
-        raise typer.BadParameter("a graph and --as do not go with files: give --graph to embed a graph")
-    else:
-        _embed_files(files, quiet=quiet, json=json)
-
-
-def _refuse_foreign(what: str, foreign: _FileFlags | _GraphFlags) -> None:
-    """A flag that the other half of the command has is an error, never ignored."""
-    names = {"dry_run": "--dry-run"}
-    for item in fields(foreign):
-        if item.name not in ("reembed_all", "types") and getattr(foreign, item.name):
-            name = names.get(item.name, f"--{item.name}")
-            hint = "" if what == "--graph" else ": give --graph to embed a graph"
-            raise typer.BadParameter(f"{name} does not go with {what}{hint}")
-
-
-# ---- graphs
-
-
-def _embed_graph(address: Address, flags: _GraphFlags, *, quiet: bool, json: bool) -> None:
-    if not flags.dry_run:
+    of_files = {
+        "--seed": seed,
+        "--input": input,
+        "--output": output,
+        "--spec": spec,
+        "--clean": clean,
+        "--select": select,
+    }
+    of_graphs = {"--branch": branch, "--engine": engine, "--rate": rate, "--dry-run": dry_run, "--timeout": timeout}
+    # A flag that the other half of the command has is an error, never ignored.
+    if foreign := next((flag for flag, value in (of_files if graph else of_graphs).items() if value), None):
+        other = "--graph" if graph else "files: give --graph to embed a graph"
+        raise typer.BadParameter(f"{foreign} does not go with {other}")
+    if not graph:
+        if address.is_explicit or address.has_actor:
+            raise typer.BadParameter("a graph and --as do not go with files: give --graph to embed a graph")
+        made = _embed_files(
+            _files_call(seed, input, output, spec, clean, reembed_all, types or [], select or []), quiet=quiet
+        )
+        print_result(made, _files_lines(made), json=json)
+        return
+    if not dry_run:
         address.echo("embed", quiet=quiet)
-    with address.open_storage(read_only=False) as graph:
-        result = graph.embed(
-            types=flags.types or None,
-            branch=flags.branch or "main",
-            reembed=flags.reembed_all,
-            rate=flags.rate,
-            engine=flags.engine or WorkerName.AUTO,
+    with address.open_storage(read_only=False) as opened:
+        result = opened.embed(
+            types=types or None,
+            branch=branch or "main",
+            reembed=reembed_all,
+            rate=rate,
+            engine=engine or WorkerName.AUTO,
             actor=address.actor,
-            dry_run=flags.dry_run,
+            dry_run=dry_run,
             progress=terminal_progress(quiet=quiet),
-            timeout_s=flags.timeout,
+            timeout_s=timeout,
         )
     print_result(result, _graph_lines(result), json=json)
 
@@ -173,51 +143,50 @@ def _property_text(item: EmbeddedProperty) -> str:
 # ---- files
 
 
-def _embed_files(flags: _FileFlags, *, quiet: bool, json: bool) -> None:
-    from omnigraph.embedding.file_job import embed_files
+def _embed_files(call: EmbedFiles, *, quiet: bool) -> EmbedFilesResult:
+    from omnigraph.embedding.client import EmbeddingSettings, create_embedder
+    from omnigraph.embedding.file_job import EmbedMode, embed_files
 
-    call = _files_call(flags)
-    embedder = _embedder(call.mode)
+    embedder = None if call.mode is EmbedMode.CLEAN else create_embedder(EmbeddingSettings.from_environment())
     try:
-        result = embed_files(call, embedder, terminal_progress(quiet=quiet))
+        return embed_files(call, embedder, terminal_progress(quiet=quiet))
     finally:
         if embedder is not None:
             embedder.close()
-    print_result(result, _files_lines(result), json=json)
 
 
-def _files_call(flags: _FileFlags) -> EmbedFiles:
-    if flags.clean and flags.reembed_all:
+def _files_call(
+    seed: Path | None,
+    input: Path | None,
+    output: Path | None,
+    spec: Path | None,
+    clean: bool,
+    reembed_all: bool,
+    types: list[str],
+    select: list[str],
+) -> EmbedFiles:
+    if clean and reembed_all:
         raise typer.BadParameter("give one of --clean and --reembed-all")
-    if flags.seed is not None and (flags.input is not None or flags.spec is not None):
+    if seed is not None and (input is not None or spec is not None):
         raise typer.BadParameter("give --seed, or --input, --output and --spec")
     from omnigraph.embedding.file_job import EmbedFiles, choose_mode, parse_selector, read_seed_manifest, read_spec
 
-    selectors = tuple(parse_selector(text) for text in flags.select)
-    if flags.seed is not None:
-        manifest = read_seed_manifest(flags.seed)
-        source, output, spec = manifest.input, flags.output or manifest.output, manifest.spec
-    elif flags.input is None or flags.output is None or flags.spec is None:
+    selectors = tuple(parse_selector(text) for text in select)
+    if seed is not None:
+        manifest = read_seed_manifest(seed)
+        source, target, fields = manifest.input, output or manifest.output, manifest.spec
+    elif input is None or output is None or spec is None:
         raise typer.BadParameter("give --seed, or all of --input, --output and --spec")
     else:
-        source, output, spec = flags.input, flags.output, read_spec(flags.spec)
+        source, target, fields = input, output, read_spec(spec)
     return EmbedFiles(
         input=source,
-        output=output,
-        spec=spec,
-        mode=choose_mode(clean=flags.clean, reembed_all=flags.reembed_all, selectors=selectors),
-        types=frozenset(flags.types),
+        output=target,
+        spec=fields,
+        mode=choose_mode(clean=clean, reembed_all=reembed_all, selectors=selectors),
+        types=frozenset(types),
         selectors=selectors,
     )
-
-
-def _embedder(mode: EmbedMode) -> EmbeddingClient | None:
-    from omnigraph.embedding.client import EmbeddingSettings, create_embedder
-    from omnigraph.embedding.file_job import EmbedMode
-
-    if mode is EmbedMode.CLEAN:
-        return None
-    return create_embedder(EmbeddingSettings.from_environment())
 
 
 def _files_lines(result: EmbedFilesResult) -> Iterator[str]:

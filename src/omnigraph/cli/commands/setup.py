@@ -21,7 +21,7 @@ from omnigraph.cli.config import (
     store_token,
 )
 from omnigraph.cli.flags import AsJson, scoped
-from omnigraph.cli.output import print_json, print_lines, print_text, print_warning
+from omnigraph.cli.output import print_result, print_text, print_warning
 from omnigraph.cli.scope import Scope, ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
 from omnigraph.cli.tables import text_table
 
@@ -53,23 +53,19 @@ class ScopeView:
 def list_profiles(json: AsJson = False) -> None:
     """List the profiles and the defaults; a star marks what holds now."""
     views = list(scope_views(read_operator_config(), active_profile()))
-    if json:
-        print_json({"profiles": [asdict(view) for view in views]})
-    elif views:
-        rows = [
-            [
-                "*" if view.active else "",
-                view.name or _DEFAULTS,
-                view.scope_kind or "",
-                view.target or view.binding or "",
-                view.default_graph or "",
-                "" if view.valid else "not valid",
-            ]
-            for view in views
+    rows = [
+        [
+            "*" if view.active else "",
+            view.name or _DEFAULTS,
+            view.scope_kind or "",
+            view.target or view.binding or "",
+            view.default_graph or "",
+            "" if view.valid else "not valid",
         ]
-        print_lines(text_table(["", "profile", "kind", "target", "graph", ""], rows))
-    else:
-        print_text("no profiles")
+        for view in views
+    ]
+    table = list(text_table(["", "profile", "kind", "target", "graph", ""], rows))
+    print_result({"profiles": [asdict(view) for view in views]}, table or ["no profiles"], json=json)
 
 
 @app.command("show")
@@ -85,9 +81,6 @@ def show_profile(
         which = "no scope holds" if name is None else f"there is no profile `{name}`"
         names = ", ".join(view.name for view in views if view.name is not None)
         raise typer.BadParameter(f"{which}: your configuration has {names or 'no profiles'}")
-    if json:
-        print_json(asdict(found))
-        return
     facts = {
         "profile": found.name or _DEFAULTS,
         "kind": found.scope_kind,
@@ -97,7 +90,8 @@ def show_profile(
         "active": "yes" if found.active else "no",
         "error": found.error,
     }
-    print_text("\n".join(f"{key:<8} {value}" for key, value in facts.items() if value is not None))
+    lines = (f"{key:<8} {value}" for key, value in facts.items() if value is not None)
+    print_result(asdict(found), lines, json=json)
 
 
 def scope_views(config: OperatorConfig, active: str | None) -> Iterator[ScopeView]:
@@ -167,20 +161,16 @@ def login(
         raise typer.BadParameter(f"give the name of a server: {_why_not(name)}")
     url = server_scope(name, config).url
     store_token(name, _read_token() if token is None else token.strip())
-    if json:
-        print_json({"server": name, "url": url, "credentials": str(credentials_path())})
-    else:
-        print_text(f"the token of {name} ({url}) is kept in {credentials_path()}")
+    document = {"server": name, "url": url, "credentials": str(credentials_path())}
+    print_result(document, [f"the token of {name} ({url}) is kept in {credentials_path()}"], json=json)
 
 
 @scoped("logout")
 def logout(name: ServerName, json: AsJson = False) -> None:
     """Forget the token of a server, if one is stored."""
     was_known = forget_token(name)
-    if json:
-        print_json({"server": name, "removed": was_known})
-    else:
-        print_text(f"forgot the token of {name}" if was_known else f"there is no token of {name}")
+    line = f"forgot the token of {name}" if was_known else f"there is no token of {name}"
+    print_result({"server": name, "removed": was_known}, [line], json=json)
 
 
 def _why_not(name: str) -> str:
