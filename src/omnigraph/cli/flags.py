@@ -1,4 +1,4 @@
-"""Shared flags, scope flags of every command, and queries and parameters from files."""
+"""Shared flags, groups of them, and the scope flags of every command."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
 from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 from typer.core import TyperCommand
@@ -108,16 +109,6 @@ OptionalSchemaFile = Annotated[
 ]
 
 
-def check_target(branch: str | None, snapshot: str | None) -> None:
-    """Refuse a branch beside a commit.
-
-    Raises:
-        typer.BadParameter: both are given.
-    """
-    if branch is not None and snapshot is not None:
-        raise typer.BadParameter("give one of --branch and --snapshot")
-
-
 def above_zero(flag: str, unit: str) -> Callable[[float | None], float | None]:
     """The callback of a flag whose number has to mean something: neither zero nor endless, nor not-a-number."""
 
@@ -162,6 +153,126 @@ ConfiguredGraph = Annotated[
 ]
 
 
+# ---- Flags that stand together in several commands: a parameter of such a type gets all of them
+
+
+class PointArguments(TypedDict):
+    """The arguments of methods that read one state."""
+
+    branch: str
+    snapshot: str | None
+    version: int | None
+    as_of: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The state that is read."""
+
+    branch: ReadBranch = None
+    snapshot: SnapshotId = None
+    graph_version: GraphVersion = None
+    as_of: AsOf = None
+
+    def arguments(self) -> PointArguments:
+        """The state as methods take it.
+
+        Raises:
+            typer.BadParameter: a branch stands beside a commit.
+        """
+        if self.branch is not None and self.snapshot is not None:
+            raise typer.BadParameter("give one of --branch and --snapshot")
+        return {
+            "branch": self.branch or "main",
+            "snapshot": self.snapshot,
+            "version": self.graph_version,
+            "as_of": self.as_of,
+        }
+
+
+class FilterArguments(TypedDict):
+    """The arguments of methods that filter changes."""
+
+    kinds: list[Kind] | None
+    types: list[str] | None
+    ops: list[Operation] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFilter:
+    """The changes that are shown."""
+
+    kind: Kinds = None
+    type: Types = None
+    op: Operations = None
+
+    def arguments(self) -> FilterArguments:
+        """The filter as methods take it."""
+        return {"kinds": self.kind, "types": self.type, "ops": self.op}
+
+
+#: Why a name alone needs a server.
+STORED = "a query by its name alone is stored on a server"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFlags:
+    """A query and its parameters, from files or from the command line."""
+
+    query: QueryFile = None
+    query_string: QueryText = None
+    params: Params = None
+    params_file: ParamsFile = None
+
+    def source(self) -> SourceText:
+        """The one source that the flags name."""
+        from omnigraph.core.source import SourceText
+        from omnigraph.lang.query.compiler import read_queries
+
+        if (self.query is None) == (self.query_string is None):
+            raise typer.BadParameter("give exactly one of --query FILE and -e GQ")
+        if self.query is not None:
+            return read_queries(self.query)
+        if self.query_string is None or not self.query_string.strip():
+            raise typer.BadParameter("the query text is empty")
+        return SourceText(self.query_string, "<query>")
+
+    def source_or(self, name: str | None) -> SourceText | str:
+        """The source that the flags name; without one the name of a query that a server has stored."""
+        if self.query is None and self.query_string is None and name is not None:
+            return name
+        return self.source()
+
+    def values(self) -> dict[str, object]:
+        """The parameters that the flags name."""
+        return read_params(self.params, self.params_file)
+
+
+def read_params(text: str | None, path: Path | None) -> dict[str, object]:
+    """The parameters that the flags name.
+
+    Raises:
+        BadRequestError: they are not a JSON object.
+        InputFileError: the file cannot be read.
+    """
+    if text is not None and path is not None:
+        raise typer.BadParameter("give one of --params and --params-file")
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputFileError(str(path), str(error)) from error
+    if text is None:
+        return {}
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"the parameters are not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise BadRequestError('the parameters are not a JSON object such as {"name": "value"}')
+    return values
+
+
 # ---- Scope flags
 
 
@@ -174,14 +285,16 @@ _ADDRESSES = ("positional", "uri", "store", "server", "profile")
 def scoped(command: str, *, positional: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the scope flags of its rule.
 
-    A parameter of type `Address` gets what they say. With `positional` the graph may be an argument too. A flag that
-    the command declares itself stays its own: beside the switch `log --graph`, `--graph-id` chooses the graph.
+    A parameter of type `Address` gets what they say, one of a group of flags those of the group. With `positional` the
+    graph may be an argument too. A flag that the command declares itself stays its own: beside the switch
+    `log --graph`, `--graph-id` chooses the graph.
     """
     rule = RULES[command]
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(function, eval_str=True)
-        own = signature.parameters.values()
+        groups = {name: _group(item) for name, item in signature.parameters.items()}
+        own = [flag for name, item in signature.parameters.items() for flag in groups[name] or [item]]
         place = next((item.name for item in own if item.annotation is Address), None)
         flags = list(_flag_parameters(rule, positional, {word for item in own for word in _words(item)}))
         switches = [item for item in _SWITCHES if item.name not in signature.parameters]
@@ -200,6 +313,10 @@ def scoped(command: str, *, positional: bool = False) -> Callable[[Callable[...,
             check_flags(given, rule)
             if place is not None:
                 values[place] = Address(given, rule)
+            for name, group in groups.items():
+                if group:
+                    together = {item.name: values.pop(item.name) for item in group}
+                    values[name] = signature.parameters[name].annotation(**together)
             function(**values)
 
         update_wrapper(run, function)
@@ -244,6 +361,14 @@ def use_scoped_commands(app: typer.Typer) -> None:
     for group in app.registered_groups:
         if isinstance(group.typer_instance, typer.Typer):
             use_scoped_commands(group.typer_instance)
+
+
+def _group(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The flags that a parameter stands for, where it is a group of them."""
+    kind = parameter.annotation
+    if not isinstance(kind, type) or not is_dataclass(kind):
+        return []
+    return list(inspect.signature(kind, eval_str=True).parameters.values())
 
 
 def _words(parameter: inspect.Parameter) -> Iterator[str]:
@@ -298,56 +423,3 @@ def _switch(name: str) -> inspect.Parameter:
 
 #: Accepted by every command; most have nothing to keep quiet about, and nothing to consent to.
 _SWITCHES = (_switch("yes"), _switch("quiet"))
-
-
-# ---- Query and parameter sources
-
-
-#: Why a name alone needs a server.
-STORED = "a query by its name alone is stored on a server"
-
-
-def source_or_name(path: Path | None, text: str | None, name: str | None) -> SourceText | str:
-    """The source that the flags name; without one the name of a query that a server has stored."""
-    if path is None and text is None and name is not None:
-        return name
-    return query_source(path, text)
-
-
-def query_source(path: Path | None, text: str | None) -> SourceText:
-    """The one source that the flags name."""
-    from omnigraph.core.source import SourceText
-    from omnigraph.lang.query.compiler import read_queries
-
-    if (path is None) == (text is None):
-        raise typer.BadParameter("give exactly one of --query FILE and -e GQ")
-    if path is not None:
-        return read_queries(path)
-    if text is None or not text.strip():
-        raise typer.BadParameter("the query text is empty")
-    return SourceText(text, "<query>")
-
-
-def read_params(text: str | None, path: Path | None) -> dict[str, object]:
-    """The parameters that the flags name.
-
-    Raises:
-        BadRequestError: they are not a JSON object.
-        InputFileError: the file cannot be read.
-    """
-    if text is not None and path is not None:
-        raise typer.BadParameter("give one of --params and --params-file")
-    if path is not None:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputFileError(str(path), str(error)) from error
-    if text is None:
-        return {}
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"the parameters are not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise BadRequestError('the parameters are not a JSON object such as {"name": "value"}')
-    return values

@@ -7,27 +7,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import (
-    AsJson,
-    AsOf,
-    Branch,
-    Consent,
-    GraphVersion,
-    Kind,
-    Quiet,
-    ReadBranch,
-    SnapshotId,
-    Timeout,
-    Types,
-    check_target,
-    scoped,
-)
+from omnigraph.cli.flags import AsJson, Branch, Consent, Kind, Point, Quiet, Timeout, Types, scoped
 from omnigraph.cli.output import print_result, print_stages, print_warning, terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.tables import counted
@@ -215,10 +202,7 @@ class FileFormat(StrEnum):
 @scoped("export", positional=True)
 def export(
     address: Address,
-    branch: ReadBranch = None,
-    snapshot: SnapshotId = None,
-    graph_version: GraphVersion = None,
-    as_of: AsOf = None,
+    point: Point,
     type: Types = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="PATH", help="file or directory to create; written through Spark")
@@ -230,7 +214,7 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Write every entity of a branch, now or at any point, or of a commit; without --out as sorted JSONL to stdout."""
-    check_target(branch, snapshot)
+    state = point.arguments()
     if out is None and (parts or json or format is not FileFormat.JSONL):
         raise typer.BadParameter("--parts, --json and --format parquet need --out")
     if parts and format is FileFormat.PARQUET:
@@ -240,15 +224,12 @@ def export(
     with address.open(read_only=True) as graph, _piped():
         result = graph.export(
             "-" if out is None else out,
-            branch=branch or "main",
-            snapshot=snapshot,
-            version=graph_version,
-            as_of=as_of,
             types=type,
             format=format,
             parts=parts,
             progress=terminal_progress(quiet=out is None),
             timeout_s=timeout,
+            **state,
         )
     if out is not None:
         print_result(result, _export_lines(result), json=json)
@@ -278,24 +259,27 @@ def _export_lines(result: ExportResult) -> list[str]:
 
 app = typer.Typer(no_args_is_help=True, help="Read single blob cells.")
 
-Entity = Annotated[Kind, typer.Argument(metavar="ENTITY", help="node or edge")]
-TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="the type; an edge type in any case")]
-EntityId = Annotated[str, typer.Argument(metavar="ID", help="the id of the entity")]
-Property = Annotated[str, typer.Argument(metavar="PROPERTY", help="a Blob property")]
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The cell of a blob."""
+
+    entity: Annotated[Kind, typer.Argument(metavar="ENTITY", help="node or edge")]
+    type: Annotated[str, typer.Argument(metavar="TYPE", help="the type; an edge type in any case")]
+    id: Annotated[str, typer.Argument(metavar="ID", help="the id of the entity")]
+    property: Annotated[str, typer.Argument(metavar="PROPERTY", help="a Blob property")]
+
+    def arguments(self) -> tuple[str, str, str]:
+        """The cell as methods take it."""
+        return f"{self.entity}:{self.type}", self.id, self.property
 
 
 @app.command("get")
 @scoped("blob get")
 def get(
-    entity: Entity,
-    type: TypeName,
-    id: EntityId,
-    property: Property,
+    cell: Cell,
     address: Address,
-    branch: ReadBranch = None,
-    snapshot: SnapshotId = None,
-    graph_version: GraphVersion = None,
-    as_of: AsOf = None,
+    point: Point,
     offset: Annotated[int, typer.Option("--offset", metavar="N", help="first byte")] = 0,
     length: Annotated[int | None, typer.Option("--length", metavar="N", help="bytes at most; all by default")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="PATH", help="file to write, instead of stdout")] = None,
@@ -303,18 +287,10 @@ def get(
     """Write the raw bytes of a blob, or a range of them. An external blob is not followed: its address is shown."""
     from omnigraph.api.results import check_range
 
-    check_target(branch, snapshot)
+    state = point.arguments()
     check_range(offset, length)
     with address.open(read_only=True) as graph:
-        blob = graph.open_blob(
-            f"{entity}:{type}",
-            id,
-            property,
-            branch=branch or "main",
-            snapshot=snapshot,
-            version=graph_version,
-            as_of=as_of,
-        )
+        blob = graph.open_blob(*cell.arguments(), **state)
         chunks = blob.chunks(offset, length)
         if out is None:
             _to_stdout(chunks)
@@ -324,30 +300,11 @@ def get(
 
 @app.command("stat")
 @scoped("blob stat")
-def stat(
-    entity: Entity,
-    type: TypeName,
-    id: EntityId,
-    property: Property,
-    address: Address,
-    branch: ReadBranch = None,
-    snapshot: SnapshotId = None,
-    graph_version: GraphVersion = None,
-    as_of: AsOf = None,
-    json: AsJson = False,
-) -> None:
+def stat(cell: Cell, address: Address, point: Point, json: AsJson = False) -> None:
     """Show what a blob is: managed with size and tag, or external with its address."""
-    check_target(branch, snapshot)
+    state = point.arguments()
     with address.open(read_only=True) as graph:
-        info = graph.stat_blob(
-            f"{entity}:{type}",
-            id,
-            property,
-            branch=branch or "main",
-            snapshot=snapshot,
-            version=graph_version,
-            as_of=as_of,
-        )
+        info = graph.stat_blob(*cell.arguments(), **state)
     print_result(info, _blob_lines(info), json=json)
 
 

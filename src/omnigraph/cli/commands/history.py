@@ -12,14 +12,12 @@ from omnigraph.cli.derived import derived
 from omnigraph.cli.flags import (
     AsJson,
     Branch,
+    ChangeFilter,
     CommitId,
     EngineChoice,
-    Kinds,
-    Operations,
     PageLimit,
     Quiet,
     Timeout,
-    Types,
     WorkerName,
     refuse_address,
     scoped,
@@ -126,9 +124,7 @@ def diff(
     one: Annotated[str, typer.Argument(metavar="FROM", help="branch or commit", callback=refuse_address)],
     other: Annotated[str, typer.Argument(metavar="TO", help="branch or commit", callback=refuse_address)],
     address: Address,
-    kind: Kinds = None,
-    type: Types = None,
-    op: Operations = None,
+    only: ChangeFilter,
     engine: EngineChoice = WorkerName.AUTO,
     timeout: Timeout = None,
     quiet: Quiet = False,
@@ -140,14 +136,7 @@ def diff(
     with (
         address.open(read_only=True) as graph,
         graph.diff(
-            one,
-            other,
-            kinds=kind,
-            types=type,
-            ops=op,
-            engine=engine,
-            progress=terminal_progress(quiet=quiet),
-            timeout_s=timeout,
+            one, other, engine=engine, progress=terminal_progress(quiet=quiet), timeout_s=timeout, **only.arguments()
         ) as found,
     ):
         if json:
@@ -211,6 +200,7 @@ def show_commit(commit: GraphCommit) -> Iterator[str]:
 def show_changes(
     commit_id: CommitId,
     address: Address,
+    *,
     limit: PageLimit = 1_000,
     page_token: Annotated[
         str | None,
@@ -220,16 +210,14 @@ def show_changes(
             help="print one page and the token of the next one; empty for the first page",
         ),
     ] = None,
-    kind: Kinds = None,
-    type: Types = None,
-    op: Operations = None,
+    only: ChangeFilter,
     json: AsJson = False,
 ) -> None:
     """Show what a commit did, against its first parent: every entity before and after."""
     with address.open(read_only=True) as graph:
 
         def page_at(token: str | None) -> ChangesPage:
-            return graph.changes(commit_id, kinds=kind, types=type, ops=op, limit=limit, page_token=token)
+            return graph.changes(commit_id, limit=limit, page_token=token, **only.arguments())
 
         pages = _follow(page_at) if page_token is None else iter([page_at(page_token or None)])
         if json:
@@ -339,15 +327,14 @@ changes_app = typer.Typer(help="Follow the changes of a branch.", no_args_is_hel
 @scoped("changes poll")
 def poll(
     address: Address,
+    *,
     branch: Branch = "main",
     cursor: Annotated[str | None, typer.Option("--cursor", metavar="CURSOR", help="go on from an earlier poll")] = None,
     start: Annotated[
         str | None, typer.Option("--start", metavar="WHERE", help="now (the default), beginning or after:COMMIT")
     ] = None,
     limit: PageLimit = 1_000,
-    kind: Kinds = None,
-    type: Types = None,
-    op: Operations = None,
+    only: ChangeFilter,
     json: AsJson = False,
 ) -> None:
     """Print what happened on a branch since a cursor, commit by commit, and the cursor for the next poll.
@@ -359,17 +346,8 @@ def poll(
     with address.open(read_only=True) as graph:
 
         def next_page(page_token: str | None) -> FeedPage:
-            is_first = page_token is None
-            return graph.feed(
-                branch,
-                cursor if is_first else None,
-                start if is_first else None,
-                kinds=kind,
-                types=type,
-                ops=op,
-                limit=limit,
-                page_token=page_token,
-            )
+            begin = (cursor, start) if page_token is None else (None, None)
+            return graph.feed(branch, *begin, limit=limit, page_token=page_token, **only.arguments())
 
         pages = _follow(next_page)
         if json:
@@ -389,10 +367,9 @@ def poll(
 def baseline(
     out: Annotated[str, typer.Option("--out", metavar="PATH", help="file to create", show_default=False)],
     address: Address,
+    *,
     branch: Branch = "main",
-    kind: Kinds = None,
-    type: Types = None,
-    op: Operations = None,
+    only: ChangeFilter,
     timeout: Timeout = None,
     json: AsJson = False,
 ) -> None:
@@ -400,7 +377,7 @@ def baseline(
     if out == "-":
         raise typer.BadParameter("a baseline is a file, not standard output")
     with address.open(read_only=True) as graph:
-        result = graph.baseline(branch, out=out, kinds=kind, types=type, ops=op, timeout_s=timeout)
+        result = graph.baseline(branch, out=out, timeout_s=timeout, **only.arguments())
     written = (
         f"{counted(result.entities, 'entity', 'entities')} of commit {result.snapshot_commit_id} in {result.target}"
     )

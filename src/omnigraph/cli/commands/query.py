@@ -13,23 +13,17 @@ from omnigraph.cli.config import Alias, Defaults, config_path, read_operator_con
 from omnigraph.cli.flags import (
     STORED,
     AsJson,
-    AsOf,
     Branch,
-    GraphVersion,
     OptionalSchemaFile,
     Params,
     ParamsFile,
-    QueryFile,
+    Point,
+    QueryFlags,
     QueryName,
-    QueryText,
     ReadBranch,
-    SnapshotId,
     Timeout,
-    check_target,
-    query_source,
     read_params,
     scoped,
-    source_or_name,
 )
 from omnigraph.cli.output import print_data, print_json, print_lines, print_result, print_text, print_warning
 from omnigraph.cli.scope import Address, connect, server_scope
@@ -55,15 +49,10 @@ CsvSafe = Annotated[
 @scoped("query")
 def query(
     address: Address,
+    *,
     name: QueryName = None,
-    query: QueryFile = None,
-    query_string: QueryText = None,
-    params: Params = None,
-    params_file: ParamsFile = None,
-    branch: ReadBranch = None,
-    snapshot: SnapshotId = None,
-    graph_version: GraphVersion = None,
-    as_of: AsOf = None,
+    source: QueryFlags,
+    point: Point,
     timeout: Timeout = None,
     format: RowFormatOption = None,
     csv_safe: CsvSafe = False,
@@ -77,31 +66,20 @@ def query(
     defaults = address.config.defaults
     chosen = row_format(defaults, json=json, format_=format)
     check_csv_safe(chosen, csv_safe=csv_safe)
-    check_target(branch, snapshot)
-    if sum(item is not None for item in (snapshot, graph_version, as_of)) > 1:
+    state = point.arguments()
+    if sum(item is not None for item in (point.snapshot, point.graph_version, point.as_of)) > 1:
         raise typer.BadParameter("give one of --snapshot, --graph-version and --as-of")
-    source = source_or_name(query, query_string, name)
-    values = read_params(params, params_file)
-    if isinstance(source, str):
-        if graph_version is not None or as_of is not None:
+    text, values = source.source_or(name), source.values()
+    if isinstance(text, str):
+        if point.graph_version is not None or point.as_of is not None:
             raise typer.BadParameter("a stored query reads a branch or a --snapshot")
         with address.open_served(STORED) as server:
-            found = server.run(
-                source, values, branch=branch or "main", snapshot=snapshot, expect_mutation=False, timeout_s=timeout
-            )
+            place, commit = state["branch"], state["snapshot"]
+            found = server.run(text, values, branch=place, snapshot=commit, expect_mutation=False, timeout_s=timeout)
             print_rows(found, defaults, chosen, csv_safe=csv_safe)
         return
     with address.open(read_only=True) as graph:
-        result = graph.query(
-            source,
-            values,
-            name=name,
-            branch=branch or "main",
-            snapshot=snapshot,
-            version=graph_version,
-            as_of=as_of,
-            timeout_s=timeout,
-        )
+        result = graph.query(text, values, name=name, timeout_s=timeout, **state)
         print_rows(result, defaults, chosen, csv_safe=csv_safe)
 
 
@@ -140,11 +118,9 @@ def print_rows(result: Result, defaults: Defaults, format_: RowFormat, *, csv_sa
 @scoped("mutate")
 def mutate(
     address: Address,
+    *,
     name: QueryName = None,
-    query: QueryFile = None,
-    query_string: QueryText = None,
-    params: Params = None,
-    params_file: ParamsFile = None,
+    source: QueryFlags,
     branch: Branch = "main",
     if_commit: Annotated[
         str | None, typer.Option("--if-commit", metavar="ID", help="run only while the branch head is ID")
@@ -155,16 +131,15 @@ def mutate(
 
     With a source, NAME selects the query inside it; without one, it is a stored query of a server.
     """
-    source = source_or_name(query, query_string, name)
-    values = read_params(params, params_file)
+    text, values = source.source_or(name), source.values()
     actor = address.actor
     result: MutationResult
-    if isinstance(source, str):
+    if isinstance(text, str):
         with address.open_served(STORED) as server:
-            result = server.run(source, values, branch=branch, expect_mutation=True, if_commit=if_commit)
+            result = server.run(text, values, branch=branch, expect_mutation=True, if_commit=if_commit)
     else:
         with address.open(read_only=False) as graph:
-            result = graph.mutate(source, values, name=name, branch=branch, actor=actor, if_commit=if_commit)
+            result = graph.mutate(text, values, name=name, branch=branch, actor=actor, if_commit=if_commit)
     print_result(result, [result_line(result)], json=json)
 
 
@@ -182,12 +157,10 @@ def result_line(result: MutationResult) -> str:
 @scoped("explain")
 def explain(
     address: Address,
+    *,
     name: QueryName = None,
     schema: OptionalSchemaFile = None,
-    query: QueryFile = None,
-    query_string: QueryText = None,
-    params: Params = None,
-    params_file: ParamsFile = None,
+    source: QueryFlags,
     branch: ReadBranch = None,
     analyze: Annotated[bool, typer.Option("--analyze", help="run the query, show rows and time per operator")] = False,
     timeout: Timeout = None,
@@ -200,19 +173,18 @@ def explain(
 
     if schema is not None and address.is_explicit:
         raise typer.BadParameter("give --schema FILE or a graph, not both")
-    source = query_source(query, query_string)
-    values = read_params(params, params_file)
+    text, values = source.source(), source.values()
     if schema is not None:
         if analyze or values or branch is not None:
             raise typer.BadParameter("--analyze, --params and --branch need a graph, not --schema")
         catalog = compile_schema_file(schema).catalog
-        compiled = compile_query(source, catalog, name)
+        compiled = compile_query(text, catalog, name)
         plan = explain_ir(compiled.ir)
     else:
         with address.open(read_only=True) as graph:
-            plan = graph.explain(source, values, name=name, branch=branch or "main", analyze=analyze, timeout_s=timeout)
+            plan = graph.explain(text, values, name=name, branch=branch or "main", analyze=analyze, timeout_s=timeout)
             catalog = compile_schema(graph.schema).catalog
-        compiled = compile_query(source, catalog, name)
+        compiled = compile_query(text, catalog, name)
     if not json:
         print_text(plan)
         return
