@@ -445,7 +445,7 @@ _RULERS = {"slashes": "/" * 80 + "\n", "openings": "// " * 40 + "\n", "blocks": 
 
 
 @pytest.mark.timeout(10, func_only=True)
-@each_case("ruler", _RULERS.values(), ids=_RULERS)
+@each_case("ruler", _RULERS)
 def test_a_ruler_of_comments_behind_a_constraint_word_costs_nothing(ruler) -> None:
     expected = _schema("node A { x: String @key y: I32 }")
     assert _schema(f"node A {{ x: String @key {ruler} y: I32 }}") == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -16,13 +16,19 @@ Row = tuple[str, dict[str, Any]]
 
 
 def each_case(
-    names: str | Sequence[str], values: Iterable[Any], *, ids: Iterable[Any] | Callable[[Any], Any] | None = None
+    names: str | Sequence[str],
+    values: Iterable[Any] | Mapping[str, Any],
+    *,
+    ids: Iterable[Any] | Callable[[Any], Any] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test with every row as a subtest; the arguments are those of `pytest.mark.parametrize`.
 
-    Several tables above one test are multiplied. All rows share the fixtures of the test, so a test that changes what
-    a fixture gave it stays parametrized.
+    The rows may also be a dictionary from the name of each case to its values. Several tables above one test are
+    multiplied. All rows share the fixtures of the test, so a test that changes what a fixture gave it stays
+    parametrized.
     """
+    if isinstance(values, Mapping):
+        ids, values = values.keys(), values.values()
     wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table = _rows(wanted, list(values), ids)
 

@@ -260,7 +260,7 @@ SHAPES = {
 }
 
 
-@each_case(("commits", "drawing"), SHAPES.values(), ids=SHAPES.keys())
+@each_case(("commits", "drawing"), SHAPES)
 def test_a_history_is_drawn_as_people_expect(commits: str, drawing: str) -> None:
     assert draw(history(commits)) == dedent(drawing).strip("\n").splitlines()
 

@@ -48,19 +48,19 @@ def test_an_id_needs_a_member() -> None:
 
 @each_case(
     "entity_id",
-    [
-        pytest.param("", id="empty"),
-        pytest.param("x", id="no JSON"),
-        pytest.param("5", id="a number"),
-        pytest.param('{"a":"b"}', id="an object"),
-        pytest.param('["a"]', id="too few"),
-        pytest.param('["a","b","c"]', id="too many"),
-        pytest.param('["a",1]', id="a number inside"),
-        pytest.param('["a",null]', id="null inside"),
-        pytest.param('["a", "b"]', id="not compact"),
-        pytest.param('["\\u0061","b"]', id="needless escape"),
-        pytest.param("[" * 100_000, id="deep nest"),
-    ],
+    {
+        "empty": "",
+        "no JSON": "x",
+        "a number": "5",
+        "an object": '{"a":"b"}',
+        "too few": '["a"]',
+        "too many": '["a","b","c"]',
+        "a number inside": '["a",1]',
+        "null inside": '["a",null]',
+        "not compact": '["a", "b"]',
+        "needless escape": '["\\u0061","b"]',
+        "deep nest": "[" * 100_000,
+    },
 )
 def test_a_text_that_is_no_derived_id_is_refused(entity_id: str) -> None:
     with pytest.raises(ValueError):
@@ -115,17 +115,17 @@ def test_a_canonical_ulid_is_recognised(text: str) -> None:
 
 @each_case(
     "text",
-    [
-        pytest.param("", id="empty"),
-        pytest.param("01ARZ3NDEKTSV4RRFFQ69G5FA", id="too short"),
-        pytest.param("01ARZ3NDEKTSV4RRFFQ69G5FAVV", id="too long"),
-        pytest.param("01arz3ndektsv4rrffq69g5fav", id="lower case"),
-        pytest.param("01ARZ3NDEKTSV4RRFFQ69G5FAI", id="letter I"),
-        pytest.param("01ARZ3NDEKTSV4RRFFQ69G5FAU", id="letter U"),
-        pytest.param("8" + "Z" * 25, id="beyond 128 bits"),
-        pytest.param("é" * 26, id="not ASCII"),
-        pytest.param(" 1ARZ3NDEKTSV4RRFFQ69G5FAV", id="space"),
-    ],
+    {
+        "empty": "",
+        "too short": "01ARZ3NDEKTSV4RRFFQ69G5FA",
+        "too long": "01ARZ3NDEKTSV4RRFFQ69G5FAVV",
+        "lower case": "01arz3ndektsv4rrffq69g5fav",
+        "letter I": "01ARZ3NDEKTSV4RRFFQ69G5FAI",
+        "letter U": "01ARZ3NDEKTSV4RRFFQ69G5FAU",
+        "beyond 128 bits": "8" + "Z" * 25,
+        "not ASCII": "é" * 26,
+        "space": " 1ARZ3NDEKTSV4RRFFQ69G5FAV",
+    },
 )
 def test_any_other_text_is_no_ulid(text: str) -> None:
     assert not is_ulid(text)

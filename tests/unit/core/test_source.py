@@ -103,16 +103,16 @@ def test_a_marked_tab_has_four_carets() -> None:
 
 @each_case(
     ("before", "cells"),
-    [
-        pytest.param("ab", 2, id="narrow"),
-        pytest.param("知识", 4, id="wide"),
-        pytest.param("🙂", 2, id="emoji"),
-        pytest.param("ｆ", 2, id="full width"),
-        pytest.param("e\u0301", 1, id="combining"),
-        pytest.param("\x07", 1, id="control"),
-        pytest.param("\u200b", 1, id="zero width space is shown as a dot"),
-        pytest.param("\u3000", 1, id="ideographic space is shown as a dot"),
-    ],
+    {
+        "narrow": ("ab", 2),
+        "wide": ("知识", 4),
+        "emoji": ("🙂", 2),
+        "full width": ("ｆ", 2),
+        "combining": ("e\u0301", 1),
+        "control": ("\x07", 1),
+        "zero width space is shown as a dot": ("\u200b", 1),
+        "ideographic space is shown as a dot": ("\u3000", 1),
+    },
 )
 def test_a_caret_stands_below_its_character_whatever_stands_before(before: str, cells: int) -> None:
     _, carets = excerpt(f"{before}x", len(before), len(before) + 1)
@@ -361,22 +361,21 @@ def test_a_file_beyond_the_limit_is_refused(path: Path) -> None:
 
 @each_case(
     ("name", "known", "hint"),
-    [
-        pytest.param("Papr", ["Paper", "Venue"], "did you mean `Paper`?", id="near"),
-        pytest.param("paper", ["Paper", "Venue"], "did you mean `Paper`?", id="other case"),
-        pytest.param("PAPER", ["Paper"], "did you mean `Paper`?", id="all capitals"),
-        pytest.param("X", ["Paper", "Author"], "known here: `Author`, `Paper`", id="far, few known"),
-        pytest.param("X", ["b", "a", "b"], "known here: `a`, `b`", id="repeated names"),
-        pytest.param(
+    {
+        "near": ("Papr", ["Paper", "Venue"], "did you mean `Paper`?"),
+        "other case": ("paper", ["Paper", "Venue"], "did you mean `Paper`?"),
+        "all capitals": ("PAPER", ["Paper"], "did you mean `Paper`?"),
+        "far, few known": ("X", ["Paper", "Author"], "known here: `Author`, `Paper`"),
+        "repeated names": ("X", ["b", "a", "b"], "known here: `a`, `b`"),
+        "eight known": (
             "X",
             [f"name{i}" for i in range(8)],
             "known here: " + ", ".join(f"`name{i}`" for i in range(8)),
-            id="eight known",
         ),
-        pytest.param("X", [f"name{i}" for i in range(9)], None, id="nine known"),
-        pytest.param("X", [], None, id="none known"),
-        pytest.param("", ["Paper"], "known here: `Paper`", id="empty name"),
-    ],
+        "nine known": ("X", [f"name{i}" for i in range(9)], None),
+        "none known": ("X", [], None),
+        "empty name": ("", ["Paper"], "known here: `Paper`"),
+    },
 )
 def test_a_hint_names_the_nearest_word_or_the_few_known(name: str, known: list[str], hint: str | None) -> None:
     assert did_you_mean(name, known) == hint

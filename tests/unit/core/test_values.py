@@ -182,16 +182,16 @@ def test_a_text_that_is_no_time_is_refused(text: str) -> None:
 
 @each_case(
     ("base", "value", "stored"),
-    [
-        pytest.param(ListType(Scalar.I32), [1, 2.0], (1, 2), id="list"),
-        pytest.param(ListType(Scalar.I32), (), (), id="empty list"),
-        pytest.param(ListType(Scalar.DATE), ["1970-01-02"], (1,), id="list of dates"),
-        pytest.param(ListType(Scalar.STRING), ["a", None], ("a", None), id="null element"),
-        pytest.param(VectorType(2), [1, 0.5], (1.0, 0.5), id="vector"),
-        pytest.param(VectorType(1), [0.1], (0.10000000149011612,), id="vector at 32 bits"),
-        pytest.param(EnumType(("a", "b")), "b", "b", id="enum"),
-        pytest.param(ScalarType(Scalar.BOOL), True, True, id="scalar"),
-    ],
+    {
+        "list": (ListType(Scalar.I32), [1, 2.0], (1, 2)),
+        "empty list": (ListType(Scalar.I32), (), ()),
+        "list of dates": (ListType(Scalar.DATE), ["1970-01-02"], (1,)),
+        "null element": (ListType(Scalar.STRING), ["a", None], ("a", None)),
+        "vector": (VectorType(2), [1, 0.5], (1.0, 0.5)),
+        "vector at 32 bits": (VectorType(1), [0.1], (0.10000000149011612,)),
+        "enum": (EnumType(("a", "b")), "b", "b"),
+        "scalar": (ScalarType(Scalar.BOOL), True, True),
+    },
 )
 @each_case("nullable", [False, True], ids=["required", "nullable"])
 def test_a_json_value_that_fits_is_stored(base: BaseType, value: object, stored: StoredValue, nullable: bool) -> None:
@@ -200,23 +200,23 @@ def test_a_json_value_that_fits_is_stored(base: BaseType, value: object, stored:
 
 @each_case(
     ("base", "value"),
-    [
-        pytest.param(ListType(Scalar.I32), 1, id="no list"),
-        pytest.param(ListType(Scalar.STRING), "ab", id="a text is no list"),
-        pytest.param(ListType(Scalar.I32), {"a": 1}, id="an object is no list"),
-        pytest.param(ListType(Scalar.I32), [1, "2"], id="wrong element"),
-        pytest.param(ListType(Scalar.I32), [[1]], id="list in a list"),
-        pytest.param(VectorType(2), [1], id="too short"),
-        pytest.param(VectorType(2), [1, 2, 3], id="too long"),
-        pytest.param(VectorType(2), [1, None], id="null item"),
-        pytest.param(VectorType(2), [1, math.nan], id="item is NaN"),
-        pytest.param(VectorType(2), [1, 1e39], id="item beyond 32 bits"),
-        pytest.param(VectorType(2), [1, True], id="item is a boolean"),
-        pytest.param(VectorType(2), "ab", id="a text is no vector"),
-        pytest.param(EnumType(("a", "b")), "c", id="no value of the enum"),
-        pytest.param(EnumType(("a", "b")), "A", id="other case"),
-        pytest.param(EnumType(("a", "b")), 1, id="number for an enum"),
-    ],
+    {
+        "no list": (ListType(Scalar.I32), 1),
+        "a text is no list": (ListType(Scalar.STRING), "ab"),
+        "an object is no list": (ListType(Scalar.I32), {"a": 1}),
+        "wrong element": (ListType(Scalar.I32), [1, "2"]),
+        "list in a list": (ListType(Scalar.I32), [[1]]),
+        "too short": (VectorType(2), [1]),
+        "too long": (VectorType(2), [1, 2, 3]),
+        "null item": (VectorType(2), [1, None]),
+        "item is NaN": (VectorType(2), [1, math.nan]),
+        "item beyond 32 bits": (VectorType(2), [1, 1e39]),
+        "item is a boolean": (VectorType(2), [1, True]),
+        "a text is no vector": (VectorType(2), "ab"),
+        "no value of the enum": (EnumType(("a", "b")), "c"),
+        "other case": (EnumType(("a", "b")), "A"),
+        "number for an enum": (EnumType(("a", "b")), 1),
+    },
 )
 def test_a_json_value_that_does_not_fit_is_refused(base: BaseType, value: object) -> None:
     with pytest.raises(ValueError):

@@ -52,34 +52,32 @@ def failures(grammar: DeclarationGrammar[str], source: SourceText) -> tuple[Diag
     return grammar.parse_all(source)[1].errors
 
 
-def test_all_declarations_are_parsed(grammar: DeclarationGrammar[str]) -> None:
-    assert grammar.parse(SourceText('thing a {} thing b { c "d" }')) == ("a", "b")
+@each_case(
+    ("text", "message", "column"),
+    {
+        "expected words are plain English": (
+            "thing a { b } }",
+            "found `}`, expected the end of the text or `thing`",
+            15,
+        ),
+        "terminals of a group are named together": ("thing a { (", "found `(`, expected a word or `}`", 11),
+        "a string that never ends": ('thing a { "b }', "found a string that never ends", 11),
+        "a comment that never ends": ("thing a { /* b }", "found a comment that never ends", 11),
+        "a text that ends too early": ("thing a {", "found the end of the text, expected a word or `}`", 10),
+        "a long word is cut": ("thing " + "X" * 100, f"found `{'X' * 40}…`, expected a name", 7),
+        "a character that does not print has a number": (
+            "thing \x07",
+            "found the character U+0007, expected a name",
+            7,
+        ),
+    },
+)
+def test_a_failure_says_what_was_found_and_expected(
+    grammar: DeclarationGrammar[str], text: str, message: str, column: int
+) -> None:
+    (failure,) = failures(grammar, SourceText(text))
 
-
-def test_sound_declarations_are_kept_beside_broken_ones(grammar: DeclarationGrammar[str]) -> None:
-    parsed, findings = grammar.parse_all(SourceText("thing a {}\nthing b (\nthing c {}\nthing {"))
-
-    assert parsed == ("a", "c")
-    assert [(item.line, item.column) for item in findings.errors] == [(2, 9), (4, 7)]
-
-
-def test_a_broken_text_raises_all_failures(grammar: DeclarationGrammar[str]) -> None:
-    with pytest.raises(CompilerError) as failure:
-        grammar.parse(SourceText("thing a (\nthing b )"))
-
-    assert failure.value.codes == ("C-1", "C-1")
-
-
-def test_expected_words_are_plain_english(grammar: DeclarationGrammar[str]) -> None:
-    (failure,) = failures(grammar, SourceText("thing a { b } }"))
-
-    assert failure.message == "found `}`, expected the end of the text or `thing`"
-
-
-def test_terminals_of_a_group_are_named_together(grammar: DeclarationGrammar[str]) -> None:
-    (failure,) = failures(grammar, SourceText("thing a { ("))
-
-    assert failure.message == "found `(`, expected a word or `}`"
+    assert (failure.message, failure.column) == (message, column)
 
 
 def test_advice_sees_the_word_and_what_stands_before(grammar: DeclarationGrammar[str]) -> None:
@@ -88,62 +86,41 @@ def test_advice_sees_the_word_and_what_stands_before(grammar: DeclarationGrammar
     assert failure.hint == "not {"
 
 
-def test_the_word_of_a_declaration_inside_strings_and_comments_is_no_beginning(
-    grammar: DeclarationGrammar[str],
+@each_case(
+    ("text", "parsed", "places"),
+    {
+        "sound declarations": ('thing a {} thing b { c "d" }', ("a", "b"), []),
+        "sound declarations beside broken ones": (
+            "thing a {}\nthing b (\nthing c {}\nthing {",
+            ("a", "c"),
+            [(2, 9), (4, 7)],
+        ),
+        "the word of a declaration inside strings and comments": (
+            'thing a { "thing b {" /* thing c { */ } // thing d {\nthing e {\n',
+            ("a",),
+            [(2, 10)],
+        ),
+        "no declaration at all is reported once": ("what is this", (), [(1, 1)]),
+        "a word before the first declaration": ("junk\nthing a {}\nthing b {}", ("b",), [(1, 1)]),
+    },
+)
+def test_what_is_sound_is_parsed_and_what_is_broken_is_reported_where_it_stands(
+    grammar: DeclarationGrammar[str], text: str, parsed: tuple[str, ...], places: list[tuple[int, int]]
 ) -> None:
-    text = 'thing a { "thing b {" /* thing c { */ } // thing d {\nthing e {\n'
+    found, findings = grammar.parse_all(SourceText(text))
 
-    parsed, findings = grammar.parse_all(SourceText(text))
-
-    assert parsed == ("a",)
-    assert [item.line for item in findings.errors] == [2]
-
-
-def test_a_text_without_any_declaration_is_reported_once(grammar: DeclarationGrammar[str]) -> None:
-    found = failures(grammar, SourceText("what is this"))
-
-    assert [(item.line, item.column) for item in found] == [(1, 1)]
-
-
-def test_what_stands_before_the_first_declaration_is_reported(grammar: DeclarationGrammar[str]) -> None:
-    parsed, findings = grammar.parse_all(SourceText("junk\nthing a {}\nthing b {}"))
-
-    assert [(item.line, item.column) for item in findings.errors] == [(1, 1)]
-    assert "b" in parsed
+    assert found == parsed
+    assert [(item.code, item.line, item.column) for item in findings.errors] == [("C-1", *place) for place in places]
+    if places:
+        with pytest.raises(CompilerError) as failure:
+            grammar.parse(SourceText(text))
+        assert failure.value.diagnostics == findings.errors
 
 
 def test_an_unknown_escape_has_its_own_code(grammar: DeclarationGrammar[str]) -> None:
     (failure,) = failures(grammar, SourceText('thing a { "b\\c" }'))
 
     assert (failure.code, failure.column) == ("C-2", 13)
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "column"),
-    [
-        ('thing a { "b }', "found a string that never ends", 11),
-        ("thing a { /* b }", "found a comment that never ends", 11),
-        ("thing a {", "found the end of the text, expected a word or `}`", 10),
-    ],
-)
-def test_a_text_that_ends_too_early_says_what_is_open(
-    grammar: DeclarationGrammar[str], text: str, message: str, column: int
-) -> None:
-    (failure,) = failures(grammar, SourceText(text))
-
-    assert (failure.message, failure.column) == (message, column)
-
-
-def test_a_long_word_is_cut_in_the_message(grammar: DeclarationGrammar[str]) -> None:
-    (failure,) = failures(grammar, SourceText("thing " + "X" * 100))
-
-    assert "`" + "X" * 40 + "…`" in failure.message
-
-
-def test_a_character_that_does_not_print_is_named_by_its_number(grammar: DeclarationGrammar[str]) -> None:
-    (failure,) = failures(grammar, SourceText("thing \x07"))
-
-    assert failure.message.startswith("found the character U+0007")
 
 
 @pytest.mark.timeout(60)

@@ -220,7 +220,7 @@ FULL = {
 }
 
 
-@each_case("raised", FULL.values(), ids=FULL)
+@each_case("raised", FULL)
 def test_a_full_disk_is_named_and_is_no_damage(raised: Exception) -> None:
     with pytest.raises(StorageError) as caught, translated("writing rows"):
         raise raised

@@ -39,7 +39,7 @@ READS = {
 }
 
 
-@each_case(("clauses", "expected"), READS.values(), ids=READS.keys())
+@each_case(("clauses", "expected"), READS)
 def test_a_read_lists_every_type_it_touches_sorted(clauses, expected, reading):
     operation = read(clauses, reading).operation
 
@@ -74,7 +74,7 @@ MUTATIONS = {
 }
 
 
-@each_case(("body", "reads", "writes"), MUTATIONS.values(), ids=MUTATIONS.keys())
+@each_case(("body", "reads", "writes"), MUTATIONS)
 def test_a_mutation_lists_what_it_reads_and_writes_sorted(body, reads, writes, reading):
     operation = compile_query(f"query q() {{ {body} }}", reading).operation
 

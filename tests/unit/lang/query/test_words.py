@@ -78,20 +78,20 @@ def test_desc_is_a_whole_word_so_descent_is_no_direction():
 
 @each_case(
     "text",
-    [
-        pytest.param("queryq() { match { $p: Paper } return { $p } }", id="query"),
-        pytest.param("query q() { matched { $p: Paper } return { $p } }", id="match"),
-        pytest.param("query q() { match { $p: Paper } returned { $p } }", id="return"),
-        pytest.param("query q() { match { $p: Paper } return { $p } limit5 }", id="limit"),
-        pytest.param("query q() { match { $p: Paper } return { $p } limit 5x }", id="number"),
-        pytest.param("query q() { match { $p: Paper } return { $p } ordered { $p.a } }", id="order"),
-        pytest.param("query q() { match { $p: Paper nothing { $p cites $q } } return { $p } }", id="not"),
-        pytest.param("query q() { insertPaper { a: 1 } }", id="insert"),
-        pytest.param("query q() { delete Paper whereas a = 1 }", id="where"),
-        pytest.param("query q() { update Paper settle { a: 1 } where a = 1 }", id="set"),
-        pytest.param("query q() { match { $p: Paper { a: truer } } return { $p } }", id="true"),
-        pytest.param('query q() @descriptions("x") { match { $p: Paper } return { $p } }', id="@description"),
-    ],
+    {
+        "query": "queryq() { match { $p: Paper } return { $p } }",
+        "match": "query q() { matched { $p: Paper } return { $p } }",
+        "return": "query q() { match { $p: Paper } returned { $p } }",
+        "limit": "query q() { match { $p: Paper } return { $p } limit5 }",
+        "number": "query q() { match { $p: Paper } return { $p } limit 5x }",
+        "order": "query q() { match { $p: Paper } return { $p } ordered { $p.a } }",
+        "not": "query q() { match { $p: Paper nothing { $p cites $q } } return { $p } }",
+        "insert": "query q() { insertPaper { a: 1 } }",
+        "where": "query q() { delete Paper whereas a = 1 }",
+        "set": "query q() { update Paper settle { a: 1 } where a = 1 }",
+        "true": "query q() { match { $p: Paper { a: truer } } return { $p } }",
+        "@description": 'query q() @descriptions("x") { match { $p: Paper } return { $p } }',
+    },
 )
 def test_a_keyword_is_a_whole_word(text):
     with pytest.raises(CompilerError) as failure:
@@ -327,39 +327,32 @@ def write(statement: str) -> str:
 
 @each_case(
     ("text", "fragment"),
-    [
-        pytest.param(read("$p.a > -5"), "negative", id="negative literal"),
-        pytest.param(read("$p.a > 1e6"), "exponent", id="exponent"),
-        pytest.param(read("$p.a > 1."), "digit", id="float without digits"),
-        pytest.param(read("$p.a = 1 or $p.a = 2"), "no `or`", id="or"),
-        pytest.param(read("$p.a = 1 and $p.a = 2"), "no `and`", id="and"),
-        pytest.param(read("$p.a == 1"), "written `=`", id="double equals"),
-        pytest.param(read("optional { $p cites $q }"), "no `optional`", id="optional"),
-        pytest.param(read("", "return { $p } limit 3 offset 4"), "no `offset`", id="offset"),
-        pytest.param(read("", "return { $p } limit $n", "$n: I64"), "not a parameter", id="limit"),
-        pytest.param(
-            read("", "return { $p } limit 3 order { $p.a }"),
-            "match, return, order, limit",
-            id="order after limit",
-        ),
-        pytest.param(read("", "return { count(*) }"), "count($p)", id="count star"),
-        pytest.param(read("", params="$s: enum(a, b)"), "String", id="enum parameter"),
-        pytest.param(read("$p Cites $q"), "`cites`", id="upper-case edge word"),
-        pytest.param(read("$p.t = 'x'"), "double quotes", id="single quotes"),
-        pytest.param(read("# x"), "`//`", id="hash comment"),
-        pytest.param(read("$q: Paper { }"), "empty", id="empty braces"),
-        pytest.param(read("$q: Paper { a: null }"), "null", id="null in a match"),
-        pytest.param(write("insert Paper { a: null }"), "null", id="null in an insert"),
-        pytest.param(
-            write("update Paper set { a: null } where b = 1"), "null", id="null in an update"
-        ),
-        pytest.param(
-            write('delete Paper where t contains "x"'), "= != < <= > >=", id="where contains"
-        ),
-        pytest.param("mutation q() { delete Paper where a = 1 }", "no `mutation`", id="mutation"),
-        pytest.param("query Q() { match { $p: Paper } return { $p } }", "lower", id="query name"),
-        pytest.param(read("$p.t = \"\\q\""), '\\"', id="unknown escape"),
-    ],
+    {
+        "negative literal": (read("$p.a > -5"), "negative"),
+        "exponent": (read("$p.a > 1e6"), "exponent"),
+        "float without digits": (read("$p.a > 1."), "digit"),
+        "or": (read("$p.a = 1 or $p.a = 2"), "no `or`"),
+        "and": (read("$p.a = 1 and $p.a = 2"), "no `and`"),
+        "double equals": (read("$p.a == 1"), "written `=`"),
+        "optional": (read("optional { $p cites $q }"), "no `optional`"),
+        "offset": (read("", "return { $p } limit 3 offset 4"), "no `offset`"),
+        "limit": (read("", "return { $p } limit $n", "$n: I64"), "not a parameter"),
+        "order after limit": (read("", "return { $p } limit 3 order { $p.a }"),
+            "match, return, order, limit"),
+        "count star": (read("", "return { count(*) }"), "count($p)"),
+        "enum parameter": (read("", params="$s: enum(a, b)"), "String"),
+        "upper-case edge word": (read("$p Cites $q"), "`cites`"),
+        "single quotes": (read("$p.t = 'x'"), "double quotes"),
+        "hash comment": (read("# x"), "`//`"),
+        "empty braces": (read("$q: Paper { }"), "empty"),
+        "null in a match": (read("$q: Paper { a: null }"), "null"),
+        "null in an insert": (write("insert Paper { a: null }"), "null"),
+        "null in an update": (write("update Paper set { a: null } where b = 1"), "null"),
+        "where contains": (write('delete Paper where t contains "x"'), "= != < <= > >="),
+        "mutation": ("mutation q() { delete Paper where a = 1 }", "no `mutation`"),
+        "query name": ("query Q() { match { $p: Paper } return { $p } }", "lower"),
+        "unknown escape": (read("$p.t = \"\\q\""), '\\"'),
+    },
 )  # fmt: skip
 def test_a_usual_mistake_gets_a_hint_with_the_way_out(text, fragment):
     (problem,) = problems(text)
@@ -387,12 +380,12 @@ def test_a_number_is_not_what_is_expected_where_a_number_was_found():
 
 @each_case(
     ("text", "line", "column", "caret"),
-    [
-        pytest.param("query q() {\n  match { }\n}", 2, 11, "^", id="first column of a word"),
-        pytest.param('query q() {\n\tmatch { $p.t = "x', 2, 17, "^", id="after a tab"),
-        pytest.param('query q() { match { $p.t = "漢字" or', 1, 35, "^", id="end of the text"),
-        pytest.param("query q() @tool(1)", 1, 11, "^^^^^", id="a whole word is marked"),
-    ],
+    {
+        "first column of a word": ("query q() {\n  match { }\n}", 2, 11, "^"),
+        "after a tab": ('query q() {\n\tmatch { $p.t = "x', 2, 17, "^"),
+        "end of the text": ('query q() { match { $p.t = "漢字" or', 1, 35, "^"),
+        "a whole word is marked": ("query q() @tool(1)", 1, 11, "^^^^^"),
+    },
 )
 def test_a_syntax_error_points_at_its_place(text, line, column, caret):
     (problem,) = problems(text)
