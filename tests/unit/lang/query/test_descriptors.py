@@ -81,10 +81,19 @@ def test_a_mutation_lists_what_it_reads_and_writes_sorted(body, reads, writes, r
     assert (names(operation.reads), names(operation.writes)) == (reads, writes)
 
 
-def test_a_mutation_has_no_result_fields(reading):
-    operation = compile_query('query q() { delete Paper where doi = "x" }', reading).operation
+@each_case(
+    ("text", "is_mutation", "fields"),
+    {
+        "read": ("query q() { match { $p: Paper } return { $p } }", False, 1),
+        "mutation": ('query q() { delete Paper where doi = "x" }', True, 0),
+    },
+)
+def test_the_body_decides_the_kind_of_a_query_and_whether_it_has_results(text, is_mutation, fields, reading):
+    query = compile_query(text, reading)
 
-    assert operation.to_json()["result"] == []
+    assert query.is_mutation is is_mutation
+    assert len(query.operation.to_json()["result"]) == fields
+    assert {"kind": "node", "type_name": "Paper"} in query.operation.to_json()["reads"]
 
 
 @each_case(
@@ -118,99 +127,68 @@ def test_a_result_field_is_described_in_wire_kinds(returned, expected, reading):
 
 
 @each_case(
-    ("scalar", "kind"),
+    ("base", "described"),
     [
-        (Scalar.STRING, "string"), (Scalar.BLOB, "blob"), (Scalar.BOOL, "bool"), (Scalar.I32, "int"),
-        (Scalar.U32, "int"), (Scalar.I64, "bigint"), (Scalar.U64, "bigint"), (Scalar.F32, "float"),
-        (Scalar.F64, "float"), (Scalar.DATE, "date"), (Scalar.DATETIME, "datetime"),
+        (ScalarType(Scalar.STRING), {"kind": "string"}),
+        (ScalarType(Scalar.BLOB), {"kind": "blob"}),
+        (ScalarType(Scalar.BOOL), {"kind": "bool"}),
+        (ScalarType(Scalar.I32), {"kind": "int"}),
+        (ScalarType(Scalar.U32), {"kind": "int"}),
+        (ScalarType(Scalar.I64), {"kind": "bigint"}),
+        (ScalarType(Scalar.U64), {"kind": "bigint"}),
+        (ScalarType(Scalar.F32), {"kind": "float"}),
+        (ScalarType(Scalar.F64), {"kind": "float"}),
+        (ScalarType(Scalar.DATE), {"kind": "date"}),
+        (ScalarType(Scalar.DATETIME), {"kind": "datetime"}),
+        (ListType(Scalar.DATE), {"kind": "list", "item_kind": "date"}),
+        (VectorType(3), {"kind": "vector", "vector_dim": 3}),
     ],
     ids=str,
-)  # fmt: skip
-def test_every_scalar_has_a_wire_kind(scalar, kind):
-    field = describe_field("x", PropertyType(ScalarType(scalar), True))
-
-    assert field.to_json() == {"name": "x", "kind": kind, "nullable": True}
-
-
-def test_lists_and_vectors_carry_their_inner_shape():
-    fields = [
-        describe_field("l", PropertyType(ListType(Scalar.DATE))).to_json(),
-        describe_field("v", PropertyType(VectorType(3))).to_json(),
-    ]
-
-    assert fields == [
-        {"name": "l", "kind": "list", "nullable": False, "item_kind": "date"},
-        {"name": "v", "kind": "vector", "nullable": False, "vector_dim": 3},
-    ]
-
-
-def test_a_type_reference_is_a_kind_and_a_name(reading):
-    operation = read("$p: Paper", reading).operation
-
-    assert operation.to_json()["reads"] == [{"kind": "node", "type_name": "Paper"}]
-
-
-@pytest.mark.parametrize(
-    ("text", "is_mutation"),
-    [("query q() { match { $p: Paper } return { $p } }", False), ('query q() { delete Paper where doi = "x" }', True)],
-    ids=["read", "mutation"],
 )
-def test_the_body_decides_the_kind_of_a_query(text, is_mutation, reading):
-    assert compile_query(text, reading).is_mutation is is_mutation
+def test_every_type_has_a_wire_kind_and_its_inner_shape(base, described):
+    field = describe_field("x", PropertyType(base, True))
+
+    assert field.to_json() == {"name": "x", "nullable": True, **described}
 
 
 def text(name: str = "q", limit: int = 1) -> str:
     return f"query {name}() {{ match {{ $p: Paper }} return {{ $p.title }} limit {limit} }}"
 
 
-def test_the_same_text_is_compiled_once(reading):
+TITLED = "node Paper { title: String }"
+
+
+@each_case(
+    ("first", "second", "hits"),
+    {
+        "the same text": ((text(), TITLED), (text(), TITLED), 1),
+        "another text": ((text(limit=1), TITLED), (text(limit=2), TITLED), 0),
+        "another schema": ((text(), TITLED), (text(), "node Paper { title: String? }"), 0),
+        "another name of the source": (
+            (SourceText(text(), "one.gq"), TITLED),
+            (SourceText(text(), "two.gq"), TITLED),
+            1,
+        ),
+    },
+)
+def test_an_equal_text_is_compiled_once_for_an_equal_schema(first, second, hits):
     compiler = QueryCompiler()
 
-    first = compiler.compile(text(), reading)
-    second = compiler.compile(text(), reading)
+    one, two = (compiler.compile(given, compile_schema(schema).catalog) for given, schema in (first, second))
 
-    assert second is first
-    assert (compiler.cache.hits, compiler.cache.puts) == (1, 1)
+    assert (one is two, compiler.cache.hits, compiler.cache.puts) == (bool(hits), hits, 2 - hits)
 
 
-def test_an_equal_schema_hits_although_it_is_another_object():
-    schema = "node Paper { title: String }"
+def test_a_query_is_compiled_against_the_schema_of_the_moment():
     compiler = QueryCompiler()
 
-    compiler.compile(text(), compile_schema(schema).catalog)
-    compiler.compile(text(), compile_schema(schema).catalog)
-
-    assert (compiler.cache.hits, compiler.cache.puts) == (1, 1)
-
-
-def test_another_schema_misses():
-    compiler = QueryCompiler()
-
-    first = compiler.compile(text(), compile_schema("node Paper { title: String }").catalog)
-    second = compiler.compile(text(), compile_schema("node Paper { title: String? }").catalog)
-
-    assert (compiler.cache.hits, compiler.cache.puts) == (0, 2)
-    assert str(first.ir.projections[0].type) == "String"
-    assert str(second.ir.projections[0].type) == "String?"
-
-
-def test_a_query_that_fitted_the_old_schema_fails_on_the_new_one():
-    compiler = QueryCompiler()
-    compiler.compile(text(), compile_schema("node Paper { title: String }").catalog)
-
+    schemas = (TITLED, "node Paper { title: String? }")
+    found = [compiler.compile(text(), compile_schema(schema).catalog) for schema in schemas]
     with pytest.raises(CompilerError) as failure:
         compiler.compile(text(), compile_schema("node Paper { name: String }").catalog)
 
+    assert [str(query.ir.projections[0].type) for query in found] == ["String", "String?"]
     assert failure.value.codes == ("T6",)
-
-
-def test_another_text_misses(reading):
-    compiler = QueryCompiler()
-
-    compiler.compile(text(limit=1), reading)
-    compiler.compile(text(limit=2), reading)
-
-    assert (compiler.cache.hits, compiler.cache.puts) == (0, 2)
 
 
 def test_two_queries_of_one_text_are_kept_apart(reading):
@@ -221,15 +199,6 @@ def test_two_queries_of_one_text_are_kept_apart(reading):
 
     assert names == ["a", "b", "a"]
     assert (compiler.cache.hits, compiler.cache.puts) == (1, 2)
-
-
-def test_the_name_of_the_source_does_not_matter(reading):
-    compiler = QueryCompiler()
-
-    compiler.compile(SourceText(text(), "one.gq"), reading)
-    compiler.compile(SourceText(text(), "two.gq"), reading)
-
-    assert (compiler.cache.hits, compiler.cache.puts) == (1, 1)
 
 
 def test_failures_are_not_kept(reading):
