@@ -114,7 +114,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("text", DAMAGED)
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_sidecar_is_refused_under_the_id_of_its_file_and_kept(objects, text):
     objects.write(NAME, text.encode())
     with pytest.raises(RecoveryRequiredError, match=NAME) as caught:

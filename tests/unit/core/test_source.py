@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import doctest
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -58,6 +59,22 @@ def test_a_position_is_line_and_column_from_one(text: str, offset: int, position
     assert SourceText(text).position(offset) == position
 
 
+@each_case(
+    ("text", "span", "shown"),
+    {
+        "several lines are marked to the end of the first": ("ab cd\nef", (3, 8), ["  1 | ab cd", "    |    ^^"]),
+        "an empty span has one caret": ("ab", (2, 2), ["  1 | ab", "    |   ^"]),
+        "an empty text has one caret": ("", (0, 0), ["  1 | ", "    | ^"]),
+        "the margin is as wide as the number of the line": ("\n" * 9 + "ab", (10, 11), ["  10 | ab", "     |  ^"]),
+        "a tab is four cells wide": ("\ta\tb", (3, 4), ["  1 |     a    b", "    |          ^"]),
+        "a marked tab has four carets": ("a\tb", (1, 2), ["  1 | a    b", "    |  ^^^^"]),
+        "a carriage return at the end is not shown": ("ab\r\ncd", (0, 4), ["  1 | ab", "    | ^^"]),
+    },
+)
+def test_an_excerpt_marks_its_span(text: str, span: tuple[int, int], shown: list[str]) -> None:
+    assert excerpt(text, *span) == shown
+
+
 def test_spans_join_from_first_to_last() -> None:
     assert Span(2, 5).to(Span(8, 9)) == Span(2, 9)
 
@@ -75,30 +92,6 @@ def test_a_finding_that_quotes_several_lines_is_one_line() -> None:
     found = SourceText("x").diagnostic("C-1", Span(0, 1), "no `a\nb`", hint="see `c\nd`")
 
     assert (found.message, found.hint) == ("no `a\\nb`", "see `c\\nd`")
-
-
-def test_a_span_over_several_lines_is_marked_to_the_end_of_its_first() -> None:
-    assert excerpt("ab cd\nef", 3, 8) == ["  1 | ab cd", "    |    ^^"]
-
-
-def test_an_empty_span_has_one_caret() -> None:
-    assert excerpt("ab", 2, 2) == ["  1 | ab", "    |   ^"]
-
-
-def test_an_empty_text_has_one_caret() -> None:
-    assert excerpt("", 0, 0) == ["  1 | ", "    | ^"]
-
-
-def test_the_margin_is_as_wide_as_the_number_of_the_line() -> None:
-    assert excerpt("\n" * 9 + "ab", 10, 11) == ["  10 | ab", "     |  ^"]
-
-
-def test_a_tab_is_four_cells_wide() -> None:
-    assert excerpt("\ta\tb", 3, 4) == ["  1 |     a    b", "    |          ^"]
-
-
-def test_a_marked_tab_has_four_carets() -> None:
-    assert excerpt("a\tb", 1, 2) == ["  1 | a    b", "    |  ^^^^"]
 
 
 @each_case(
@@ -127,31 +120,19 @@ def test_a_character_that_does_not_print_is_shown_as_a_dot(char: str) -> None:
     assert line == "  1 | a·b"
 
 
-def test_a_carriage_return_at_the_end_of_a_line_is_not_shown() -> None:
-    assert excerpt("ab\r\ncd", 0, 4) == ["  1 | ab", "    | ^^"]
+@each_case(
+    ("before", "after", "begin", "end"),
+    {
+        "in the middle": ("a" * 500, "b" * 500, "  1 | …a", "b…"),
+        "at the beginning": ("", "b" * 500, "  1 | Xb", "b…"),
+        "at the end": ("a" * 500, "", "  1 | …a", "aX"),
+    },
+)
+def test_a_long_line_is_shown_as_the_window_around_the_finding(before: str, after: str, begin: str, end: str) -> None:
+    line, carets = excerpt(f"{before}X{after}", len(before), len(before) + 1)
 
-
-def test_a_long_line_is_shown_as_the_window_around_the_finding() -> None:
-    line, carets = excerpt("a" * 500 + "X" + "b" * 500, 500, 501)
-
-    assert line.startswith("  1 | …a")
-    assert line.endswith("b…")
+    assert (line[: len(begin)], line[-len(end) :]) == (begin, end)
     assert len(line) < 180
-    assert line[carets.index("^")] == "X"
-
-
-def test_the_beginning_of_a_long_line_has_no_leading_ellipsis() -> None:
-    line, carets = excerpt("X" + "b" * 500, 0, 1)
-
-    assert line.startswith("  1 | Xb")
-    assert line.endswith("…")
-    assert line[carets.index("^")] == "X"
-
-
-def test_the_end_of_a_long_line_has_no_trailing_ellipsis() -> None:
-    line, carets = excerpt("a" * 500 + "X", 500, 501)
-
-    assert line.endswith("aX")
     assert line[carets.index("^")] == "X"
 
 
@@ -166,34 +147,21 @@ def test_a_text_is_shown_under_the_name_of_an_input_without_file() -> None:
 
 
 class TestFindings:
-    def test_errors_and_warnings_are_kept_in_order(self) -> None:
+    def test_errors_and_warnings_are_kept_in_order_and_only_errors_are_raised(self) -> None:
         findings = Findings(SourceText("abc"))
         findings.warning("W", Span(0, 1), "first")
+        findings.raise_errors()
+        assert findings.error_count == 0
         findings.error("E", Span(1, 2), "second", "hint")
-
-        assert [(item.code, item.severity) for item in findings.items] == [
-            ("W", Severity.WARNING),
-            ("E", Severity.ERROR),
-        ]
-        assert [item.hint for item in findings.errors] == ["hint"]
-
-    def test_only_errors_are_raised(self) -> None:
-        findings = Findings(SourceText("abc"))
-        findings.warning("W", Span(0, 1), "first")
-        findings.error("E", Span(1, 2), "second")
 
         with pytest.raises(CompilerError) as failure:
             findings.raise_errors()
 
         assert failure.value.codes == ("E",)
-
-    def test_warnings_alone_raise_nothing(self) -> None:
-        findings = Findings(SourceText("abc"))
-        findings.warning("W", Span(0, 1), "first")
-
-        findings.raise_errors()
-
-        assert findings.error_count == 0
+        assert [(it.code, it.severity, it.hint) for it in findings.items] == [
+            ("W", Severity.WARNING, None),
+            ("E", Severity.ERROR, "hint"),
+        ]
 
     def test_no_number_of_warnings_hides_an_error(self) -> None:
         findings = Findings(SourceText("abc"))
@@ -218,44 +186,39 @@ class TestFindings:
         assert findings.error_count == 1
 
 
-class TestUnreadableTexts:
-    def test_a_text_at_the_limit_is_readable(self) -> None:
-        check_readable(SourceText(" " * MAX_SOURCE_BYTES), "C")
+@each_case(
+    "text",
+    {
+        "at the limit of bytes": " " * MAX_SOURCE_BYTES,
+        "brackets that nest to the limit": "(" * MAX_NESTING + ")" * MAX_NESTING,
+        "brackets in a string": f'"{"(" * 200}"',
+        "brackets in a line comment": f"// {'(' * 200}\n",
+        "brackets in a block comment": f"/* {'(' * 200} */",
+        "brackets that close": "()[]{}" * 500,
+    },
+)
+def test_a_text_at_the_edge_of_a_limit_is_readable(text: str) -> None:
+    check_readable(SourceText(text), "C")
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            pytest.param(" " * (MAX_SOURCE_BYTES + 1), id="characters"),
-            pytest.param("é" * (MAX_SOURCE_BYTES // 2 + 1), id="bytes"),
-        ],
-    )
-    def test_a_text_beyond_the_limit_is_refused(self, text: str) -> None:
-        with pytest.raises(CompilerError, match="larger than 4 MiB"):
-            check_readable(SourceText(text), "C")
 
-    def test_a_nul_character_is_refused_where_it_stands(self) -> None:
-        with pytest.raises(CompilerError) as failure:
-            check_readable(SourceText("ab\n\0"), "C")
+@each_case(
+    ("text", "why", "place"),
+    {
+        "too many characters": (" " * (MAX_SOURCE_BYTES + 1), "larger than 4 MiB", (1, 1)),
+        "too many bytes": ("é" * (MAX_SOURCE_BYTES // 2 + 1), "larger than 4 MiB", (1, 1)),
+        "a NUL character": ("ab\n\0", "", (2, 1)),
+        "deep (": ("(" * (MAX_NESTING + 1), f"deeper than {MAX_NESTING}", (1, MAX_NESTING + 1)),
+        "deep [": ("[" * (MAX_NESTING + 1), f"deeper than {MAX_NESTING}", (1, MAX_NESTING + 1)),
+        "deep {": ("{" * (MAX_NESTING + 1), f"deeper than {MAX_NESTING}", (1, MAX_NESTING + 1)),
+    },
+)
+def test_a_text_beyond_a_limit_is_refused_where_it_goes_beyond(text: str, why: str, place: tuple[int, int]) -> None:
+    with pytest.raises(CompilerError) as failure:
+        check_readable(SourceText(text), "C")
 
-        (finding,) = failure.value.diagnostics
-        assert (finding.code, finding.line, finding.column) == ("C", 2, 1)
-
-    def test_brackets_may_nest_to_the_limit(self) -> None:
-        check_readable(SourceText("(" * MAX_NESTING + ")" * MAX_NESTING), "C")
-
-    @pytest.mark.parametrize("bracket", ["(", "[", "{"])
-    def test_brackets_beyond_the_limit_are_refused(self, bracket: str) -> None:
-        with pytest.raises(CompilerError, match=f"deeper than {MAX_NESTING}") as failure:
-            check_readable(SourceText(bracket * (MAX_NESTING + 1)), "C")
-
-        assert failure.value.diagnostics[0].column == MAX_NESTING + 1
-
-    @pytest.mark.parametrize("opaque", ['"{}"', "// {}\n", "/* {} */"])
-    def test_brackets_in_strings_and_comments_do_not_count(self, opaque: str) -> None:
-        check_readable(SourceText(opaque.replace("{}", "(" * 200)), "C")
-
-    def test_brackets_that_close_do_not_count(self) -> None:
-        check_readable(SourceText("()[]{}" * 500), "C")
+    (finding,) = failure.value.diagnostics
+    assert why in finding.message
+    assert (finding.code, finding.line, finding.column) == ("C", *place)
 
 
 BOM = b"\xef\xbb\xbf"
@@ -266,44 +229,41 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "graph.pg"
 
 
-def test_a_file_is_read_under_its_path(path: Path) -> None:
-    path.write_bytes("node A {} // naïve 知识\r\n".encode())
+@each_case(
+    ("data", "text"),
+    {
+        "text": ("node A {} // naïve 知识\r\n".encode(), "node A {} // naïve 知识\r\n"),
+        "nothing": (b"", ""),
+        "at the limit": (b" " * MAX_SOURCE_BYTES, " " * MAX_SOURCE_BYTES),
+        "a byte order mark is not part of the text": (BOM + b"node A {}", "node A {}"),
+    },
+)
+def test_a_file_is_read_under_its_path(path: Path, data: bytes, text: str) -> None:
+    path.write_bytes(data)
 
-    source = read_source(path, code="S-01")
-
-    assert (source.text, source.name) == ("node A {} // naïve 知识\r\n", str(path))
-
-
-def test_a_path_may_be_a_text(path: Path) -> None:
-    path.write_bytes(b"x")
-
-    assert read_source(str(path), code="S-01").text == "x"
-
-
-def test_an_empty_file_is_an_empty_text(path: Path) -> None:
-    path.write_bytes(b"")
-
-    assert read_source(path, code="S-01").text == ""
+    for given in (path, str(path)):
+        source = read_source(given, code="S-01")
+        assert (source.text, source.name) == (text, str(path))
 
 
-def test_a_byte_order_mark_is_not_part_of_the_text(path: Path) -> None:
+def test_a_schema_may_begin_with_a_byte_order_mark(path: Path) -> None:
     path.write_bytes(BOM + b"node A {}")
 
-    assert read_source(path, code="S-01").text == "node A {}"
     assert list(compile_schema_file(path).catalog.nodes) == ["A"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "line", "column", "message"),
-    [
-        pytest.param(b"\xff", 1, 1, "byte 0xff at offset 0", id="first byte"),
-        pytest.param(b"node A\n  \xfe", 2, 3, "byte 0xfe at offset 9", id="second line"),
-        pytest.param("é".encode() + b"\xe9", 1, 2, "byte 0xe9 at offset 2", id="after a wide character"),
-        pytest.param(b"ab\xe7\x9f", 1, 3, "byte 0xe7 at offset 2", id="cut character"),
-        pytest.param(b"\xed\xa0\x80", 1, 1, "byte 0xed at offset 0", id="half a surrogate pair"),
-        pytest.param(b"a\xc0\x80", 1, 2, "byte 0xc0 at offset 1", id="overlong"),
-        pytest.param(BOM + b"node \xff", 1, 6, "byte 0xff at offset 8", id="after a byte order mark"),
-    ],
+    {
+        "first byte": (b"\xff", 1, 1, "byte 0xff at offset 0"),
+        "second line": (b"node A\n  \xfe", 2, 3, "byte 0xfe at offset 9"),
+        "after a wide character": ("é".encode() + b"\xe9", 1, 2, "byte 0xe9 at offset 2"),
+        "cut character": (b"ab\xe7\x9f", 1, 3, "byte 0xe7 at offset 2"),
+        "half a surrogate pair": (b"\xed\xa0\x80", 1, 1, "byte 0xed at offset 0"),
+        "overlong": (b"a\xc0\x80", 1, 2, "byte 0xc0 at offset 1"),
+        "after a byte order mark": (BOM + b"node \xff", 1, 6, "byte 0xff at offset 8"),
+        "UTF-16": ("node A {}".encode("utf-16"), 1, 1, "byte 0xff at offset 0"),
+    },
 )
 def test_s_01_a_file_that_is_not_utf_8_is_refused_at_its_first_bad_byte(
     path: Path, data: bytes, line: int, column: int, message: str
@@ -319,35 +279,13 @@ def test_s_01_a_file_that_is_not_utf_8_is_refused_at_its_first_bad_byte(
     assert finding.hint == "save the file as UTF-8"
 
 
-def test_utf_16_is_refused(path: Path) -> None:
-    path.write_bytes("node A {}".encode("utf-16"))
-
-    with pytest.raises(CompilerError, match="not UTF-8"):
-        read_source(path, code="S-01")
-
-
-def test_a_missing_file_is_named(path: Path) -> None:
+@each_case(("name", "why"), [("missing.pg", "No such file or directory"), (".", "Is a directory"), ("a\0b", "null")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, why: str) -> None:
     with pytest.raises(InputFileError) as failure:
-        read_source(path, code="S-01")
+        read_source(tmp_path / name, code="S-01")
 
-    assert failure.value.path == str(path)
-    assert failure.value.reason == "No such file or directory"
-
-
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InputFileError, match="Is a directory"):
-        read_source(tmp_path, code="S-01")
-
-
-def test_a_path_with_a_nul_character_is_no_crash() -> None:
-    with pytest.raises(InputFileError, match="null"):
-        read_source("a\0b", code="S-01")
-
-
-def test_a_file_at_the_limit_is_read(path: Path) -> None:
-    path.write_bytes(b" " * MAX_SOURCE_BYTES)
-
-    assert len(read_source(path, code="S-01").text) == MAX_SOURCE_BYTES
+    assert failure.value.path == str(tmp_path / name)
+    assert why in failure.value.reason
 
 
 def test_a_file_beyond_the_limit_is_refused(path: Path) -> None:
@@ -367,22 +305,14 @@ def test_a_file_beyond_the_limit_is_refused(path: Path) -> None:
         "all capitals": ("PAPER", ["Paper"], "did you mean `Paper`?"),
         "far, few known": ("X", ["Paper", "Author"], "known here: `Author`, `Paper`"),
         "repeated names": ("X", ["b", "a", "b"], "known here: `a`, `b`"),
-        "eight known": (
-            "X",
-            [f"name{i}" for i in range(8)],
-            "known here: " + ", ".join(f"`name{i}`" for i in range(8)),
-        ),
-        "nine known": ("X", [f"name{i}" for i in range(9)], None),
+        "eight known": ("X", "abcdefgh", "known here: " + ", ".join(f"`{name}`" for name in "abcdefgh")),
+        "nine known": ("X", "abcdefghi", None),
         "none known": ("X", [], None),
         "empty name": ("", ["Paper"], "known here: `Paper`"),
     },
 )
-def test_a_hint_names_the_nearest_word_or_the_few_known(name: str, known: list[str], hint: str | None) -> None:
-    assert did_you_mean(name, known) == hint
-
-
-def test_the_known_words_may_come_from_a_generator() -> None:
-    assert did_you_mean("title2", (word for word in ("title",))) == "did you mean `title`?"
+def test_a_hint_names_the_nearest_word_or_the_few_known(name: str, known: Iterable[str], hint: str | None) -> None:
+    assert did_you_mean(name, (word for word in known)) == hint
 
 
 @each_case(
@@ -440,16 +370,18 @@ def test_every_mistake_is_reported_at_its_place() -> None:
     assert "the key `name` is given twice" in raised.value.message
 
 
-def test_a_mapping_where_a_text_belongs_is_no_text() -> None:
-    document = _document("name: {a: b}\n")
+@each_case(
+    ("value", "message", "hint"),
+    [
+        ("{a: b}", "`name` is a text, not a mapping", None),
+        ("007", "`name` is a text, not the value `007`", 'write it in quotes: "007"'),
+    ],
+)
+def test_another_kind_of_value_where_a_text_belongs_is_refused(value: str, message: str, hint: str | None) -> None:
+    document = _document(f"name: {value}\n")
     assert document.root.members("the file")["name"].text("`name`") is None
-    assert _found(document) == [(1, 7, "`name` is a text, not a mapping")]
-
-
-def test_a_number_that_was_meant_as_text_is_refused_with_the_way_out() -> None:
-    document = _document("name: 007\n")
-    assert document.root.members("the file")["name"].text("`name`") is None
-    assert document.findings.errors[0].hint == 'write it in quotes: "007"'
+    assert _found(document) == [(1, 7, message)]
+    assert document.findings.errors[0].hint == hint
 
 
 @each_case("text", ["a: [", "a: b: c", "\t- x", "a: *nobody", "--- a\n--- b\n"])

@@ -358,7 +358,7 @@ STAGED = {
 
 
 @pytest.mark.parametrize("by", [1, 100])
-@pytest.mark.parametrize(("stage", "ending"), STAGED)
+@pytest.mark.parametrize(("stage", "ending"), STAGED.values(), ids=STAGED)
 def test_a_staged_file_that_was_cut_short_is_refused(
     location: GraphLocation, table: Table, stage, ending: str, by: int
 ):
