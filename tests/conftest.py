@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema_file
+from support.examples import THOROUGH
 
 #: Settings of the person or machine that runs the tests: the product, its terminal, object stores, proxies, Spark.
 FOREIGN = (
@@ -72,6 +73,7 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 settings.register_profile(
     "omnigraph", deadline=None, derandomize=True, max_examples=12, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile(THOROUGH, settings.get_profile("omnigraph"), max_examples=100)
 settings.load_profile("omnigraph")
 
 

@@ -326,7 +326,7 @@ def _no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestBranches(Branches.TestCase):
-    settings = settings(max_examples=4, stateful_step_count=22)
+    settings = settings(max_examples=3, stateful_step_count=22)
 
 
 @pytest.mark.slow

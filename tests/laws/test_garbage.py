@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from omnigraph.core.source import SourceText
@@ -13,6 +13,7 @@ from omnigraph.errors import CompilerError, Diagnostic, OmniError
 from omnigraph.lang.query.compiler import compile_file
 from omnigraph.lang.query.lint import lint_queries
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+from support.examples import examples
 from support.strategies import QUERY_TOKENS, SCHEMA_TOKENS, attempt, mutated_texts, token_soups
 from support.subtests import each_case
 
@@ -87,13 +88,13 @@ def _compile_queries(text: str) -> None:
     assert report.to_json()["status"] == ("error" if failed else "ok")
 
 
-@settings(max_examples=250)
+@examples(100, thorough=250)
 @given(token_soups(SCHEMA_TOKENS))
 def test_schema_tokens_in_any_order_give_typed_errors_only(text) -> None:
     _compile_schema(text)
 
 
-@settings(max_examples=250)
+@examples(100, thorough=250)
 @given(soups)
 @example("")
 @example("﻿node A {}")
@@ -103,19 +104,19 @@ def test_any_text_as_a_schema_gives_typed_errors_only(text) -> None:
     _compile_schema(text)
 
 
-@settings(max_examples=150)
+@examples(60, thorough=150)
 @given(mutated_texts(GOOD_SCHEMAS))
 def test_a_damaged_schema_gives_typed_errors_only(text) -> None:
     _compile_schema(text)
 
 
-@settings(max_examples=250)
+@examples(100, thorough=250)
 @given(token_soups(QUERY_TOKENS))
 def test_query_tokens_in_any_order_give_typed_errors_only(text) -> None:
     _compile_queries(text)
 
 
-@settings(max_examples=200)
+@examples(80, thorough=200)
 @given(soups)
 @example("")
 @example("query q() { match { $p: Paper } return { $p } limit 9.}")
@@ -123,7 +124,7 @@ def test_any_text_as_a_query_gives_typed_errors_only(text) -> None:
     _compile_queries(text)
 
 
-@settings(max_examples=120)
+@examples(50, thorough=120)
 @given(mutated_texts(GOOD_QUERIES))
 def test_a_damaged_query_gives_typed_errors_only(text) -> None:
     _compile_queries(text)
@@ -132,7 +133,7 @@ def test_a_damaged_query_gives_typed_errors_only(text) -> None:
 _CLAUSES = st.lists(st.sampled_from(QUERY_TOKENS), max_size=12).map(" ".join)
 
 
-@settings(max_examples=200)
+@examples(80, thorough=200)
 @given(_CLAUSES, _CLAUSES, _CLAUSES)
 def test_soup_inside_the_braces_of_a_query_gives_typed_errors_only(match, result, order) -> None:
     _compile_queries(
@@ -144,52 +145,17 @@ def test_soup_inside_the_braces_of_a_query_gives_typed_errors_only(match, result
 _EXPRESSIONS = st.recursive(
     st.sampled_from(
         [
-            "$p",
-            "$q",
-            "$e",
-            "$_",
-            "$x",
-            "$v",
-            "$p.year",
-            "$p.vec",
-            "$p.scan",
-            "$p.title",
-            "$p.topics",
-            "$e.weight",
-            "$e.proof",
-            "$x.a",
-            "nope",
-            "1",
-            "2.5",
-            "true",
-            '"a"',
-            "[]",
-            "[1]",
-            '["a",1]',
-            "[[1]]",
-            "[now()]",
-            "n",
+            *("$p", "$q", "$e", "$_", "$x", "$v", "$p.year", "$p.vec", "$p.scan", "$p.title", "$p.topics"),
+            *("$e.weight", "$e.proof", "$x.a", "nope", "1", "2.5", "true", '"a"', "[]", "[1]", '["a",1]', "[[1]]"),
+            *("[now()]", "n"),
         ]
     ),
     lambda inner: st.builds(
         lambda name, parts: f"{name}({', '.join(parts)})",
         st.sampled_from(
             [
-                "now",
-                "date",
-                "datetime",
-                "count",
-                "sum",
-                "avg",
-                "min",
-                "max",
-                "search",
-                "fuzzy",
-                "match_text",
-                "nearest",
-                "bm25",
-                "rrf",
-                "f",
+                *("now", "date", "datetime", "count", "sum", "avg", "min", "max", "search", "fuzzy", "match_text"),
+                *("nearest", "bm25", "rrf", "f"),
             ]
         ),
         st.lists(inner, max_size=3),
@@ -198,7 +164,7 @@ _EXPRESSIONS = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@examples(120, thorough=300)
 @given(
     st.lists(_EXPRESSIONS, min_size=2, max_size=6),
     st.sampled_from(["=", "!=", "<", "contains", "starts_with"]),
@@ -217,58 +183,15 @@ def test_any_expression_anywhere_gives_typed_errors_only(parts, operator, limit)
 
 _VALUES = st.sampled_from(
     [
-        "1",
-        "0",
-        "2.5",
-        "99999999999999999999",
-        "true",
-        '"a"',
-        '"accepted"',
-        '"2024-05-01"',
-        "[]",
-        "[1]",
-        '["a"]',
-        "[true,1]",
-        "[[1]]",
-        "$x",
-        "$y",
-        "$z",
-        "now()",
-        "now(1)",
-        'date("2024-05-01")',
-        'date("x")',
-        'datetime("2024-05-01T00:00:00Z")',
-        '[date("2024-05-01")]',
-        "[1,2,3,4,5,6,7,8]",
-        "f()",
-        "count($x)",
+        *("1", "0", "2.5", "99999999999999999999", "true", '"a"', '"accepted"', '"2024-05-01"', "[]", "[1]"),
+        *('["a"]', "[true,1]", "[[1]]", "$x", "$y", "$z", "now()", "now(1)", 'date("2024-05-01")', 'date("x")'),
+        *('datetime("2024-05-01T00:00:00Z")', '[date("2024-05-01")]', "[1,2,3,4,5,6,7,8]", "f()", "count($x)"),
     ]
 )
 _COLUMNS = st.sampled_from(
     [
-        "doi",
-        "title",
-        "abstract",
-        "year",
-        "pages",
-        "score",
-        "open",
-        "stage",
-        "topics",
-        "counts",
-        "released",
-        "submitted",
-        "scan",
-        "vec",
-        "from",
-        "to",
-        "position",
-        "context",
-        "weight",
-        "proof",
-        "nope",
-        "id",
-        "src",
+        *("doi", "title", "abstract", "year", "pages", "score", "open", "stage", "topics", "counts", "released"),
+        *("submitted", "scan", "vec", "from", "to", "position", "context", "weight", "proof", "nope", "id", "src"),
     ]
 )
 _TYPES = st.sampled_from(["Paper", "Venue", "Author", "Wrote", "Cites", "AppearsAt", "Titled", "Nope"])
@@ -281,7 +204,7 @@ _STATEMENTS = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@examples(120, thorough=300)
 @given(st.lists(_STATEMENTS, min_size=1, max_size=3))
 def test_any_mutation_gives_typed_errors_only(statements) -> None:
     _compile_queries(f"query q($x: String, $y: I32?) {{ {' '.join(statements)} }}")
@@ -289,55 +212,16 @@ def test_any_mutation_gives_typed_errors_only(statements) -> None:
 
 _MARKS = st.sampled_from(
     [
-        "@key",
-        "@unique",
-        "@index",
-        "@embed",
-        "@embed(a)",
-        '@embed("a",model="m")',
-        "@embed(1)",
-        '@description("d")',
-        "@description",
-        '@instruction("i")',
-        '@rename_from("a")',
-        "@rename_from",
-        "@x",
-        "@x(1)",
-        '@y("a")',
-        "@z(1,k=2)",
-        "@x(a,b)",
-        "@unique(a)",
-        "@key(a,b)",
-        "@index(a,a)",
-        "@range(a,0..1)",
-        "@range(b,2..1)",
-        '@check(a,"[")',
-        '@check(b,"a")',
-        "@card(0..1)",
-        "@unique(src,dst)",
-        "@key(1)",
+        *("@key", "@unique", "@index", "@embed", "@embed(a)", '@embed("a",model="m")', "@embed(1)"),
+        *('@description("d")', "@description", '@instruction("i")', '@rename_from("a")', "@rename_from", "@x"),
+        *("@x(1)", '@y("a")', "@z(1,k=2)", "@x(a,b)", "@unique(a)", "@key(a,b)", "@index(a,a)", "@range(a,0..1)"),
+        *("@range(b,2..1)", '@check(a,"[")', '@check(b,"a")', "@card(0..1)", "@unique(src,dst)", "@key(1)"),
     ]
 )
 _TYPE_TEXTS = st.sampled_from(
     [
-        "String",
-        "String?",
-        "I32",
-        "F64?",
-        "Bool",
-        "Date",
-        "Blob",
-        "Blob?",
-        "[String]",
-        "[Blob]",
-        "[I32]?",
-        "enum(a,b)",
-        "enum(a,a)",
-        "Vector(3)",
-        "Vector(0)",
-        "Vector(9999999999)?",
-        "Nope",
-        "nope",
+        *("String", "String?", "I32", "F64?", "Bool", "Date", "Blob", "Blob?", "[String]", "[Blob]", "[I32]?"),
+        *("enum(a,b)", "enum(a,a)", "Vector(3)", "Vector(0)", "Vector(9999999999)?", "Nope", "nope"),
     ]
 )
 _PROPERTIES = st.builds(
@@ -350,7 +234,7 @@ _BODIES = st.lists(_PROPERTIES, max_size=3).map("\n  ".join)
 _HEADS = st.lists(_MARKS, max_size=1).map(" ".join)
 
 
-@settings(max_examples=300)
+@examples(120, thorough=300)
 @given(
     st.lists(
         st.one_of(

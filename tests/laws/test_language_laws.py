@@ -36,6 +36,7 @@ from omnigraph.lang.schema.ast import print_schema
 from omnigraph.lang.schema.compiler import CompiledSchema, compile_schema, compile_schema_file
 from omnigraph.lang.schema.parser import parse_schema
 from omnigraph.lang.schema.plan import plan_migration
+from support.examples import examples
 from support.strategies import (
     DOMAIN,
     QUERY_WORDS,
@@ -53,7 +54,7 @@ from support.strategies import (
     valid_schemas,
     without_hints,
 )
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 GOLDEN = Path(__file__).parents[1] / "unit" / "lang" / "golden"
 SCHEMA = GOLDEN / "reading.pg"
@@ -265,7 +266,7 @@ _ALL_TYPES = compile_file(
 _NAMES = [parameter.name for parameter in _ALL_TYPES.params]
 
 
-@settings(max_examples=250)
+@examples(100, thorough=250)
 @given(st.dictionaries(st.sampled_from(_NAMES) | st.text(max_size=3), json_values, max_size=6), st.booleans())
 def test_any_json_as_parameters_gives_values_or_a_parameter_error(given_values, javascript) -> None:
     bound, failure = attempt(ParameterError, bind_params, _ALL_TYPES, given_values, javascript=javascript)
@@ -277,7 +278,7 @@ def test_any_json_as_parameters_gives_values_or_a_parameter_error(given_values, 
         assert list(bound) == _NAMES
 
 
-@settings(max_examples=250)
+@examples(100, thorough=250)
 @given(st.sampled_from(_NAMES), json_values, st.booleans())
 def test_any_json_for_one_parameter_fits_its_type_or_is_named_as_the_problem(name, value, javascript) -> None:
     type_ = next(parameter.type for parameter in _ALL_TYPES.params if parameter.name == name)
@@ -445,7 +446,7 @@ _RULERS = {"slashes": "/" * 80 + "\n", "openings": "// " * 40 + "\n", "blocks": 
 
 
 @pytest.mark.timeout(10, func_only=True)
-@each_case("ruler", _RULERS)
+@named_cases("ruler", _RULERS)
 def test_a_ruler_of_comments_behind_a_constraint_word_costs_nothing(ruler) -> None:
     expected = _schema("node A { x: String @key y: I32 }")
     assert _schema(f"node A {{ x: String @key {ruler} y: I32 }}") == expected

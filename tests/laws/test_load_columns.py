@@ -856,15 +856,7 @@ def test_a_merge_is_decided_alike_wherever_that_happens(tmp_path: Path, spark: S
     assert superseded == 3
     assert discarded == [True, True, True, False, True, True]
     assert {text for _, text, _ in rows} == {
-        "old c",
-        "new a 0",
-        "new new 1",
-        "new b 3",
-        "new x 6",
-        "new y 7",
-        "new f 8",
-        "new e 9",
-        "new d 10",
+        *("old c", "new a 0", "new new 1", "new b 3", "new x 6", "new y 7", "new f 8", "new e 9", "new d 10")
     }
     before = {row["id"]: row["_rowid"] for row in _rows(base)}
     kept = {name: row_id for name, _, row_id in rows if name in before}

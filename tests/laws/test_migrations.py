@@ -24,6 +24,7 @@ from omnigraph.lang.schema.catalog import Catalog, TypeKind
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.lang.schema.plan import MigrationPlan
 from omnigraph.lang.schema.steps import TightenNullability
+from support.examples import examples
 from support.graphs import everything, rows_of
 from support.strategies import supported_migrations, valid_schemas
 
@@ -159,7 +160,7 @@ def _export(graph: Graph, snapshot: str) -> str:
 
 
 # Without shrinking: an example that fails is small already, and each one takes a second.
-@settings(max_examples=12, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(examples(8, thorough=12), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.data(), valid_schemas())
 def test_what_goes_on_keeps_every_value(data: st.DataObject, tree: pg.Schema) -> None:
     folder = Path(tempfile.mkdtemp())

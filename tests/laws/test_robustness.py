@@ -18,7 +18,7 @@ from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 from omnigraph.lang.schema.plan import plan_migration
 from support.strategies import DOMAIN, attempt
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 pytestmark = pytest.mark.timeout(20, func_only=True)
 
@@ -440,7 +440,7 @@ def test_a_broken_end_of_a_large_file_is_found_at_its_place(language, tail, phra
 
 
 @both
-@each_case(
+@named_cases(
     "text",
     {
         "comments that never end": "/* " * 100_000,

@@ -11,18 +11,9 @@ from omnigraph.storage.location import RECOVERY_FOLDER, SCHEMA_FILES
 
 #: Paths that lead elsewhere, seen from the root of a graph that lies beside its victim.
 ELSEWHERE = (
-    "../victim.omni/nodes/da89d00e1b71df59",
-    "nodes/../../victim.omni/nodes/da89d00e1b71df59",
-    "nodes/evil",
-    "nodes",
-    "",
-    ".",
-    "__manifest",
-    "nodes/da89d00e1b71df59/../../../victim.omni",
-    "nodes//da89d00e1b71df59",
-    "nodes/DA89D00E1B71DF59",
-    "nodes/da89d00e1b71df59/tree/draft",
-    "nodes/da89d00e1b71df59\n",
+    *("../victim.omni/nodes/da89d00e1b71df59", "nodes/../../victim.omni/nodes/da89d00e1b71df59", "nodes/evil"),
+    *("nodes", "", ".", "__manifest", "nodes/da89d00e1b71df59/../../../victim.omni", "nodes//da89d00e1b71df59"),
+    *("nodes/DA89D00E1B71DF59", "nodes/da89d00e1b71df59/tree/draft", "nodes/da89d00e1b71df59\n"),
     "nodes/da89d00e1b71df59\0",
 )
 

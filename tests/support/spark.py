@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -30,5 +31,7 @@ def spark() -> SparkSession:
         patch.setenv("OMNIGRAPH_SPARK_ARCHIVE", "off")
         patch.setenv("OMNIGRAPH_SPARK_DRIVER_MEMORY", "1g")
         patch.setenv("OMNIGRAPH_SPARK_MASTER", "local[2,4]")
-        patch.setenv("OMNIGRAPH_SPARK_CONF", '{"spark.sql.shuffle.partitions": 2}')
+        # Tasks of tests that are ended by force wait for a pipe: nothing is gained by waiting for them.
+        conf = {"spark.sql.shuffle.partitions": 2, "spark.python.task.killTimeout": "100ms"}
+        patch.setenv("OMNIGRAPH_SPARK_CONF", json.dumps(conf))
         return spark_session(input_bytes=0)

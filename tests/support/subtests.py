@@ -16,19 +16,13 @@ Row = tuple[str, dict[str, Any]]
 
 
 def each_case(
-    names: str | Sequence[str],
-    values: Iterable[Any] | Mapping[str, Any],
-    *,
-    ids: Iterable[Any] | Callable[[Any], Any] | None = None,
+    names: str | Sequence[str], values: Iterable[Any], *, ids: Iterable[Any] | Callable[[Any], Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test with every row as a subtest; the arguments are those of `pytest.mark.parametrize`.
 
-    The rows may also be a dictionary from the name of each case to its values. Several tables above one test are
-    multiplied. All rows share the fixtures of the test, so a test that changes what a fixture gave it stays
-    parametrized.
+    Several tables above one test are multiplied. All rows share the fixtures of the test, so a test that changes what
+    a fixture gave it stays parametrized.
     """
-    if isinstance(values, Mapping):
-        ids, values = values.keys(), values.values()
     wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table = _rows(wanted, list(values), ids)
 
@@ -58,6 +52,13 @@ def each_case(
         return walk
 
     return decorate
+
+
+def named_cases(
+    names: str | Sequence[str], rows: Mapping[str, Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test with every row as a subtest under the sentence that stands before the row."""
+    return each_case(names, rows.values(), ids=rows.keys())
 
 
 def _rows(names: list[str], values: list[Any], ids: Iterable[Any] | Callable[[Any], Any] | None) -> list[Row]:

@@ -269,7 +269,7 @@ def check(workshop: Workshop, state: IndexState, examples: int) -> None:
 @pytest.mark.parametrize("state", IndexState)
 def test_the_engine_agrees_with_the_oracle(workshop: Workshop, state: IndexState) -> None:
     # Building indexes costs more than everything else together.
-    check(workshop, state, examples=16 if state is IndexState.NONE else 8)
+    check(workshop, state, examples=10 if state is IndexState.NONE else 5)
 
 
 @pytest.mark.slow

@@ -206,15 +206,8 @@ def f32(value: float) -> float:
 #: Words of the text properties. Only `graphs` has a stem that matters, and none is a stop word.
 WORDS = ("graph", "lance", "vector", "tensor", "graphs")
 TEXTS = (
-    "graph",
-    "Graph lance",
-    "lance graph",
-    "vector, tensor; graph",
-    "graphs",
-    "tensor-vector",
-    "lance lance tensor",
-    "",
-    "VECTOR",
+    *("graph", "Graph lance", "lance graph", "vector, tensor; graph", "graphs", "tensor-vector"),
+    *("lance lance tensor", "", "VECTOR"),
 )
 _UTC = UTC
 #: Values of every scalar that worlds and queries both draw from, the first two most of all, so that comparisons meet.

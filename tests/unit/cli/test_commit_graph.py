@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from omnigraph.cli.history_text import COMMIT_MARK, draw_commits
 from omnigraph.commit.rows import GraphCommit
-from support.subtests import each_case
+from support.subtests import named_cases
 
 #: Who a commit id stands for: (id, parent, merged parent), newest first.
 History = list[tuple[str, str | None, str | None]]
@@ -260,7 +260,7 @@ SHAPES = {
 }
 
 
-@each_case(("commits", "drawing"), SHAPES)
+@named_cases(("commits", "drawing"), SHAPES)
 def test_a_history_is_drawn_as_people_expect(commits: str, drawing: str) -> None:
     assert draw(history(commits)) == dedent(drawing).strip("\n").splitlines()
 

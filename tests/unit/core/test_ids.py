@@ -12,7 +12,7 @@ from omnigraph.core.ids import (
     node_table_key,
     split_id,
 )
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 
 @each_case(
@@ -40,7 +40,7 @@ def test_an_id_needs_a_member() -> None:
         derive_id([])
 
 
-@each_case(
+@named_cases(
     "entity_id",
     {
         "empty": "",
@@ -99,7 +99,7 @@ def test_a_canonical_ulid_is_recognised(text: str) -> None:
     assert is_ulid(text)
 
 
-@each_case(
+@named_cases(
     "text",
     {
         "empty": "",

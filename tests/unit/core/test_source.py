@@ -31,7 +31,7 @@ from omnigraph.errors import (
     Severity,
 )
 from omnigraph.lang.schema.compiler import compile_schema_file
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 
 def excerpt(text: str, start: int, end: int) -> list[str]:
@@ -59,7 +59,7 @@ def test_a_position_is_line_and_column_from_one(text: str, offset: int, position
     assert SourceText(text).position(offset) == position
 
 
-@each_case(
+@named_cases(
     ("text", "span", "shown"),
     {
         "several lines are marked to the end of the first": ("ab cd\nef", (3, 8), ["  1 | ab cd", "    |    ^^"]),
@@ -94,7 +94,7 @@ def test_a_finding_that_quotes_several_lines_is_one_line() -> None:
     assert (found.message, found.hint) == ("no `a\\nb`", "see `c\\nd`")
 
 
-@each_case(
+@named_cases(
     ("before", "cells"),
     {
         "narrow": ("ab", 2),
@@ -120,7 +120,7 @@ def test_a_character_that_does_not_print_is_shown_as_a_dot(char: str) -> None:
     assert line == "  1 | a·b"
 
 
-@each_case(
+@named_cases(
     ("before", "after", "begin", "end"),
     {
         "in the middle": ("a" * 500, "b" * 500, "  1 | …a", "b…"),
@@ -186,7 +186,7 @@ class TestFindings:
         assert findings.error_count == 1
 
 
-@each_case(
+@named_cases(
     "text",
     {
         "at the limit of bytes": " " * MAX_SOURCE_BYTES,
@@ -201,7 +201,7 @@ def test_a_text_at_the_edge_of_a_limit_is_readable(text: str) -> None:
     check_readable(SourceText(text), "C")
 
 
-@each_case(
+@named_cases(
     ("text", "why", "place"),
     {
         "too many characters": (" " * (MAX_SOURCE_BYTES + 1), "larger than 4 MiB", (1, 1)),
@@ -229,7 +229,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "graph.pg"
 
 
-@each_case(
+@named_cases(
     ("data", "text"),
     {
         "text": ("node A {} // naïve 知识\r\n".encode(), "node A {} // naïve 知识\r\n"),
@@ -252,7 +252,7 @@ def test_a_schema_may_begin_with_a_byte_order_mark(path: Path) -> None:
     assert list(compile_schema_file(path).catalog.nodes) == ["A"]
 
 
-@each_case(
+@named_cases(
     ("data", "line", "column", "message"),
     {
         "first byte": (b"\xff", 1, 1, "byte 0xff at offset 0"),
@@ -297,7 +297,7 @@ def test_a_file_beyond_the_limit_is_refused(path: Path) -> None:
     assert failure.value.codes == ("Q000",)
 
 
-@each_case(
+@named_cases(
     ("name", "known", "hint"),
     {
         "near": ("Papr", ["Paper", "Venue"], "did you mean `Paper`?"),

@@ -45,7 +45,7 @@ from omnigraph.core.values import (
     render_value,
     to_f32,
 )
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 F32_MAX = 3.4028234663852886e38
 #: Halfway between the largest F32 and the next power of two: from here on rounding gives infinity.
@@ -149,7 +149,7 @@ def test_a_text_that_is_no_time_is_refused(text: str) -> None:
         parse_datetime(text)
 
 
-@each_case(
+@named_cases(
     ("base", "value", "stored"),
     {
         "list": (ListType(Scalar.I32), [1, 2.0], (1, 2)),
@@ -167,7 +167,7 @@ def test_a_json_value_that_fits_is_stored(base: BaseType, value: object, stored:
     assert coerce_json(PropertyType(base, nullable), value) == stored
 
 
-@each_case(
+@named_cases(
     ("base", "value"),
     {
         "no list": (ListType(Scalar.I32), 1),
@@ -389,7 +389,7 @@ def test_a_type_is_spelled_as_in_a_schema(type_: PropertyType, text: str) -> Non
     assert str(type_) == text
 
 
-@each_case(
+@named_cases(
     ("make", "why"),
     {
         "a vector of no dimension": (lambda: VectorType(0), "out of range"),

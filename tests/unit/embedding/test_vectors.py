@@ -177,14 +177,8 @@ def test_an_unknown_provider_is_refused_with_the_known_ones(monkeypatch: pytest.
 @pytest.mark.parametrize(
     "url",
     [
-        "ftp://host/v1",
-        "host/v1",
-        "https://",
-        "https://user:secret@host/v1",
-        "https://host/v1?key=secret",
-        "https://host/v1#secret",
-        "https://[secret/v1",
-        "https://host:secret/v1",
+        *("ftp://host/v1", "host/v1", "https://", "https://user:secret@host/v1", "https://host/v1?key=secret"),
+        *("https://host/v1#secret", "https://[secret/v1", "https://host:secret/v1"),
     ],
 )
 def test_an_unusable_base_url_is_refused_without_repeating_it(monkeypatch: pytest.MonkeyPatch, url: str) -> None:

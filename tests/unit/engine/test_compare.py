@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.core.budget import Budget
@@ -21,6 +21,7 @@ from omnigraph.engine.rows import Rows
 from omnigraph.lang.query.ir import CompareOp
 from support.compared_values import ASKED, HELD
 from support.engine_tables import column
+from support.examples import examples
 from support.subtests import each_case
 
 ORDERED = {
@@ -332,7 +333,7 @@ _items: dict[Scalar, st.SearchStrategy[Any]] = {
 
 
 @pytest.mark.parametrize("scalar", _items)
-@settings(max_examples=40)
+@examples(12, thorough=40)
 @given(data=st.data())
 def test_lists_have_equal_codes_exactly_when_they_are_equal(scalar, data) -> None:
     items = st.lists(st.none() | _items[scalar], max_size=3).map(tuple)

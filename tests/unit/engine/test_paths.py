@@ -47,7 +47,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema.catalog import EdgeDef, IndexKind, MemberSet, NodeDef, PropertyDef, Provenance
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.storage.datasets.indexes import PhysicalIndex
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 INDEXED, ADJACENCY, SCAN = (TraversalPath.INDEXED, TraversalPath.ADJACENCY, TraversalPath.EDGE_SCAN)
 SETTINGS = EngineSettings()
@@ -475,7 +475,7 @@ SAME = {
 }
 
 
-@each_case(("left", "right"), SAME)
+@named_cases(("left", "right"), SAME)
 def test_spellings_of_one_word_are_the_same_words(left: str, right: str):
     assert words_of(left) == words_of(right) != []
     assert analyse_query(left) == analyse_query(right)

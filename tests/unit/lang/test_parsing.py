@@ -6,7 +6,7 @@ from lark import Transformer
 from omnigraph.core.source import SourceText
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic
 from omnigraph.lang.parsing import DeclarationGrammar, EscapeFailure, unescape
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 GRAMMAR = r"""
 file: thing*
@@ -52,7 +52,7 @@ def failures(grammar: DeclarationGrammar[str], source: SourceText) -> tuple[Diag
     return grammar.parse_all(source)[1].errors
 
 
-@each_case(
+@named_cases(
     ("text", "message", "column"),
     {
         "expected words are plain English": (
@@ -86,7 +86,7 @@ def test_advice_sees_the_word_and_what_stands_before(grammar: DeclarationGrammar
     assert failure.hint == "not {"
 
 
-@each_case(
+@named_cases(
     ("text", "parsed", "places"),
     {
         "sound declarations": ('thing a {} thing b { c "d" }', ("a", "b"), []),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.core.arrow import arrow_type
@@ -31,6 +31,7 @@ from omnigraph.pipeline.workers import LocalWorkers, Silent, advance, failure_me
 from omnigraph.spark.tasks import RowTally
 from omnigraph.storage.answers import write_answer
 from omnigraph.storage.location import parse_location
+from support.examples import examples
 from support.subtests import each_case
 from support.tables import answer_folder
 
@@ -461,7 +462,7 @@ def exact(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
-@settings(max_examples=25)
+@examples(10, thorough=25)
 @given(data=st.data())
 def test_digests_are_equal_exactly_when_the_values_are(type_: Any, data: st.DataObject) -> None:
     # Few values, so that equal rows are not rare.
@@ -475,7 +476,7 @@ def test_digests_are_equal_exactly_when_the_values_are(type_: Any, data: st.Data
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
-@settings(max_examples=25)
+@examples(10, thorough=25)
 @given(data=st.data())
 def test_a_slice_has_the_digests_of_its_rows(type_: Any, data: st.DataObject) -> None:
     """Arrow hands out slices that share buffers with rows before and behind them."""

@@ -584,15 +584,8 @@ def test_formats_mean_what_they_mean_in_python(moment: datetime, form: str) -> N
 
 
 FILES = (
-    "a.csv",
-    "b.txt",
-    "_SUCCESS",
-    ".a.csv.crc",
-    "2024/b.csv",
-    "2024/05/c.csv",
-    "2024/_c.csv",
-    "_temporary/0/c.csv",
-    ".git/d.csv",
+    *("a.csv", "b.txt", "_SUCCESS", ".a.csv.crc", "2024/b.csv", "2024/05/c.csv", "2024/_c.csv"),
+    *("_temporary/0/c.csv", ".git/d.csv"),
 )
 
 

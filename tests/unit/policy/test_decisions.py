@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import ConfigurationError, InputFileError, PolicyDeniedError
 from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
 from omnigraph.policy.rules import Action, PolicyRequest
+from support.examples import examples
 from support.graphs import PAPERS, papers
 from support.subtests import each_case
 
@@ -458,7 +459,7 @@ def model(policy: dict, request: PolicyRequest) -> str | None:
     return min(matching, default=None)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(50, thorough=150)
 @given(policies(), st.lists(requests, min_size=5, max_size=12), st.data())
 def test_cedar_decides_as_the_model_does(body: dict, asked: list[PolicyRequest], data: st.DataObject) -> None:
     policy = Policy.from_text(yaml.safe_dump(body, allow_unicode=True))

@@ -136,15 +136,8 @@ def header(text: bytes) -> bytes:
         lambda good: good.replace(b"'<i8'", b"',i8'"),
     ],
     ids=[
-        "empty",
-        "text",
-        "cut in the magic",
-        "cut in the header",
-        "cut in the data",
-        "open header",
-        "objects",
-        "half a header",
-        "no type",
+        *("empty", "text", "cut in the magic", "cut in the header", "cut in the data", "open header", "objects"),
+        *("half a header", "no type"),
     ],
 )
 def test_a_damaged_file_is_as_good_as_none_and_somebody_is_told(

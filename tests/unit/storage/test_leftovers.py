@@ -380,14 +380,8 @@ def test_other_names_of_forks_are_refused(name: str) -> None:
 @each_case(
     "path",
     [
-        "",
-        "nodes",
-        "nodes/x",
-        "other/da89d00e1b71df59",
-        "nodes/da89d00e1b71df59/",
-        "nodes/da89d00e1b71df59\n",
-        "nodes/da89d00e1b71df59-x",
-        "../nodes/da89d00e1b71df59",
+        *("", "nodes", "nodes/x", "other/da89d00e1b71df59", "nodes/da89d00e1b71df59/", "nodes/da89d00e1b71df59\n"),
+        *("nodes/da89d00e1b71df59-x", "../nodes/da89d00e1b71df59"),
     ],
 )
 def test_other_paths_are_refused(path: str) -> None:

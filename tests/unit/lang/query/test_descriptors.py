@@ -11,7 +11,7 @@ from omnigraph.lang.query.compiler import QueryCompiler, compile_query
 from omnigraph.lang.query.explain import explain_ir
 from omnigraph.lang.query.signature import describe_field
 from omnigraph.lang.schema.compiler import compile_schema
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 
 def read(clauses: str, reading, returned: str = "1 as one", params: str = ""):
@@ -39,7 +39,7 @@ READS = {
 }
 
 
-@each_case(("clauses", "expected"), READS)
+@named_cases(("clauses", "expected"), READS)
 def test_a_read_lists_every_type_it_touches_sorted(clauses, expected, reading):
     operation = read(clauses, reading).operation
 
@@ -74,14 +74,14 @@ MUTATIONS = {
 }
 
 
-@each_case(("body", "reads", "writes"), MUTATIONS)
+@named_cases(("body", "reads", "writes"), MUTATIONS)
 def test_a_mutation_lists_what_it_reads_and_writes_sorted(body, reads, writes, reading):
     operation = compile_query(f"query q() {{ {body} }}", reading).operation
 
     assert (names(operation.reads), names(operation.writes)) == (reads, writes)
 
 
-@each_case(
+@named_cases(
     ("text", "is_mutation", "fields"),
     {
         "read": ("query q() { match { $p: Paper } return { $p } }", False, 1),
@@ -158,7 +158,7 @@ def text(name: str = "q", limit: int = 1) -> str:
 TITLED = "node Paper { title: String }"
 
 
-@each_case(
+@named_cases(
     ("first", "second", "hits"),
     {
         "the same text": ((text(), TITLED), (text(), TITLED), 1),

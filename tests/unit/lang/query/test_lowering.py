@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,10 +8,10 @@ from omnigraph.core.source import MAX_PATTERNS, SourceText
 from omnigraph.errors import CompilerError
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.ast import print_queries
-from omnigraph.lang.query.compiler import compile_file, compile_query
+from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.query.explain import explain_ir
 from omnigraph.lang.query.parser import parse_queries
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 
 def pipeline(clauses: str, reading, params: str = "") -> tuple[ir.Op, ...]:
@@ -57,7 +54,7 @@ def test_a_single_variable_filter_rides_on_the_operator_that_introduces_it(readi
     assert [item.left.variable for item in expand.edge_filters] == ["c"]
 
 
-@each_case(
+@named_cases(
     ("clauses", "look", "expected"),
     {
         "a filter on two variables runs on joined rows": (
@@ -141,7 +138,7 @@ def test_the_operators_of_a_pattern(clauses, look, expected, reading):
     assert look(*pipeline(clauses, reading)) == expected
 
 
-@each_case(
+@named_cases(
     ("one", "two"),
     {
         "a condition inline and standing alone": (
@@ -178,40 +175,6 @@ def test_a_pattern_of_many_traversals_compiles(reading):
 
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-PLANS = sorted((GOLDEN / "plans").glob("*.gq"))
-
-PROGRAM = """
-import sys
-from pathlib import Path
-from omnigraph.lang.query.compiler import compile_file
-from omnigraph.lang.query.explain import explain_ir
-from omnigraph.lang.schema.compiler import compile_schema_file
-golden = Path(sys.argv[1])
-catalog = compile_schema_file(golden / "reading.pg").catalog
-for path in sorted((golden / "plans").glob("*.gq")):
-    for query in compile_file(path.read_text(encoding="utf-8"), catalog):
-        sys.stdout.write(explain_ir(query.ir))
-"""
-
-
-def explain_all(catalog) -> str:
-    return "".join(
-        explain_ir(query.ir) for path in PLANS for query in compile_file(path.read_text(encoding="utf-8"), catalog)
-    )
-
-
-def test_plans_do_not_depend_on_the_hash_seed_of_the_process(reading):
-    def run(seed: str) -> str:
-        return subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(GOLDEN)],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"},
-            capture_output=True,
-            encoding="utf-8",
-            check=True,
-            timeout=120,
-        ).stdout
-
-    assert run("1") == run("2") == explain_all(reading)
 
 
 def fused(limit: int) -> str:
@@ -223,7 +186,7 @@ def weighed(value: str) -> str:
     return f"query q($x: F64) {{ match {{ $a $c:cites $b  $c.weight = {value} }} return {{ $a }} }}"
 
 
-@each_case(
+@named_cases(
     ("text", "shown"),
     {
         "the depth of fusion is at least 50": (fused(10), "depth 50"),

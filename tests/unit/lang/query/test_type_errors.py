@@ -10,7 +10,7 @@ from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.query.lint import LintReport, LintStatus, lint_queries
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 
 def read(clauses: str, tail: str = "return { $p.title }", params: str = "") -> str:
@@ -44,7 +44,7 @@ def codes(problems):
     return lambda text: [problem.code for problem in problems(text)]
 
 
-@each_case(
+@named_cases(
     ("codes_", "text"),
     {
         "unknown type used everywhere": (
@@ -122,7 +122,7 @@ def test_every_statement_of_a_mutation_is_checked_in_order(codes):
     assert codes(text) == ["T10", "T16", "T11"]
 
 
-@each_case(
+@named_cases(
     ("text", "expected"),
     {
         "T21-limit before T9": (
@@ -149,7 +149,7 @@ def test_t18_nearest_stands_with_no_column_as_key(order, codes):
     assert "T18" in codes(nearest(order, "$p.title as name"))
 
 
-@each_case(
+@named_cases(
     ("text", "look", "expected"),
     {
         "nearest with a property as second key": (
@@ -205,7 +205,7 @@ def test_t15_a_bound_beyond_64_bits_is_refused(bound, problems):
     assert problem.code in ("T15", "Q109")
 
 
-@each_case(
+@named_cases(
     ("text", "word", "is_said"),
     {
         "a comparison is not told of `contains` again": (read("$p.title = 5"), "with `contains`", False),
@@ -359,7 +359,7 @@ def update(body: str, name: str = "q") -> str:
     return f"query {name}($s: String) {{ update {body} }}\n"
 
 
-@each_case(
+@named_cases(
     ("text", "named"),
     {
         "every nullable property that no update sets": (
@@ -410,7 +410,7 @@ def test_l201_names_the_queries_that_update_the_type_and_points_at_the_first(not
     assert (finding.query_names, finding.line, finding.column) == (("a", "z"), 2, 30)
 
 
-@each_case(
+@named_cases(
     ("text", "kinds", "warnings"),
     {
         "no query": ("", [], 0),

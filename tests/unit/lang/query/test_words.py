@@ -19,7 +19,7 @@ from omnigraph.lang.query.compiler import compile_file, compile_query, read_quer
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 KEYWORDS = [
     *("query", "match", "return", "order", "limit", "not", "as", "asc", "desc", "true", "false"),
@@ -61,7 +61,7 @@ def refused(step: Callable[..., object], *args: object) -> CompilerError:
     return failure.value
 
 
-@each_case(
+@named_cases(
     ("read_", "text", "expected"),
     {
         "`as` is a whole word": (
@@ -115,7 +115,7 @@ def test_what_a_text_is_read_as(read_, text, expected):
     assert read_(text) == expected
 
 
-@each_case(
+@named_cases(
     "text",
     {
         "query": "queryq() { match { $p: Paper } return { $p } }",
@@ -281,7 +281,7 @@ def nested(depth: int) -> str:
     return "query q() { match { $p: Paper " + "not { " * depth + "$p cites $q" + " }" * depth
 
 
-@each_case(
+@named_cases(
     ("text", "fragment"),
     {
         "float without digits": (read("$p.a > 1."), "digit"),
@@ -296,7 +296,7 @@ def test_a_usual_mistake_gets_a_hint_with_the_way_out(text, fragment):
     assert fragment in (problem.hint or "")
 
 
-@each_case(
+@named_cases(
     ("text", "fragment"),
     {
         "a negative limit suggests no parameter": (read("", "return { $p } limit -1"), "parameter"),
@@ -314,7 +314,7 @@ def test_a_message_does_not_mislead(text, fragment):
     assert fragment not in problem.message
 
 
-@each_case(
+@named_cases(
     ("text", "line", "column", "caret"),
     {
         "first column of a word": ("query q() {\n  match { }\n}", 2, 11, "^"),
@@ -339,7 +339,7 @@ def test_the_caret_stands_below_the_word_behind_wide_characters():
     assert marks.index("^") == cells
 
 
-@each_case(
+@named_cases(
     ("text", "lines"),
     {
         "every broken query once and in order": (
@@ -360,7 +360,7 @@ def test_every_broken_query_is_reported_where_it_stands(text, lines):
     assert [(problem.line, problem.code) for problem in problems(text)] == [(line, "Q000") for line in lines]
 
 
-@each_case(
+@named_cases(
     ("text", "said"),
     {
         "a missing brace does not swallow the next query": (
@@ -388,7 +388,7 @@ WRONG = "query wrong() { match { $p: Papr } return { $p.title } }"
 MIXED = 'query mixed() { insert Author { full_name: "x" } delete Author where full_name = "y" }'
 
 
-@each_case(
+@named_cases(
     ("text", "asked", "found"),
     {
         "the only query needs no name": (READ, None, "papers"),
@@ -401,7 +401,7 @@ def test_a_query_is_chosen_by_its_name(text, asked, found, reading):
     assert compile_query(text, reading, asked).name == found
 
 
-@each_case(
+@named_cases(
     ("text", "asked", "why"),
     {
         "several queries and no name": (f"{READ} {OTHER}", None, "^all.gq holds 2 queries, name one: papers, venues$"),
@@ -441,7 +441,7 @@ def test_q101_a_repeated_name_is_an_error_whatever_is_asked_for(name, reading):
     assert refused(compile_query, f"{READ} {OTHER} {READ}", reading, name).codes == ("Q101",)
 
 
-@each_case(
+@named_cases(
     "body",
     {
         "insert delete": 'insert Author { full_name: "x" } delete Author where full_name = "y"',
@@ -463,7 +463,7 @@ def test_d2_every_mix_is_a_bad_request_that_names_the_query_and_the_way_out(body
     assert (failure.value.query, failure.value.kind, failure.value.http_status) == ("mixed", "bad_request", 400)
 
 
-@each_case(
+@named_cases(
     "body",
     {
         "insert update": 'insert Author { full_name: "x" } update Author set { orcid: "y" } where full_name = "x"',

@@ -12,7 +12,7 @@ from omnigraph.lang.schema.catalog import Cardinality, Catalog, Provenance
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.lang.schema.parser import parse_schema
 from support.schemas import catalog_of, codes_of, findings_of, hash_of
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 
 def test_an_empty_text_is_a_schema_without_types() -> None:
@@ -37,7 +37,7 @@ def test_the_tree_keeps_declarations_and_members_in_source_order() -> None:
     ]
 
 
-@each_case(
+@named_cases(
     ("text", "hint"),
     {
         "interface range": ("interface I { a: I32 @range(a, 0..) }", None),
@@ -82,7 +82,7 @@ def test_s_01_a_text_outside_the_grammar_is_refused(text: str, hint: str | None)
     assert hint is None or finding.hint == hint
 
 
-@each_case(
+@named_cases(
     ("text", "hint"),
     {
         "comma in card": ("node A {} edge E: A -> A @card(1,2)", "without commas"),
@@ -96,7 +96,7 @@ def test_a_hint_does_not_speak_of_another_mistake(text: str, hint: str) -> None:
     assert hint not in (finding.hint or "")
 
 
-@each_case(
+@named_cases(
     ("text", "message"),
     {
         "arrow": ("node A {} edge E: A > A", "found `>`, expected `->`"),
@@ -110,7 +110,7 @@ def test_the_expected_words_of_a_syntax_error_are_those_that_may_stand_there(tex
     assert finding.message == message
 
 
-@each_case(
+@named_cases(
     ("text", "look", "expected"),
     {
         "annotations of a node stand before implements": (
@@ -229,7 +229,7 @@ def test_a_deep_nest_of_brackets_is_refused_and_not_walked() -> None:
     assert codes_of("node A { a: " + "[" * 5000 + "String" + "]" * 5000 + " }") == ["S-01"]
 
 
-@each_case(
+@named_cases(
     "text",
     {
         "no whitespace where none is needed": "node A{a:String b:I32}",
@@ -260,7 +260,7 @@ def test_whitespace_and_comments_may_stand_before_a_parenthesis(text: str, expec
     assert str(catalog_of(text).nodes["A"].properties["a"].type) == expected
 
 
-@each_case(
+@named_cases(
     "text",
     {
         "block comments do not nest": "/* a /* b */ c */ node A {}",
@@ -379,7 +379,7 @@ def test_s_01_a_range_without_two_dots_and_a_number_is_refused(bounds: str) -> N
     assert codes_of(f"node A {{ x: F64 @range(x, {bounds}) }}") == ["S-01"]
 
 
-@each_case(
+@named_cases(
     ("text", "codes"),
     {
         "range": (f"node A {{ x: I32 @range(x, 0..{'9' * 5000}) }}", {"S-01", "S-07", "S-28"}),
@@ -446,7 +446,7 @@ EXAMPLES = {
 }
 
 
-@each_case("text", EXAMPLES)
+@named_cases("text", EXAMPLES)
 def test_a_printed_schema_parses_to_the_same_tree(text: str) -> None:
     tree = parse_schema(SourceText(text))
 

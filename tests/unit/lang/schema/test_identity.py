@@ -23,7 +23,7 @@ from omnigraph.lang.schema.accepted import (
 from omnigraph.lang.schema.catalog import TypeKind
 from omnigraph.lang.schema.compiler import compile_schema
 from support.schemas import DOMAIN, accept, apply, catalog_of, hash_of, migrate
-from support.subtests import each_case
+from support.subtests import named_cases
 
 NODE, EDGE, INTERFACE = TypeKind.NODE, TypeKind.EDGE, TypeKind.INTERFACE
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -110,7 +110,7 @@ def test_what_is_dropped_and_added_again_gets_new_numbers() -> None:
     assert last.types[NODE, "B"].properties["x"] >= used
 
 
-@each_case(
+@named_cases(
     ("text", "members"),
     {
         "alphabetical on a fresh schema": (
@@ -161,7 +161,7 @@ class TestInertHints:
         assert {item.severity for item in warnings} == {Severity.WARNING}
         assert "`c`" in warnings[2].message
 
-    @each_case(
+    @named_cases(
         ("old", "new", "steps"),
         {
             "no hint": ("node A { c: I32 }", "node A { c: I32 }", None),
@@ -187,7 +187,7 @@ class TestInertHints:
         assert all("is ignored" in item.message for item in warnings)
 
 
-@each_case(
+@named_cases(
     ("code", "old", "new"),
     {
         "other case": ("S-29", "node A {}", "node B @rename_from(a) {}"),
@@ -216,7 +216,7 @@ def numbered(type_id: int, incarnation: int | None = None, **properties: int) ->
     return TypeIdentity(type_id=type_id, incarnation=incarnation, properties=properties)
 
 
-@each_case(
+@named_cases(
     ("next_id", "types", "why"),
     {
         "the next number is that of a type": (1, [numbered(1)], "next_id must exceed"),
@@ -260,7 +260,7 @@ def changed(*pairs: tuple[str, str]) -> str:
     return text
 
 
-@each_case(
+@named_cases(
     "text",
     {
         "comments": "// a comment\n" + BASE + "/* another */",
@@ -356,7 +356,7 @@ def test_the_contract_is_json_with_version_domain_counter_and_every_number() -> 
     assert contract["edges"][0]["incarnation"] == 14
 
 
-@each_case(
+@named_cases(
     "text",
     {
         "small": TEXT,
@@ -389,7 +389,7 @@ def test_comments_order_and_hints_of_the_source_do_not_matter() -> None:
     assert read_contract(stored(), catalog_of(other)).identities == accept(TEXT).identities
 
 
-@each_case(
+@named_cases(
     "text",
     {
         "type": TEXT.replace("w: F32?", "w: F64?"),
@@ -419,7 +419,7 @@ def _set(path: list[str | int], *value: object) -> Callable[[Contract], None]:
     return damage
 
 
-@each_case(
+@named_cases(
     "damage",
     {
         "no nodes": _set(["nodes"]),

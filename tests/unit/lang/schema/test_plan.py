@@ -7,13 +7,13 @@ from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.lang.schema.plan import plan_migration
 from omnigraph.lang.schema.steps import DropMode, LintCode, UnsupportedChange
 from support.schemas import accept, kinds_of, migrate
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 OLD = "node A { a: I32? b: I32? } node B {} node C {} edge E: A -> B edge F: A -> A { w: F32? }"
 NEW = "node A { a: I32? } node B {} edge F: A -> A"
 
 
-@each_case(("allow_data_loss", "mode"), {"soft": (False, DropMode.SOFT), "hard": (True, DropMode.HARD)})
+@named_cases(("allow_data_loss", "mode"), {"soft": (False, DropMode.SOFT), "hard": (True, DropMode.HARD)})
 def test_allowing_data_loss_makes_every_drop_hard(allow_data_loss: bool, mode: DropMode) -> None:
     plan = migrate(OLD, NEW, allow_data_loss=allow_data_loss)
 
@@ -33,7 +33,7 @@ def test_a_refusal_is_spelled_with_its_code_when_it_has_one(code: LintCode | Non
     assert str(UnsupportedChange(entity="node:A", reason="why", code=code)) == text
 
 
-@each_case(
+@named_cases(
     ("old", "new"),
     {
         "one of two spellings of an index, body gone": ("@index(x) x: I32 @index", "x: I32 @index"),
@@ -50,7 +50,7 @@ def test_a_removed_or_changed_constraint_is_refused(old: str, new: str, other: s
     assert not migrate(f"node A {{ {old} }}", f"node A {{ {new} }}{other}").supported
 
 
-@each_case(
+@named_cases(
     ("old", "new", "kinds"),
     {
         "a node property called src is renamed like any other": (

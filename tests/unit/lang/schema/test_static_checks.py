@@ -21,12 +21,12 @@ from omnigraph.lang.schema.catalog import (
 )
 from omnigraph.lang.schema.steps import RESERVED_FAMILIES, RULES, SHIPPED_FAMILIES, LintCode, Tier
 from support.schemas import catalog_of, codes_of, findings_of
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 NODE = "node A {}\n"
 
 
-@each_case(
+@named_cases(
     ("code", "text"),
     {
         "S-04 dimension too large": ("S-04", "node A { v: Vector(2147483648) }"),
@@ -80,7 +80,7 @@ def test_a_broken_rule_is_reported_once_under_its_code(code: str, text: str) -> 
     assert codes_of(text) == [code]
 
 
-@each_case(
+@named_cases(
     "text",
     {
         "S-04 limits": "node A { v: Vector(1) w: Vector(2147483647) }",
@@ -172,7 +172,7 @@ class TestTheAcceptedContract:
 
         assert catalog_of(text, accepted=True).edges["E"].uniques[0].members == ("src", "b")
 
-    @each_case(
+    @named_cases(
         ("code", "text"),
         {
             "S-15 property form": ("S-15", "node A { b: Blob @unique }"),
@@ -216,7 +216,7 @@ def names(items: Iterable[Any]) -> list[str]:
     return [item.name for item in items]
 
 
-@each_case(
+@named_cases(
     ("look", "expected"),
     {
         "nodes are sorted by name": (lambda it: list(it.nodes), ["Author", "Paper", "Venue"]),
@@ -258,7 +258,7 @@ def test_the_catalog_of_the_reading_graph(
 T_RULE = (MemberSet(members=("t",), provenance=Provenance.PROPERTY),)
 
 
-@each_case(
+@named_cases(
     ("text", "look", "expected"),
     {
         "columns are declared properties in source order and then injected ones": (
