@@ -169,7 +169,7 @@ def one_percent(run: Run, graph: object) -> Path:
 
     out = run.folder("changed.parquet")
     pin = graph.snapshot().pins["edge:Knows"]  # type: ignore[attr-defined]  # a Graph
-    table = graph._open(pin)  # type: ignore[attr-defined]  # the same
+    table = graph._core.open_table(pin)  # type: ignore[attr-defined]  # the same
     rows = table.read(["id", "src", "dst", "since", "kind", "weight"])
     chosen = rows.take(pa.array(np.arange(0, rows.num_rows, 100)))
     chosen = chosen.rename_columns(["id", "from", "to", "since", "kind", "weight"])

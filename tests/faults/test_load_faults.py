@@ -77,13 +77,13 @@ def for_mode(source: Path, mode: str) -> Path:
 
 
 def root_of(graph: Graph) -> Path:
-    return Path(graph._environment.location.uri)
+    return Path(graph._core.environment.location.uri)
 
 
 def leftovers(graph: Graph) -> list[str]:
     """Files that no version refers to."""
     paths = [pin.location for pin in graph.snapshot().pins.values()]
-    found = reclaim_staged_files(graph._environment, paths, 0.0, preview=True)
+    found = reclaim_staged_files(graph._core.environment, paths, 0.0, preview=True)
     assert found.is_complete
     return [file.name for item in found.removals for file in item.files]
 
@@ -569,7 +569,7 @@ def test_a_file_that_cannot_be_removed_does_not_hide_how_the_load_ended(
     assert graph.snapshot().commit_id == commit
     assert leftovers(graph), "what stays is known to be left over"
     paths = [pin.location for pin in graph.snapshot().pins.values()]
-    reclaim_staged_files(graph._environment, paths, 0.0)
+    reclaim_staged_files(graph._core.environment, paths, 0.0)
     assert leftovers(graph) == []
 
 

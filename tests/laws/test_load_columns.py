@@ -106,7 +106,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 @pytest.fixture(scope="module")
 def plan(graph: Graph) -> LoadPlan:
-    schema = graph._schema_of(graph.snapshot().schema_hash)
+    schema = graph._core.schema_of(graph.snapshot().schema_hash)
     edges = schema.catalog.edges.items()
     return LoadPlan(
         shapes=shapes_of(schema.catalog, schema.identities, schema.rules),
@@ -733,7 +733,7 @@ def _fragments(graph: Graph, ids: list[str], texts: list[str]) -> list[str]:
 
 def _notes(graph: Graph) -> Table:
     pin = graph.snapshot().pins["node:Note"]  # type: ignore[index]  # a table key is a text
-    return graph._environment.tables.open(pin.location, pin.branch, pin.version)
+    return graph._core.environment.tables.open(pin.location, pin.branch, pin.version)
 
 
 def _same(first: Found, second: Found) -> None:
@@ -847,9 +847,9 @@ def test_a_merge_is_decided_alike_wherever_that_happens(tmp_path: Path, spark: S
         ExchangeMatcher(SparkWorkers(spark, Silent()), small_rows=0),
     ):
         private = open_private(stage_fragments(base, fragments))
-        folder = new_answer_folder(graph._environment.location)
+        folder = new_answer_folder(graph._core.environment.location)
         merged = matcher.upsert(base, private, fragments, with_sources=False, ledgers=folder)
-        close_private(private, graph._environment.objects)
+        close_private(private, graph._core.environment.objects)
         seen.append(_decided(base, fragments, merged))
     assert seen[0] == seen[1] == seen[2]
     rows, superseded, discarded = seen[0]

@@ -116,7 +116,7 @@ def remove_person(graph: Graph, branch: str, name: str) -> Any:
 
 def compact(graph: Graph, branch: str, *keys: TableKey) -> GraphCommit:
     """Compact tables of a branch and publish the result, as one commit that changes no row."""
-    environment = graph._environment
+    environment = graph._core.environment
     snapshot = graph.snapshot(branch)
     pins = []
     for key in keys:

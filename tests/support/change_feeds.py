@@ -104,14 +104,14 @@ def compact(graph: Graph, branch: str = "main") -> str:
             graph_version=graph_version,
             branch=branch,
             parent_id=head.commit_id,
-            created_at=graph._environment.clock(),
+            created_at=graph._core.environment.clock(),
             kind="optimize",
             operation_id=new_ulid(),
             schema_hash=head.schema_hash,
             tables=tuple(pin.table_key for pin in pins),
         )
 
-    with graph._environment.window() as environment:
+    with graph._core.environment.window() as environment:
         changes = Changes(pins=tuple(pins))
         return environment.manifest.publish(expectations, changes, make_commit).commit_id
 

@@ -150,7 +150,7 @@ def history(folder: Path) -> History:
     def step(act: Callable[[], Any]) -> None:
         nonlocal version
         version += 1
-        object.__setattr__(graph._environment, "clock", lambda: _BEGIN + version * 60_000_000)
+        object.__setattr__(graph._core.environment, "clock", lambda: _BEGIN + version * 60_000_000)
         result = act()
         if hasattr(result, "commit"):
             commits[version] = result.commit.commit_id

@@ -90,7 +90,7 @@ def run(graph: Graph, statements: str, branch: str = "main", **params: object) -
 
 def fork(graph: Graph, branch: str, key: str) -> Table:
     """A table where a branch writes, as its first write to the type makes it."""
-    transaction = Transaction(graph._environment, branch, kind=WriterKind.MUTATION)
+    transaction = Transaction(graph._core.environment, branch, kind=WriterKind.MUTATION)
     return transaction.open_for_writing(transaction.snapshot.pins[TableKey(key)])
 
 

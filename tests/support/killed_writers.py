@@ -162,7 +162,7 @@ def sidecars(root: Path) -> list[str]:
 
 def every_commit(graph: Graph) -> list[GraphCommit]:
     """All commits of the graph in the order of their publishes."""
-    return sorted(graph._environment.manifest.commits().values(), key=lambda item: item.graph_version)
+    return sorted(graph._core.environment.manifest.commits().values(), key=lambda item: item.graph_version)
 
 
 def recovery_kinds(graph: Graph) -> list[str]:
@@ -203,7 +203,7 @@ def reclaim(root: Path, *, preview: bool = False) -> set[str]:
     """Remove what no version refers to; the names of the files below the tables, without notes of their writers."""
     with Graph.open(root) as graph:
         paths = [pin.location for pin in graph.snapshot().pins.values()]
-        found = reclaim_staged_files(graph._environment, paths, 0.0, preview=preview)
+        found = reclaim_staged_files(graph._core.environment, paths, 0.0, preview=preview)
     assert found.is_complete
     assert found.failures == {}
     names = {file.name for item in found.removals for file in item.files}

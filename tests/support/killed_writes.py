@@ -533,7 +533,7 @@ def check_folders(root: Path) -> None:
     """Nothing lies about: no staged schema file, and no folder of a table that the catalog does not know."""
     assert list(root.glob("*.staging")) == []
     with Graph.open(root, read_only=True) as graph:
-        history = graph._environment.manifest.history()
+        history = graph._core.environment.manifest.history()
     known = {version.pin.location for version in history.versions}
     found = {f"{kind}/{path.name}" for kind in ("nodes", "edges") for path in (root / kind).iterdir()}
     assert found == known
@@ -672,7 +672,7 @@ def covered_tables(graph: Graph, branch: str) -> set[str]:
     """The tables with all indexes over all rows."""
     lacking = {item.type_key for item in graph.pending_indexes(branch)}
     pins = graph.snapshot(branch).pins
-    return {str(key) for key, pin in pins.items() if list_indexes(graph._open(pin))} - lacking
+    return {str(key) for key, pin in pins.items() if list_indexes(graph._core.open_table(pin))} - lacking
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -780,7 +780,7 @@ class Optimize(Maintenance):
 
     def check_completes(self, graph: Graph, outcome: Outcome) -> None:
         graph.optimize()
-        assert {graph._open(pin).fragment_count() for pin in graph.snapshot().pins.values()} == {1}
+        assert {graph._core.open_table(pin).fragment_count() for pin in graph.snapshot().pins.values()} == {1}
 
 
 FIRST_BUILD = IndexBuild(

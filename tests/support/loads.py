@@ -113,7 +113,7 @@ def files_of(root: Path) -> dict[str, str]:
 def rows_of(graph: Graph, key: str, branch: str = "main") -> list[dict[str, Any]]:
     """The visible rows of a type, ordered by their ids."""
     (pin,) = [pin for name, pin in graph.snapshot(branch).pins.items() if name == key]
-    uri = graph._environment.location.child(pin.location)
+    uri = graph._core.environment.location.child(pin.location)
     if pin.branch is not None:
         uri = f"{uri}/tree/{pin.branch}"
     rows = lance.dataset(uri, version=pin.version).to_table().to_pylist()

@@ -17,6 +17,7 @@ from omnigraph.core.failpoints import Failpoint
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import ConflictError, StorageError
 from omnigraph.graph.graph import Graph
+from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.lease import Tenure
 from omnigraph.storage.location import parse_location
@@ -141,8 +142,8 @@ def stopped_view(uri: str) -> tuple[Graph, Door]:
     lock = LeaseCommitLock(objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: 0.0)
     door = Door(lock, LeaseCommitLock(objects))
     graph = Graph.open(uri)
-    environment = dataclasses.replace(graph._environment, lock=door)
-    return Graph(environment, read_only=False, settings=graph._settings), door
+    environment = dataclasses.replace(graph._core.environment, lock=door)
+    return Graph(OpenGraph(environment, graph._core.settings, read_only=False)), door
 
 
 def run(write: Callable[[], Any], outcome: Outcome) -> None:
@@ -227,7 +228,7 @@ def check_whole(uri: str) -> None:
             papers = set(values(graph, "node:Paper", "doi", branch))
             for edge in rows(graph, "edge:Cites", ["src", "dst"], branch):
                 assert {edge["src"], edge["dst"]} <= papers, f"{edge} dangles on {branch}"
-        ids = [row["object_id"] for row in graph._environment.manifest._look()[0].read_rows("graph_commit")]
+        ids = [row["object_id"] for row in graph._core.environment.manifest._look()[0].read_rows("graph_commit")]
         assert len(ids) == len(set(ids)), "a commit is there twice"
         assert graph.pending_recoveries() == []
     check_graph(uri, has_deleted=True)

@@ -104,16 +104,16 @@ def new_graph(folder: Path, *statements: str, name: str = "g.omni", schema: str 
 
 def append(graph: Graph, branch: str = "main", **rows: Sequence[dict[str, Any]]) -> None:
     """Many rows in one commit, past the mutation language: nothing is validated, missing values are null."""
-    transaction = Transaction(graph._environment, branch, kind=WriterKind.LOAD)
+    transaction = Transaction(graph._core.environment, branch, kind=WriterKind.LOAD)
     snapshot = transaction.snapshot
-    catalog = graph._schema_of(snapshot.schema_hash).catalog
+    catalog = graph._core.schema_of(snapshot.schema_hash).catalog
     for name, given in rows.items():
         is_node = name in catalog.nodes
         definition = catalog.nodes[name] if is_node else catalog.edges[name]
         pin = snapshot.pins[(node_table_key if is_node else edge_table_key)(name)]
         empty = dict.fromkeys(definition.properties)
         full = [{**empty, **row} for row in given]
-        transaction.stage(pin, stage_append(graph._open(pin), rows_table(definition, full)))
+        transaction.stage(pin, stage_append(graph._core.open_table(pin), rows_table(definition, full)))
     transaction.commit()
 
 

@@ -126,4 +126,4 @@ def stored(graph: Graph, key: str, branch: str = "main") -> list[dict[str, Any]]
 
 
 def fragments(graph: Graph, key: str, branch: str = "main") -> int:
-    return graph._open(graph.snapshot(branch).pins[key]).fragment_count()
+    return graph._core.open_table(graph.snapshot(branch).pins[key]).fragment_count()

@@ -98,7 +98,7 @@ class OmniGraphEngine:
 
 def adjacency_bytes_per_edge(graph: Graph) -> float | None:
     """Memory of the largest adjacency index, per edge and direction; None when no query needed one."""
-    kept = [adjacency for adjacency, _ in graph._reader.caches.adjacencies._values.values()]
+    kept = [adjacency for adjacency, _ in graph._core.caches.adjacencies._values.values()]
     if not kept:
         return None
     largest = max(kept, key=lambda adjacency: adjacency.edge_count)

@@ -185,6 +185,7 @@ def _model(name: str) -> type[BaseModel]:
 
 
 _FILTERS = MappingProxyType({"kinds": "kind", "types": "type", "ops": "op"})
+_TEXT = MappingProxyType({"text": "query"})
 _MUTATION = "api.results:MutationResult"
 _LOAD = "api.results:LoadResult"
 _ROWS = "api.answers:Rows"
@@ -265,6 +266,9 @@ _ENTRIES = (
         body="ExplainBody",
         result="api.answers:Plan",
         cost=Cost.BOUNDED_READ,
+        call="explain",
+        names=_TEXT,
+        member="text",
         tool=Tool(
             "explain",
             "Explain a query: its meaning and its plan, without running it; `analyze` runs it and adds times.",
@@ -343,6 +347,7 @@ _ENTRIES = (
         tag="schema",
         text="Make another schema the accepted one, in one commit; stored queries must still fit it.",
         body="SchemaApplyBody",
+        names={"schema": "schema_source"},
         result="api.results:SchemaApplyResult",
         action=Action.SCHEMA_APPLY,
         cost=Cost.WRITE,
@@ -442,6 +447,7 @@ _ENTRIES = (
         tag="mutations",
         text="Run one mutation; all of it becomes visible at once, or nothing does.",
         body="MutateBody",
+        names=_TEXT,
         result=_MUTATION,
         action=Action.CHANGE,
         cost=Cost.WRITE,
@@ -459,6 +465,7 @@ _ENTRIES = (
         tag="mutations",
         text="Run one mutation, if the branch is still at a commit.",
         body="MutateBody",
+        names=_TEXT,
         result=_MUTATION,
         action=Action.CHANGE,
         cost=Cost.WRITE,
@@ -471,6 +478,7 @@ _ENTRIES = (
         tag="mutations",
         text="Run one mutation; the older name of `/mutate`.",
         body="MutateBody",
+        names=_TEXT,
         result=_MUTATION,
         action=Action.CHANGE,
         cost=Cost.WRITE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.commit.targets import Target
+    from omnigraph.lang.schema.plan import MigrationPlan
 
 
 # ---- Receipts of writes
@@ -270,6 +272,20 @@ class SchemaApplyResult(Document):
             graph_version=body["graph_manifest_version"],
             commit=None if commit is None else GraphCommit.from_json(commit),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaDiff:
+    """Two schema texts, and the steps between them."""
+
+    old: str
+    new: str
+    plan: MigrationPlan
+
+    def lines(self, old_name: str, new_name: str) -> list[str]:
+        """A unified diff of the texts."""
+        old, new = self.old.splitlines(), self.new.splitlines()
+        return list(difflib.unified_diff(old, new, old_name, new_name, lineterm=""))
 
 
 # ---- Exports and baselines

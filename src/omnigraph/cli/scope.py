@@ -372,7 +372,7 @@ class Address:
 
     def served_graphs(self) -> list[dict[str, Any]]:
         """The graphs of the server, `graph_id` and `uri` each, sorted by id."""
-        from omnigraph.client.remote_graph import list_graphs
+        from omnigraph.client.connection import list_graphs
 
         assert isinstance(self.scope, ServerScope), "its rule says so"
         return list_graphs(self.scope.url, token_of(self.scope, self.config))

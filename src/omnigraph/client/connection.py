@@ -1,31 +1,29 @@
-"""Requests, answers and their failures."""
+"""Requests to one server, what they carry, its answers and their failures."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import httpx
-from typing_extensions import override
 
-from omnigraph.api.graph_api import GraphApi
-from omnigraph.api.operations import Operation
-from omnigraph.api.protocol import JSON
+from omnigraph.api.protocol import DEFAULT_GRAPH, IF_GRAPH_COMMIT, JSON
+from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
 from omnigraph.commit.targets import Target
-from omnigraph.core.budget import Budget
-from omnigraph.core.ids import check_branch_name, is_ulid
+from omnigraph.core.source import SourceText, read_source
 from omnigraph.errors import (
     BadRequestError,
     CompilerError,
-    DirectOnlyError,
     NotFoundError,
     OmniError,
+    PolicyDeniedError,
+    ResourceLimitError,
     ServerUnreachableError,
     UnexpectedAnswerError,
     without_credentials,
@@ -34,10 +32,10 @@ from omnigraph.errors.bodies import error_from_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
-    from omnigraph.client.addresses import ServerAddress
-    from omnigraph.core.source import SourceText
+    from omnigraph.api.graph_api import FilterKeywords
+    from omnigraph.errors import Diagnostic
+    from omnigraph.lang.schema.compiler import CompiledSchema
 
 
 # ---- The connection to one server
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     Body = Mapping[str, object] | Iterator[bytes] | None
-    Params = Mapping[str, str | int | bool | Sequence[str] | None]
+    Params = Mapping[str, str | float | bool | Sequence[str] | None]
 
 _log = logging.getLogger(__name__)
 #: How long an answer may take to begin, or a piece of it to come. Loads and merges take their time.
@@ -132,18 +130,6 @@ class Connection:
     ) -> dict[str, Any]:
         """The JSON answer to a read."""
         return self.request(method, path, params=params, body=body)
-
-    def write(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: Body = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
-        """The JSON answer to a write."""
-        return self.request(method, path, params=params, body=body, headers=headers, is_write=True)
 
     @contextmanager
     def streaming(
@@ -335,7 +321,7 @@ def _present(params: Params) -> list[tuple[str, str]]:
                 continue
             case bool():
                 found.append((name, "true" if value else "false"))
-            case str() | int():
+            case str() | int() | float():
                 found.append((name, str(value)))
             case _:
                 found += [(name, item) for item in value]
@@ -347,93 +333,59 @@ def _reason(error: BaseException) -> str:
     return lines[0][:200] if lines else type(error).__name__
 
 
-# ---- The base of the parts of a remote graph
+# ---- Lists of graphs
 
 
-class OpenRemoteGraph(GraphApi):
-    """The inside of a remote graph. Thread-safe."""
+def list_graphs(
+    url: str, token: str | None = None, *, transport: httpx.BaseTransport | None = None
+) -> list[dict[str, Any]]:
+    """The graphs of a server, `graph_id` and `uri` each, sorted by id.
 
-    #: What a policy allows is decided for every request.
-    read_only = False
-
-    def __init__(self, connection: Connection, graph_id: str) -> None:
-        self._connection = connection
-        self._path = f"/graphs/{graph_id}"
-        self.graph_id = graph_id
-
-    @property
-    @override
-    def uri(self) -> str:
-        return f"{self._connection.base}{self._path}"
-
-    @override
-    def close(self) -> None:
-        self._connection.close()
-
-    def __repr__(self) -> str:
-        return f"<RemoteGraph {self.uri}>"
-
-    def _perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
-        """Perform an operation of the catalogue; returns what the method of a graph returns.
-
-        Arguments are those that the caller gave: what a server does without being told is not sent.
-        """
-        is_write = operation.cost.writes
-        if is_write:
-            refuse_actor(arguments.pop("actor", None))
-        refuse_session(arguments.pop("spark", None))
-        for here in ("engine", "progress"):
-            arguments.pop(here, None)
-        cancel = arguments.pop("cancel", None)
-        if cancel is not None and is_write:
-            raise DirectOnlyError(f"a cancel signal for {operation.call}")
-        if not _TARGET.isdisjoint(arguments):
-            target = Target(**{name: arguments.pop(name) for name in _TARGET & {*arguments}})
-            arguments |= target_members(target)
-        members = {operation.member_of(name): value for name, value in arguments.items()}
-        path = self._path_of(operation, members)
-        sent: dict[str, Any] = {"body": members} if operation.body else {"params": members}
-        ask = partial(self._connection.request, operation.method, path, is_write=is_write, **sent)
-        answer = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
-        with understood(operation.result_class.__name__):
-            result = operation.result_class.from_json(answer | {"uri": self.uri})
-            if operation.member is None:
-                return result
-            if operation.member not in answer:
-                raise KeyError(operation.member)
-            return getattr(result, operation.member)
-
-    def _path_of(self, operation: Operation, members: dict[str, Any]) -> str:
-        """The path of an operation; what stands in it is not sent again."""
-        values = {name: str(members.pop(name)) for name in operation.path_parameters}
-        commit_id = values.get("commit_id")
-        if commit_id is not None and not is_ulid(commit_id):
-            raise NotFoundError(f"there is no commit {commit_id}")
-        if "branch" in values:
-            values["branch"] = check_branch_name(values["branch"])
-        return f"{self._path}{operation.path_of(values)}"
+    Raises:
+        PolicyDeniedError: the server does not tell.
+        UnauthorizedError: it does not know the token.
+        ServerUnreachableError: no response from the server.
+    """
+    connection = Connection(parse_address(url), find_token(token), transport=transport)
+    try:
+        return _graphs(connection)
+    finally:
+        connection.close()
 
 
-def derived_method(operation: Operation) -> Callable[..., Any]:
-    """The method of a remote graph that only asks the server."""
-    declared = getattr(GraphApi, operation.call or "")
-    signature = inspect.signature(declared)
-
-    @wraps(declared)
-    def method(self: OpenRemoteGraph, *args: object, **kwargs: object) -> Any:
-        given = signature.bind(self, *args, **kwargs).arguments
-        return self._perform(operation, {name: given[name] for name in given if name != "self"})
-
-    return method
+def _graphs(connection: Connection) -> list[dict[str, Any]]:
+    body = connection.ask("GET", "/graphs")
+    with understood("a list of graphs"):
+        return [{"graph_id": item["graph_id"], "uri": _address(connection, item)} for item in body["graphs"]]
 
 
-def direct_only(name: str) -> Callable[..., NoReturn]:
-    """A method that a graph behind a server refuses, with the way to run it."""
+def _address(connection: Connection, graph: Mapping[str, str]) -> str:
+    """The address of a graph: servers give its path on themselves."""
+    uri = graph["uri"]
+    return f"{connection.base}{uri}" if uri == f"/graphs/{graph['graph_id']}" else uri
 
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise DirectOnlyError(name)
 
-    return refuse
+def only_graph(connection: Connection) -> str:
+    """The only graph of a server, or `default` where it does not tell.
+
+    Raises:
+        NotFoundError: it has none.
+        BadRequestError: it has several.
+    """
+    try:
+        names = [graph["graph_id"] for graph in _graphs(connection)]
+    except PolicyDeniedError:
+        return DEFAULT_GRAPH
+    if not names:
+        raise NotFoundError(f"{connection.base} serves no graph")
+    if len(names) > 1:
+        raise BadRequestError(
+            f"{connection.base} serves several graphs: choose one with graph (--graph): {', '.join(names)}"
+        )
+    return check_graph_id(names[0])
+
+
+# ---- What requests carry
 
 
 def refuse_actor(actor: str | None) -> None:
@@ -458,38 +410,59 @@ def refuse_session(spark: object) -> None:
         raise BadRequestError("a Spark session cannot be sent to a server: leave out spark")
 
 
-#: What says which state of a graph is meant.
-_TARGET = frozenset({"branch", "snapshot", "version", "as_of"})
-
-
 def target_members(target: Target) -> dict[str, str | int | None]:
     """A target as requests carry it."""
     if target.snapshot is not None:
         return {"snapshot": target.snapshot}
-    return {
-        "branch": target.branch,
-        "version": target.version,
-        "as_of": None if target.as_of is None else str(target.as_of),
-    }
+    as_of = None if target.as_of is None else str(target.as_of)
+    return {"branch": target.branch, "version": target.version, "as_of": as_of}
 
 
-def target_of(branch: str, snapshot: str | None, version: int | None, as_of: str | datetime | None) -> Target:
-    """The target of a read.
-
-    Raises:
-        BadRequestError: it was asked for two things.
-    """
-    return Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
+def filter_members(chosen: FilterKeywords) -> dict[str, Sequence[str] | None]:
+    """A filter as requests carry it."""
+    return {"kind": chosen.get("kinds"), "type": chosen.get("types"), "op": chosen.get("ops")}
 
 
-def text_of(source: str | SourceText) -> str:
-    """The text of a source."""
-    return source if isinstance(source, str) else source.text
+def timed(timeout_s: float | None) -> dict[str, object]:
+    """The time of a read as a member of a body; left out where the server decides."""
+    return {} if timeout_s is None else {"timeout_s": timeout_s}
 
 
-def in_terms_of(source: str | SourceText, error: CompilerError) -> CompilerError:
+def condition(if_commit: str | None) -> dict[str, str] | None:
+    """The header of a write that may have a condition; its path is another one, so that it is not overseen."""
+    return None if if_commit is None else {IF_GRAPH_COMMIT: quote(if_commit.strip())}
+
+
+def schema_source(schema: str | Path | CompiledSchema) -> SourceText:
+    """The text of a schema: that of a file, the text itself, or that of a compiled schema."""
+    from omnigraph.lang.schema.compiler import CompiledSchema
+    from omnigraph.lang.schema.parser import SYNTAX_ERROR
+
+    if isinstance(schema, CompiledSchema):
+        return schema.source
+    if isinstance(schema, Path) or "{" not in schema:
+        return read_source(schema, code=SYNTAX_ERROR)
+    return SourceText(schema, "<schema>")
+
+
+def in_terms_of(source: object, error: CompilerError) -> CompilerError:
     """Findings under the name that the caller has for the text."""
-    if isinstance(source, str):
+    if not isinstance(source, SourceText):
         return error
-    found = tuple(replace(item, file=source.name) for item in error.diagnostics)
-    return CompilerError(found, total=error.total)
+    return CompilerError(named_after(source, error.diagnostics), total=error.total)
+
+
+def named_after(source: SourceText, findings: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Findings about a text whose name a server does not know."""
+    return tuple(replace(item, file=source.name) for item in findings)
+
+
+def with_advice(error: ResourceLimitError) -> ResourceLimitError:
+    """The refusal of a body that is too large, with what a loader can do."""
+    if error.resource != "http_request_bytes":
+        return error
+    advice = (
+        "load several smaller files, let the server take more (OMNIGRAPH_LOAD_BODY_MAX_BYTES), or open the storage of "
+        "the graph, where a load has no limit"
+    )
+    return ResourceLimitError(error.resource, error.limit, error.actual, advice)

@@ -1,35 +1,498 @@
-"""A graph behind a server: `RemoteGraph`, lists of graphs, and stored queries."""
+"""A graph behind a server: `RemoteGraph`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, overload
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, update_wrapper
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
 
-from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
-from omnigraph.api.operations import OPERATIONS
-from omnigraph.api.protocol import ARROW_STREAM, DEFAULT_GRAPH
-from omnigraph.api.results import MutationResult
+from typing_extensions import override
+
+from omnigraph.api.graph_api import DIRECT_ONLY, FilterKeywords, GraphApi, PastKeywords, TargetKeywords
+from omnigraph.api.operations import OPERATIONS, Operation
+from omnigraph.api.protocol import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, SNAPSHOT_ID
+from omnigraph.api.results import (
+    BLOB_RANGE_BYTES,
+    BaselineResult,
+    BlobCell,
+    BlobInfo,
+    ExportResult,
+    ExportTarget,
+    LoadResult,
+    MutationResult,
+    ReportedSteps,
+    SchemaApplyResult,
+    check_range,
+)
+from omnigraph.api.rows import Result, decode_result
 from omnigraph.client.addresses import check_graph_id, find_token, parse_address
-from omnigraph.client.blobs import RemoteBlobs
-from omnigraph.client.connection import Connection, derived_method, direct_only, understood
-from omnigraph.client.history import RemoteHistory
-from omnigraph.client.reads import ROWS, RemoteReading, timed
-from omnigraph.client.writes import RemoteWriting, conditional
-from omnigraph.commit.rows import MAIN
+from omnigraph.client.connection import (
+    Connection,
+    condition,
+    filter_members,
+    in_terms_of,
+    named_after,
+    only_graph,
+    refuse_actor,
+    refuse_session,
+    schema_source,
+    target_members,
+    timed,
+    understood,
+    with_advice,
+)
+from omnigraph.client.streams import LineCount, RemoteBlob, RemoteCell, held_back, opened_target
+from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.targets import Target
-from omnigraph.errors import BadRequestError, NotFoundError, PolicyDeniedError, UnexpectedAnswerError
+from omnigraph.core.budget import Budget, CancelSignal
+from omnigraph.core.ids import check_branch_name, is_ulid
+from omnigraph.core.source import SourceText
+from omnigraph.errors import (
+    BadRequestError,
+    CompilerError,
+    DirectOnlyError,
+    NotFoundError,
+    OmniError,
+    PreconditionFailedError,
+    ResourceLimitError,
+    UnexpectedAnswerError,
+)
 
 if TYPE_CHECKING:
     import httpx
 
-    from omnigraph.api.rows import Result
+    from omnigraph.api.diffs import ReportedDiff
+    from omnigraph.lang.schema.catalog import Catalog
+    from omnigraph.lang.schema.compiler import CompiledSchema
+    from omnigraph.pipeline.workers import Progress
+    from omnigraph.spark import Session
+
+_ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}
+#: What says which state of a graph is meant.
+_TARGET = frozenset(TargetKeywords.__annotations__)
 
 
-# ---- Stored queries of a server
+class RemoteGraph(GraphApi):
+    """A graph behind a server, with the methods, results and errors of `Graph`: see `GraphApi`.
 
+    Operations that the catalogue answers alone have no method of their own. Thread-safe; close it, or use it in a
+    `with` statement.
+    """
 
-class RemoteStoredQueries(RemoteReading):
-    """Methods that only a server offers."""
+    #: What a policy allows is decided for every request.
+    read_only = False
+
+    def __init__(self, connection: Connection, graph_id: str) -> None:
+        self._connection = connection
+        self._path = f"/graphs/{graph_id}"
+        self.graph_id = graph_id
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        token: str | None = None,
+        graph: str | None = None,
+        *,
+        timeout_s: float | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> RemoteGraph:
+        """A graph of a server. The address may name it (`https://host/graphs/papers`), or `graph` does.
+
+        Without a name the server is asked: its only graph is meant, or `default` where it does not tell. Otherwise
+        nothing is sent before the first call. The token is `OMNIGRAPH_BEARER_TOKEN` unless one is given. `timeout_s`
+        bounds how long an answer may take.
+
+        Raises:
+            BadRequestError: the address or the token is malformed, or the server has several graphs.
+            UnauthorizedError: the server was asked, and does not know the token.
+            ServerUnreachableError: the server was asked, and did not respond.
+        """
+        address = parse_address(url)
+        if address.graph is not None and graph not in (None, address.graph):
+            raise BadRequestError(f"the address names the graph {address.graph}, and {graph} is asked for: give one")
+        name = graph or address.graph
+        if name is not None:
+            check_graph_id(name)
+        connection = Connection(address, find_token(token), timeout_s=timeout_s, transport=transport)
+        try:
+            return cls(connection, name or only_graph(connection))
+        except BaseException:  # also after an interrupt: only this closes it
+            connection.close()
+            raise
+
+    @property
+    @override
+    def uri(self) -> str:
+        return f"{self._connection.base}{self._path}"
+
+    @override
+    def refresh(self) -> None:
+        self._connection.ask("GET", f"{self._path}/snapshot")
+
+    @override
+    def close(self) -> None:
+        self._connection.close()
+
+    def __repr__(self) -> str:
+        return f"<RemoteGraph {self.uri}>"
+
+    # ---- operations of the catalogue
+
+    def _perform(
+        self, operation: Operation, arguments: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """Perform an operation of the catalogue; returns what the method of a graph returns.
+
+        What is None is not sent: a server does it without being told.
+        """
+        is_write = operation.cost.writes
+        if is_write:
+            refuse_actor(arguments.pop("actor", None))
+        refuse_session(arguments.pop("spark", None))
+        for here in ("engine", "progress"):
+            arguments.pop(here, None)
+        cancel = arguments.pop("cancel", None)
+        if cancel is not None and is_write:
+            raise DirectOnlyError(f"a cancel signal for {operation.call}")
+        source = next((value for value in arguments.values() if isinstance(value, SourceText)), None)
+        if not _TARGET.isdisjoint(arguments):
+            target = Target(**{name: arguments.pop(name) for name in _TARGET & {*arguments}})
+            arguments |= target_members(target)
+        members = {
+            operation.member_of(name): value.text if isinstance(value, SourceText) else value
+            for name, value in arguments.items()
+            if value is not None
+        }
+        path = self._path_of(operation, members)
+        sent: dict[str, Any] = {"body": members} if operation.body else {"params": members}
+        ask = partial(self._connection.request, operation.method, path, headers=headers, is_write=is_write, **sent)
+        try:
+            answer = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
+        except CompilerError as error:
+            raise in_terms_of(source, error) from None
+        with understood(operation.result_class.__name__):
+            result = operation.result_class.from_json(answer | {"uri": self.uri})
+            if operation.member is None:
+                return result
+            if operation.member not in answer:
+                raise KeyError(operation.member)
+            return getattr(result, operation.member)
+
+    def _path_of(self, operation: Operation, members: dict[str, Any]) -> str:
+        """The path of an operation; what stands in it is not sent again."""
+        values = {name: str(members.pop(name)) for name in operation.path_parameters}
+        commit_id = values.get("commit_id")
+        if commit_id is not None and not is_ulid(commit_id):
+            raise NotFoundError(f"there is no commit {commit_id}")
+        if "branch" in values:
+            values["branch"] = check_branch_name(values["branch"])
+        return f"{self._path}{operation.path_of(values)}"
+
+    # ---- reads
+
+    @property
+    @override
+    def schema(self) -> str:
+        body = self._connection.ask("GET", f"{self._path}/schema")
+        with understood("a schema"):
+            return str(body["schema_source"])
+
+    @override
+    def catalog(self, branch: str = MAIN, **past: Unpack[PastKeywords]) -> Catalog:
+        from omnigraph.lang.schema.compiler import compile_schema
+
+        is_of_main = branch == MAIN and not any(past.values())
+        if not is_of_main and self.snapshot(branch, **past).schema_hash != self.snapshot().schema_hash:
+            # The text of the accepted schema travels, and none of the past.
+            raise DirectOnlyError("catalog of an earlier schema")
+        return compile_schema(self.schema).catalog
+
+    @override
+    def query(
+        self,
+        text: str | SourceText,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
+        **state: Unpack[TargetKeywords],
+    ) -> Result:
+        target = Target(**state)
+        body = {
+            "query": text if isinstance(text, str) else text.text,
+            "name": name,
+            "params": None if params is None else dict(params),
+            **target_members(target),
+            **timed(timeout_s),
+        }
+        budget = Budget(cancel=cancel)
+
+        def ask() -> httpx.Response:
+            response = self._connection.open("POST", f"{self._path}/query", body=body, headers=_ROWS)
+            if cancel is not None and cancel.is_set():
+                # Its reader stopped waiting, so it is closed here.
+                response.close()
+            return response
+
+        try:
+            response = ask() if cancel is None else budget.patiently(ask)
+        except CompilerError as error:
+            raise in_terms_of(text, error) from None
+        return self._rows(response, target, budget)
+
+    def _rows(self, response: httpx.Response, target: Target, budget: Budget | None = None) -> Result:
+        with understood("rows"):
+            pieces = self._connection.pieces(response)
+            if budget is not None:
+                pieces = budget.steps(pieces)
+            return decode_result(pieces, target=target, close=response.close)
+
+    @override
+    def export(
+        self,
+        target: ExportTarget,
+        *,
+        types: Sequence[str] | None = None,
+        format: str = "jsonl",
+        parts: bool = False,
+        engine: str = "spark",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
+        **state: Unpack[TargetKeywords],
+    ) -> ExportResult:
+        refuse_session(spark)
+        if format != "jsonl" or parts:
+            raise DirectOnlyError("export as Parquet" if format == "parquet" else "export in parts")
+        if isinstance(types, str):
+            raise BadRequestError(f"types is a list of names: give [{types!r}]")
+        members = target_members(Target(**state))
+        body = {**members, "type_names": list(types) if types else None, **timed(timeout_s)}
+        budget, count, connection = Budget(cancel=cancel), LineCount(), self._connection
+        with opened_target(target, self.uri) as (name, write):
+            headers = {"Accept": NDJSON}
+            with connection.streaming("POST", f"{self._path}/export", body=body, headers=headers) as response:
+                known = response.headers.get(EXPORTED_TYPES, "").split()
+                commit_id = response.headers.get(SNAPSHOT_ID, "")
+                for block in count.whole_lines(budget.steps(connection.pieces(response))):
+                    write(block)
+        return ExportResult(
+            target=name,
+            format=format,
+            files=() if name == "-" else (name,),
+            nodes=count.of_kind("node", known),
+            edges=count.of_kind("edge", known),
+            commit_id=commit_id,
+        )
+
+    @override
+    def baseline(
+        self,
+        branch: str = MAIN,
+        *,
+        out: ExportTarget,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
+        **chosen: Unpack[FilterKeywords],
+    ) -> BaselineResult:
+        filters = {name: None if some is None else list(some) for name, some in filter_members(chosen).items()}
+        body = {"branch": branch, **filters, **timed(timeout_s)}
+        budget, count, last = Budget(cancel=cancel), LineCount(), [b""]
+        connection, path = self._connection, f"{self._path}/changes/baseline"
+        with opened_target(out, self.uri) as (name, write):
+            with connection.streaming("POST", path, body=body, headers={"Accept": NDJSON}) as response:
+                lines = count.whole_lines(budget.steps(connection.pieces(response)))
+                for block in held_back(lines, last):
+                    write(block)
+            with understood("a baseline"):
+                handshake = json.loads(last[-1])["baseline"]
+                return BaselineResult(
+                    target=name,
+                    entities=count.entities.total(),
+                    snapshot_commit_id=handshake["snapshot_commit_id"],
+                    resume_cursor=handshake["resume_cursor"],
+                )
+
+    @override
+    def diff(
+        self,
+        one: str,
+        other: str,
+        *,
+        engine: str = "auto",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
+        **chosen: Unpack[FilterKeywords],
+    ) -> ReportedDiff:
+        # Lazy: only changes need `branches`.
+        from omnigraph.api.diffs import ReportedDiff
+        from omnigraph.branches.changes import MAX_PAGE_CHANGES
+        from omnigraph.branches.diffs import DiffPage
+
+        refuse_session(spark)
+        pages: list[DiffPage] = []
+        asked = {**filter_members(chosen), "limit": MAX_PAGE_CHANGES, "timeout_s": timeout_s, "cancel": cancel}
+        states, token = {"from": one, "to": other}, None
+        while not pages or token is not None:
+            page = self._perform(OPERATIONS["get_diff"], {**states, **asked, "page_token": token})
+            pages.append(page)
+            token = page.next_page_token
+            # The other pages belong to the same two commits, also when a branch moves meanwhile.
+            states = {"from": page.from_graph_commit_id, "to": page.to_graph_commit_id}
+        return ReportedDiff.from_pages(pages)
+
+    @override
+    def log(self, branch: str | None = None) -> list[GraphCommit]:
+        body = self._connection.ask("GET", f"{self._path}/log", params={"branch": branch})
+        with understood("commits"):
+            return [GraphCommit.from_json(commit) for commit in body["commits"]]
+
+    # ---- blob cells
+
+    @override
+    def read_blob(
+        self,
+        type_key: str,
+        entity_id: str,
+        property_name: str,
+        *,
+        offset: int = 0,
+        length: int | None = None,
+        **state: Unpack[TargetKeywords],
+    ) -> bytes:
+        check_range(offset, length, limit=BLOB_RANGE_BYTES)
+        target = Target(**state)
+        cell = self._cell(type_key, entity_id, property_name)
+        return b"".join(cell.stream(target_members(target), offset, length))
+
+    @override
+    def stat_blob(self, type_key: str, entity_id: str, property_name: str, **state: Unpack[TargetKeywords]) -> BlobInfo:
+        return self.open_blob(type_key, entity_id, property_name, **state).info
+
+    @override
+    def open_blob(
+        self, type_key: str, entity_id: str, property_name: str, **state: Unpack[TargetKeywords]
+    ) -> RemoteBlob:
+        target = Target(**state)
+        found = self._cell(type_key, entity_id, property_name)
+        return RemoteBlob(found, found.info(target, target_members(target)))
+
+    def _cell(self, type_key: str, entity_id: str, property_name: str) -> RemoteCell:
+        cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
+        return RemoteCell(self._connection, f"{self._path}/blob", cell)
+
+    # ---- writes: each is sent once, and its actor is that of the token
+
+    @override
+    def mutate(
+        self,
+        text: str | SourceText,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = MAIN,
+        actor: str | None = None,
+        if_commit: str | None = None,
+    ) -> MutationResult:
+        refuse_actor(actor)
+        if if_commit is not None and not is_ulid(if_commit):
+            # No branch can be at it; the server would call it a malformed header.
+            head = self._connection.ask("GET", f"{self._path}/snapshot", params={"branch": branch})
+            raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))
+        operation = OPERATIONS["mutate" if if_commit is None else "mutate_if_graph_commit"]
+        arguments = {"text": text, "name": name, "params": None if params is None else dict(params), "branch": branch}
+        result: MutationResult = self._perform(operation, arguments, condition(if_commit))
+        return result
+
+    @override
+    def load(
+        self,
+        source: str | PathLike[str] | None = None,
+        *,
+        frames: Mapping[str, object] | None = None,
+        mapping: str | PathLike[str] | Mapping[str, object] | None = None,
+        mode: str,
+        branch: str = MAIN,
+        base: str | None = None,
+        actor: str | None = None,
+        engine: str = "spark",
+        spark: Session | None = None,
+        dry_run: bool = False,
+        grammar: str = "strict",
+        progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
+    ) -> LoadResult:
+        from omnigraph.client.record_files import BODY_NAME, RecordFiles
+        from omnigraph.pipeline.load.inputs import check_one_input
+
+        refuse_actor(actor)
+        refuse_session(spark)
+        if cancel is not None:
+            raise DirectOnlyError("a cancel signal for load")
+        check_one_input(source, mapping, frames)
+        if source is None:
+            raise DirectOnlyError("load with a mapping" if frames is None else "load of frames")
+        files = RecordFiles(source, are_lines=grammar != "compatible")
+        params = {
+            "branch": branch,
+            "from": base,
+            "mode": str(mode),
+            "grammar": str(grammar),
+            "dry_run": dry_run,
+            "source": BODY_NAME,
+            "timeout_s": timeout_s,
+        }
+        headers = {"Content-Type": NDJSON}
+        if files.size is not None:
+            # Of a body that does not say how large it is, a server has to assume the largest.
+            headers["Content-Length"] = str(files.size)
+        try:
+            answer = self._connection.request(
+                "POST", f"{self._path}/load/ndjson", params=params, body=files.body(), headers=headers, is_write=True
+            )
+        except ResourceLimitError as error:
+            raise with_advice(error) from None
+        except OmniError as error:
+            raise files.renamed(error) from None
+        with understood("a receipt"):
+            return LoadResult.from_json(answer | {"uri": self.uri})
+
+    @override
+    def apply_schema(
+        self,
+        schema: str | Path | CompiledSchema,
+        *,
+        allow_data_loss: bool = False,
+        backfill: Mapping[str, object] | None = None,
+        actor: str | None = None,
+        engine: str = "auto",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+        validate: Callable[[Catalog], None] | None = None,
+    ) -> SchemaApplyResult:
+        refuse_actor(actor)
+        refuse_session(spark)
+        if validate is not None:
+            raise DirectOnlyError("apply_schema with validate")
+        source = schema_source(schema)
+        arguments = {"schema": source, "allow_data_loss": allow_data_loss, "backfill": dict(backfill or {}) or None}
+        result: SchemaApplyResult = self._perform(OPERATIONS["apply_schema"], arguments)
+        return replace(
+            result, plan=ReportedSteps(steps=result.plan.steps, warnings=named_after(source, result.plan.warnings))
+        )
+
+    # ---- stored queries, which only a server has
 
     def queries(self) -> list[dict[str, Any]]:
         """The stored queries that the token may run: `name`, `tool_name`, `mutation`, `params`, and descriptions."""
@@ -107,9 +570,13 @@ class RemoteStoredQueries(RemoteReading):
             **timed(timeout_s),
         }
         body |= {"branch": branch} if snapshot is None else {"snapshot": snapshot}
-        path, condition = conditional(f"{self._path}/queries/{name}", if_commit)
+        path = f"{self._path}/queries/{name}" + ("" if if_commit is None else "/if-graph-commit")
         response = self._connection.open(
-            "POST", path, body=body, headers={**ROWS, **(condition or {})}, is_write=expect_mutation is not False
+            "POST",
+            path,
+            body=body,
+            headers={**_ROWS, **(condition(if_commit) or {})},
+            is_write=expect_mutation is not False,
         )
         if response.headers.get("content-type", "").startswith(ARROW_STREAM):
             if expect_mutation:
@@ -123,97 +590,35 @@ class RemoteStoredQueries(RemoteReading):
             return MutationResult.from_json(answer)
 
 
-# ---- The remote graph
+# ---- Methods without code of their own
 
 
-class RemoteGraph(RemoteStoredQueries, RemoteWriting, RemoteHistory, RemoteBlobs):
-    """A graph behind a server, with the methods, results and errors of `Graph`: see `GraphApi`.
+def _derived(operation: Operation) -> Callable[..., Any]:
+    """The method of a remote graph that only asks the server."""
+    signature = inspect.signature(getattr(GraphApi, operation.call or ""))
 
-    Operations that the catalogue answers alone have no method of their own. Thread-safe; close it, or use it in a
-    `with` statement.
-    """
+    def method(self: RemoteGraph, *args: object, **kwargs: object) -> Any:
+        given = signature.bind(self, *args, **kwargs).arguments
+        return self._perform(operation, {name: given[name] for name in given if name != "self"})
 
-    @classmethod
-    def connect(
-        cls,
-        url: str,
-        token: str | None = None,
-        graph: str | None = None,
-        *,
-        timeout_s: float | None = None,
-        transport: httpx.BaseTransport | None = None,
-    ) -> RemoteGraph:
-        """A graph of a server. The address may name it (`https://host/graphs/papers`), or `graph` does.
+    return method
 
-        Without a name the server is asked: its only graph is meant, or `default` where it does not tell. Otherwise
-        nothing is sent before the first call. The token is `OMNIGRAPH_BEARER_TOKEN` unless one is given. `timeout_s`
-        bounds how long an answer may take.
 
-        Raises:
-            BadRequestError: the address or the token is malformed, or the server has several graphs.
-            UnauthorizedError: the server was asked, and does not know the token.
-            ServerUnreachableError: the server was asked, and did not respond.
-        """
-        address = parse_address(url)
-        if address.graph is not None and graph not in (None, address.graph):
-            raise BadRequestError(f"the address names the graph {address.graph}, and {graph} is asked for: give one")
-        name = graph or address.graph
-        if name is not None:
-            check_graph_id(name)
-        connection = Connection(address, find_token(token), timeout_s=timeout_s, transport=transport)
-        try:
-            return cls(connection, name or _only_graph(connection))
-        except BaseException:  # also after an interrupt: only this closes it
-            connection.close()
-            raise
+def _refused(name: str) -> Callable[..., NoReturn]:
+    """A method that a graph behind a server refuses, with the way to run it."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise DirectOnlyError(name)
+
+    return refuse
 
 
 for _operation in OPERATIONS.values():
-    _name = _operation.call
-    if _name is not None and getattr(RemoteGraph, _name, None) is getattr(GraphApi, _name):
-        setattr(RemoteGraph, _name, derived_method(_operation))
+    if _operation.call is not None and _operation.call not in vars(RemoteGraph):
+        setattr(RemoteGraph, _operation.call, _derived(_operation))
 for _name in DIRECT_ONLY:
-    setattr(RemoteGraph, _name, direct_only(_name))
-
-
-def list_graphs(
-    url: str, token: str | None = None, *, transport: httpx.BaseTransport | None = None
-) -> list[dict[str, Any]]:
-    """The graphs of a server, `graph_id` and `uri` each, sorted by id.
-
-    Raises:
-        PolicyDeniedError: the server does not tell.
-        UnauthorizedError: it does not know the token.
-        ServerUnreachableError: no response from the server.
-    """
-    connection = Connection(parse_address(url), find_token(token), transport=transport)
-    try:
-        return _graphs(connection)
-    finally:
-        connection.close()
-
-
-def _graphs(connection: Connection) -> list[dict[str, Any]]:
-    body = connection.ask("GET", "/graphs")
-    with understood("a list of graphs"):
-        return [{"graph_id": item["graph_id"], "uri": _address(connection, item)} for item in body["graphs"]]
-
-
-def _address(connection: Connection, graph: Mapping[str, str]) -> str:
-    """The address of a graph: servers give its path on themselves."""
-    uri = graph["uri"]
-    return f"{connection.base}{uri}" if uri == f"/graphs/{graph['graph_id']}" else uri
-
-
-def _only_graph(connection: Connection) -> str:
-    try:
-        names = [graph["graph_id"] for graph in _graphs(connection)]
-    except PolicyDeniedError:
-        return DEFAULT_GRAPH
-    if not names:
-        raise NotFoundError(f"{connection.base} serves no graph")
-    if len(names) > 1:
-        raise BadRequestError(
-            f"{connection.base} serves several graphs: choose one with graph (--graph): {', '.join(names)}"
-        )
-    return check_graph_id(names[0])
+    setattr(RemoteGraph, _name, _refused(_name))
+for _name, _method in vars(RemoteGraph).items():
+    if inspect.isfunction(_method) and not _name.startswith("_") and hasattr(GraphApi, _name):
+        # Signature and docstring are those of `GraphApi`.
+        update_wrapper(_method, getattr(GraphApi, _name))

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from typing_extensions import override
 
-from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind, BlobStream, check_range, external_blob
-from omnigraph.commit.rows import MAIN
-from omnigraph.commit.targets import Target, reading_pins, resolve_target
+from omnigraph.api.graph_api import TargetKeywords
+from omnigraph.api.results import (
+    BLOB_RANGE_BYTES,
+    BlobCell,
+    BlobInfo,
+    BlobKind,
+    BlobStream,
+    CellPlace,
+    check_range,
+    external_blob,
+)
+from omnigraph.commit.targets import Target, reading_pins
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.graph.open_graph import OpenGraph
+from omnigraph.graph.open_graph import OpenGraph, graph_method
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-    from datetime import datetime
     from typing import TypeAlias
 
-    from omnigraph.api.results import CellPlace
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.storage.datasets.blobs import StoredBlob
     from omnigraph.storage.datasets.tables import Table
@@ -143,74 +150,48 @@ def etag_of(table: Table, blob: StoredBlob) -> str:
     return f'"sha256-{sha256(data).hexdigest()}"'
 
 
-# ---- Blob methods of `Graph`
+# ---- Operations on blobs
 
 
-class BlobMethods(OpenGraph):
-    """Blob methods of an open graph."""
+@graph_method
+def read_blob(
+    graph: OpenGraph,
+    type_key: str,
+    entity_id: str,
+    property_name: str,
+    *,
+    offset: int = 0,
+    length: int | None = None,
+    **target: Unpack[TargetKeywords],
+) -> bytes:
+    check_range(offset, length, limit=BLOB_RANGE_BYTES)
+    wanted = Target(**target)
+    with graph.reading():
+        return _open(graph, type_key, entity_id, property_name, wanted).read(offset, length)
 
-    @override
-    def read_blob(
-        self,
-        type_key: str,
-        entity_id: str,
-        property_name: str,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        version: int | None = None,
-        as_of: str | datetime | None = None,
-        offset: int = 0,
-        length: int | None = None,
-    ) -> bytes:
-        from omnigraph.api.results import BLOB_RANGE_BYTES
 
-        check_range(offset, length, limit=BLOB_RANGE_BYTES)
-        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        with self._reading():
-            blob = self._open_blob(type_key, entity_id, property_name, target)
-            return blob.read(offset, length)
+@graph_method
+def stat_blob(
+    graph: OpenGraph, type_key: str, entity_id: str, property_name: str, **target: Unpack[TargetKeywords]
+) -> BlobInfo:
+    wanted = Target(**target)
+    with graph.reading():
+        return _open(graph, type_key, entity_id, property_name, wanted).info
 
-    @override
-    def stat_blob(
-        self,
-        type_key: str,
-        entity_id: str,
-        property_name: str,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        version: int | None = None,
-        as_of: str | datetime | None = None,
-    ) -> BlobInfo:
-        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        with self._reading():
-            return self._open_blob(type_key, entity_id, property_name, target).info
 
-    @override
-    def open_blob(
-        self,
-        type_key: str,
-        entity_id: str,
-        property_name: str,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        version: int | None = None,
-        as_of: str | datetime | None = None,
-    ) -> BlobReader:
-        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        return self._open_blob(type_key, entity_id, property_name, target)
+@graph_method
+def open_blob(
+    graph: OpenGraph, type_key: str, entity_id: str, property_name: str, **target: Unpack[TargetKeywords]
+) -> BlobReader:
+    return _open(graph, type_key, entity_id, property_name, Target(**target))
 
-    def _open_blob(self, type_key: str, entity_id: str, property_name: str, target: Target) -> BlobReader:
-        from omnigraph.api.results import BlobCell, CellPlace
 
-        snapshot = resolve_target(self._environment.manifest, self._state(), target)
-        definition = find_type(self._schema_of(snapshot.schema_hash).catalog, type_key)
-        find_property(definition, property_name)
-        key = definition.table_key
-        cell = BlobCell(type_key=key, entity_id=entity_id, property=property_name)
-        place = CellPlace(cell=cell, target=target, snapshot_id=snapshot.commit_id)
-        pin = snapshot.pins[key]
-        reading = partial(reading_pins, self._environment.tables, [pin])
-        return open_cell(self._open(pin), place, reading)
+def _open(graph: OpenGraph, type_key: str, entity_id: str, property_name: str, target: Target) -> BlobReader:
+    snapshot = graph.resolve(target)
+    definition = find_type(graph.catalog_of(snapshot), type_key)
+    find_property(definition, property_name)
+    key = definition.table_key
+    cell = BlobCell(type_key=key, entity_id=entity_id, property=property_name)
+    place = CellPlace(cell=cell, target=target, snapshot_id=snapshot.commit_id)
+    pin = snapshot.pins[key]
+    return open_cell(graph.open_table(pin), place, partial(reading_pins, graph.environment.tables, [pin]))

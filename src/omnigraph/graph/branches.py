@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from typing_extensions import override
-
 from omnigraph.api.results import BranchReceipt, MergeOutcome, MergeResult
 from omnigraph.branches.merge import MergeInput, MergeJob
 from omnigraph.branches.truth_table import find_base
@@ -28,122 +26,47 @@ from omnigraph.commit.snapshot import (
 from omnigraph.commit.sweep import settled_window
 from omnigraph.commit.targets import Target, check_pins, resolve_target
 from omnigraph.commit.transaction import RetryPolicy, Transaction
-from omnigraph.core.budget import NO_LIMITS, CancelSignal, ReadLimits, bounded
+from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import check_branch_name, is_ulid
 from omnigraph.errors import BadRequestError, BranchNotFoundError, MergeConflictsError, OmniError, ReadSetConflictError
 from omnigraph.errors.requests import MERGE
-from omnigraph.graph.open_graph import OpenGraph
+from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.maintenance.cleanup import reclaim_forks_quietly
 from omnigraph.policy.rules import Action
 from omnigraph.spark import ElasticWorkers
 
 if TYPE_CHECKING:
-    from omnigraph.commit.schemas import GraphSchema
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
-
-
-# ---- The façade of branches: create, list, delete, merge
-
-
-class BranchMethods(OpenGraph):
-    """Branch methods of an open graph."""
-
-    @override
-    def branches(self) -> list[str]:
-        return sorted(self._state().heads)
-
-    @override
-    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> BranchReceipt:
-        self._require_writable()
-        name = check_branch_name(name)
-        self._authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
-        self._authorize_reading(base, actor)
-        create_branch(self._environment, name, base, actor)
-        return BranchReceipt(uri=self.uri, name=name, base=base, actor=actor)
-
-    @override
-    def delete_branch(self, name: str, actor: str | None = None) -> BranchReceipt:
-        self._require_writable()
-        name = check_branch_name(name)
-        self._authorize(Action.BRANCH_DELETE, actor, target=name)
-        delete_branch(self._environment, name, actor)
-        return BranchReceipt(uri=self.uri, name=name, base=None, actor=actor)
-
-    @override
-    def merge(
-        self,
-        source: str,
-        into: str = MAIN,
-        *,
-        strategy: str | None = None,
-        dry_run: bool = False,
-        delete_branch: bool = False,
-        actor: str | None = None,
-        engine: str = "auto",
-        spark: Session | None = None,
-        progress: Progress | None = None,
-        timeout_s: float | None = None,
-        cancel: CancelSignal | None = None,
-    ) -> MergeResult:
-        from omnigraph.pipeline.workers import Silent, operation
-
-        self._require_writable()
-        call = MergeCall(
-            source=check_branch_name(source),
-            target=check_branch_name(into),
-            strategy=strategy,
-            dry_run=dry_run,
-            actor=actor,
-            engine=engine,
-            spark=spark,
-            progress=progress or Silent(),
-            limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
-        )
-        self._authorize(Action.BRANCH_MERGE, actor, branch=call.source, target=call.target)
-        # Conflicts show the rows of both, and the target shows those of the source afterwards.
-        for name in (call.source, call.target):
-            self._authorize_reading(name, actor)
-        self._heal()
-        with operation("merge", self.uri):
-            merged, result = merge_branches(self._environment, self._schema_of, call)
-        if delete_branch and not dry_run:
-            result = self._delete_merged(merged, result, actor)
-        self._writer.fold_after(result.commit)
-        return result
-
-    def _delete_merged(self, merged: Head, result: MergeResult, actor: str | None) -> MergeResult:
-        """Delete what was merged, and nothing that came later."""
-        try:
-            self._authorize(Action.BRANCH_DELETE, actor, target=merged.branch)
-            delete_branch(self._environment, merged.branch, actor, merged)
-        except ReadSetConflictError:
-            reason = f"branch {merged.branch} has changed since it was merged: merge it again"
-            return replace(result, branch_deleted=False, branch_delete_error=reason)
-        except OmniError as error:
-            return replace(result, branch_deleted=False, branch_delete_error=error.message)
-        return replace(result, branch_deleted=True)
 
 
 # ---- Creating and deleting branches
 
 
-def create_branch(environment: GraphEnvironment, name: str, base: str, actor: str | None) -> None:
-    """Create a branch."""
+@graph_method
+def branches(graph: OpenGraph) -> list[str]:
+    return sorted(graph.state().heads)
+
+
+@graph_method
+def create_branch(graph: OpenGraph, name: str, base: str = MAIN, actor: str | None = None) -> BranchReceipt:
+    graph.require_writable()
+    name = check_branch_name(name)
+    graph.authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
+    graph.authorize_reading(base, actor)
 
     def make_head(state: ManifestState, graph_version: int) -> Head:
         check_new_branch(state, name)
-        origin = snapshot_of_base(environment, state, base)
+        origin = _snapshot_of_base(graph.environment, state, base)
         reach(Failpoint.BEFORE_BRANCH_PUBLISH)
         return branch_at(origin, name, graph_version, free_fork_name(state, name), actor)
 
-    with settled_window(environment) as held:
-        held.publish_branch(make_head)
-        reach(Failpoint.AFTER_BRANCH_PUBLISH)
+    _publish(graph.environment, make_head)
+    return BranchReceipt(uri=graph.uri, name=name, base=base, actor=actor)
 
 
-def snapshot_of_base(environment: GraphEnvironment, state: ManifestState, base: str) -> Snapshot:
+def _snapshot_of_base(environment: GraphEnvironment, state: ManifestState, base: str) -> Snapshot:
     """The snapshot that a branch begins at: the head of a branch, or a commit of any branch.
 
     Raises:
@@ -165,7 +88,16 @@ def snapshot_of_base(environment: GraphEnvironment, state: ManifestState, base: 
     return origin
 
 
-def delete_branch(environment: GraphEnvironment, name: str, actor: str | None, expected: Head | None = None) -> None:
+@graph_method
+def delete_branch(graph: OpenGraph, name: str, actor: str | None = None) -> BranchReceipt:
+    graph.require_writable()
+    name = check_branch_name(name)
+    graph.authorize(Action.BRANCH_DELETE, actor, target=name)
+    _delete(graph.environment, name, actor)
+    return BranchReceipt(uri=graph.uri, name=name, base=None, actor=actor)
+
+
+def _delete(environment: GraphEnvironment, name: str, actor: str | None, expected: Head | None = None) -> None:
     """Delete a branch, or only the one that is expected: first it stops to exist, then its forks go."""
 
     def make_head(state: ManifestState, graph_version: int) -> Head:
@@ -173,10 +105,14 @@ def delete_branch(environment: GraphEnvironment, name: str, actor: str | None, e
         reach(Failpoint.BEFORE_BRANCH_PUBLISH)
         return head
 
+    _publish(environment, make_head)
+    reclaim_forks_quietly(environment)
+
+
+def _publish(environment: GraphEnvironment, make_head: Callable[[ManifestState, int], Head]) -> None:
     with settled_window(environment) as held:
         held.publish_branch(make_head)
         reach(Failpoint.AFTER_BRANCH_PUBLISH)
-    reclaim_forks_quietly(environment)
 
 
 # ---- Merging branches
@@ -197,11 +133,8 @@ class MergeCall:
     strategy: str | None
     dry_run: bool
     actor: str | None
-    engine: str
-    spark: Session | None
+    workers: ElasticWorkers
     progress: Progress
-    #: Before the commit; what has begun to become visible is finished.
-    limits: ReadLimits = NO_LIMITS
 
     def __post_init__(self) -> None:
         if self.source == self.target:
@@ -210,31 +143,85 @@ class MergeCall:
             raise BadRequestError(f"there is no strategy {self.strategy!r}: give {' or '.join(STRATEGIES)}")
 
 
-def merge_branches(
-    environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: MergeCall
-) -> tuple[Head, MergeResult]:
-    """Merge one branch into another, at once or not at all; the head of the source that was merged, and the result.
+@graph_method
+def merge(
+    graph: OpenGraph,
+    source: str,
+    into: str = MAIN,
+    *,
+    strategy: str | None = None,
+    dry_run: bool = False,
+    delete_branch: bool = False,
+    actor: str | None = None,
+    engine: str = "auto",
+    spark: Session | None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    cancel: CancelSignal | None = None,
+) -> MergeResult:
+    from omnigraph.pipeline.workers import Silent, operation
+
+    graph.require_writable()
+    shown = progress or Silent()
+    source, target = check_branch_name(source), check_branch_name(into)
+    call = MergeCall(
+        source=source,
+        target=target,
+        strategy=strategy,
+        dry_run=dry_run,
+        actor=actor,
+        workers=ElasticWorkers(engine, spark, shown),
+        progress=shown,
+    )
+    limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
+    graph.authorize(Action.BRANCH_MERGE, actor, branch=source, target=target)
+    # Conflicts show the rows of both, and the target shows those of the source afterwards.
+    for name in (source, target):
+        graph.authorize_reading(name, actor)
+    graph.heal()
+    with operation("merge", graph.uri):
+        merged, result = _merge(graph, call, limits)
+    if delete_branch and not dry_run:
+        result = _delete_merged(graph, merged, result, actor)
+    graph.fold_after(result.commit)
+    return result
+
+
+def _delete_merged(graph: OpenGraph, merged: Head, result: MergeResult, actor: str | None) -> MergeResult:
+    """Delete what was merged, and nothing that came later."""
+    try:
+        graph.authorize(Action.BRANCH_DELETE, actor, target=merged.branch)
+        _delete(graph.environment, merged.branch, actor, merged)
+    except ReadSetConflictError:
+        reason = f"branch {merged.branch} has changed since it was merged: merge it again"
+        return replace(result, branch_deleted=False, branch_delete_error=reason)
+    except OmniError as error:
+        return replace(result, branch_deleted=False, branch_delete_error=error.message)
+    return replace(result, branch_deleted=True)
+
+
+def _merge(graph: OpenGraph, call: MergeCall, limits: ReadLimits) -> tuple[Head, MergeResult]:
+    """Merge at once or not at all; the head of the source that was merged, and the result.
 
     A small merge that keeps losing is planned inside the window in the end, where no other writer can move the target.
-    A large one never is: it would keep all writers waiting.
+    A large one never is: it would keep all writers waiting. The limits hold before the commit: what has begun to become
+    visible is finished.
     """
-    engine = ElasticWorkers(call.engine, call.spark, call.progress)
-    budget = call.limits.budget()
-    kind = WriterKind.BRANCH_MERGE
+    environment, budget = graph.environment, limits.budget()
     with (
-        Transaction(environment, call.target, kind=kind, actor=call.actor, policy=POLICY) as transaction,
+        Transaction(
+            environment, call.target, kind=WriterKind.BRANCH_MERGE, actor=call.actor, policy=POLICY
+        ) as transaction,
         bounded(budget, MERGE),
         # Not longer: the forks of a source that is deleted afterwards go only while nothing reads.
         environment.reading.held(),
         # Before the heads are read: from here on no fork is removed, even if the source is deleted meanwhile.
         environment.staging.shared(),
     ):
-        return transaction.run(lambda it: _try_merge(it, schema_of, call, engine))
+        return transaction.run(lambda it: _try_merge(graph, it, call))
 
 
-def _try_merge(
-    transaction: Transaction, schema_of: Callable[[str], GraphSchema], call: MergeCall, engine: ElasticWorkers
-) -> tuple[Head, MergeResult]:
+def _try_merge(graph: OpenGraph, transaction: Transaction, call: MergeCall) -> tuple[Head, MergeResult]:
     """Plan and commit once."""
     environment, target = transaction.environment, transaction.snapshot
     source = transaction.state.head(call.source)
@@ -253,7 +240,7 @@ def _try_merge(
     )
     if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
         return source, result
-    schema = schema_of(target.schema_hash)
+    schema = graph.schema_of(target.schema_hash)
     job = MergeJob(
         given=MergeInput(
             source=snapshot_of(source),
@@ -264,7 +251,7 @@ def _try_merge(
             rules=schema.rules,
             strategy=call.strategy,
         ),
-        engine=engine,
+        engine=call.workers,
         store=environment.tables,
         objects=environment.objects,
     )

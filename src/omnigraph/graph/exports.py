@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
+from omnigraph.api.graph_api import FilterKeywords, TargetKeywords
 from omnigraph.api.results import STDOUT, BaselineResult, ExportResult, ExportTarget, line_writer
 from omnigraph.branches.deltas import definitions_of, make_filter
+from omnigraph.commit.rows import MAIN
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
-from omnigraph.commit.targets import open_pin, reading_pins
-from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
+from omnigraph.commit.targets import Target, reading_pins
+from omnigraph.core.budget import ReadLimits, bounded
+from omnigraph.core.ids import check_branch_name
 from omnigraph.errors import BadRequestError
+from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.pipeline.export.files import local_target
 from omnigraph.pipeline.export.formats import refuse_long_line, shape_of
 from omnigraph.pipeline.export.job import Exported, ExportFormat, ExportSource, export_files, export_stream
@@ -25,9 +29,7 @@ from omnigraph.storage.datasets.partitions import stored_bytes
 from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
-    from omnigraph.branches.history import Selection
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import Head
+    from omnigraph.core.budget import CancelSignal
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.spark import Session
 
@@ -37,22 +39,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportCall:
-    """One export as it was asked for."""
+    """What is written where, and by whom."""
 
     target: ExportTarget
     #: Names or table keys; None is every type.
     types: Sequence[str] | None
-    format: str
-    parts: bool
-    engine: str
-    spark: Session | None
-    progress: Progress | None
-    limits: ReadLimits = NO_LIMITS
+    format: str = "jsonl"
+    parts: bool = False
+    engine: str = "local"
+    spark: Session | None = None
+    progress: Progress
+    limits: ReadLimits
 
 
-def export_snapshot(
-    environment: GraphEnvironment, snapshot: Snapshot, catalog: Catalog, call: ExportCall
+@graph_method
+def export(
+    graph: OpenGraph,
+    target: ExportTarget,
+    *,
+    types: Sequence[str] | None = None,
+    format: str = "jsonl",
+    parts: bool = False,
+    engine: str = "spark",
+    spark: Session | None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    cancel: CancelSignal | None = None,
+    **state: Unpack[TargetKeywords],
 ) -> ExportResult:
+    wanted = Target(**state)
+    call = ExportCall(
+        target=target,
+        types=types or None,
+        format=format,
+        parts=parts,
+        engine=engine,
+        spark=spark,
+        progress=progress or Silent(),
+        limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
+    )
+    with graph.reading():
+        return _export(graph, graph.resolve(wanted), call)
+
+
+def _export(graph: OpenGraph, snapshot: Snapshot, call: ExportCall) -> ExportResult:
     """Write the rows of a snapshot.
 
     Raises:
@@ -60,43 +90,32 @@ def export_snapshot(
         HistoricalVersionReclaimedError: a version was cleaned up.
     """
     format_ = _format(call)
-    definitions = _chosen(catalog, call.types)
+    definitions = _chosen(graph.catalog_of(snapshot), call.types)
     pins = [snapshot.pins[definition.table_key] for definition in definitions]
     with (
-        reading_pins(environment.tables, pins),
-        operation("export", environment.location.uri),
+        reading_pins(graph.environment.tables, pins),
+        operation("export", graph.uri),
         bounded(call.limits.budget(), "Export"),
     ):
-        return _export(environment, snapshot, definitions, call, format_)
-
-
-def _export(
-    environment: GraphEnvironment,
-    snapshot: Snapshot,
-    definitions: Sequence[NodeDef | EdgeDef],
-    call: ExportCall,
-    format_: ExportFormat,
-) -> ExportResult:
-    progress = call.progress or Silent()
-    target = call.target
-    if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:
-        path = local_target(target, environment.location.uri)
-        sources = _sources(environment, snapshot, definitions, format_)
-        size = sum(stored_bytes(source.table) for source in sources)
-        exported = export_files(
-            sources,
-            path,
-            format=format_,
-            parts=call.parts,
-            workers=choose_workers(call.engine, call.spark, progress, size),
-            progress=progress,
-            durable=environment.durable,
-        )
-        return _result(str(path), format_, exported, snapshot)
-    if format_ is ExportFormat.PARQUET or call.parts:
-        raise BadRequestError("a stream takes JSON lines: give a path for Parquet or for parts")
-    sources = _sources(environment, snapshot, definitions, format_)
-    return _result(STDOUT, format_, export_stream(sources, line_writer(target), progress), snapshot)
+        target = call.target
+        if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:
+            path = local_target(target, graph.uri)
+            sources = _sources(graph, snapshot, definitions, format_)
+            size = sum(stored_bytes(source.table) for source in sources)
+            exported = export_files(
+                sources,
+                path,
+                format=format_,
+                parts=call.parts,
+                workers=choose_workers(call.engine, call.spark, call.progress, size),
+                progress=call.progress,
+                durable=graph.environment.durable,
+            )
+            return _result(str(path), format_, exported, snapshot)
+        if format_ is ExportFormat.PARQUET or call.parts:
+            raise BadRequestError("a stream takes JSON lines: give a path for Parquet or for parts")
+        sources = _sources(graph, snapshot, definitions, format_)
+        return _result(STDOUT, format_, export_stream(sources, line_writer(target), call.progress), snapshot)
 
 
 def _format(call: ExportCall) -> ExportFormat:
@@ -126,12 +145,12 @@ def _chosen(catalog: Catalog, types: Sequence[str] | None) -> list[NodeDef | Edg
 
 
 def _sources(
-    environment: GraphEnvironment, snapshot: Snapshot, definitions: Sequence[NodeDef | EdgeDef], format_: ExportFormat
+    graph: OpenGraph, snapshot: Snapshot, definitions: Sequence[NodeDef | EdgeDef], format_: ExportFormat
 ) -> list[ExportSource]:
     sources = []
     for definition in definitions:
         key = definition.table_key
-        table = open_pin(environment.tables, snapshot.pins[key])
+        table = graph.open_table(snapshot.pins[key])
         shape = shape_of(definition)
         if blobs := sorted(blob_columns(definition)):
             facts = look_at_blobs(table, blobs)
@@ -166,23 +185,30 @@ def _result(target: str, format_: ExportFormat, exported: Exported, snapshot: Sn
 # ---- Baselines of the change feed
 
 
-def write_baseline(
-    environment: GraphEnvironment,
-    head: Head,
-    catalog: Catalog,
-    selection: Selection,
+@graph_method
+def baseline(
+    graph: OpenGraph,
+    branch: str = MAIN,
     *,
     out: ExportTarget,
-    cursor: str,
-    limits: ReadLimits,
+    timeout_s: float | None = None,
+    cancel: CancelSignal | None = None,
+    **chosen: Unpack[FilterKeywords],
 ) -> BaselineResult:
-    """Write the entities of a head. Operations of the selection bind the cursor only: a baseline has none."""
-    filter_ = make_filter([catalog], selection.kinds, selection.types, selection.ops)
-    wanted = [key for key in sorted(definitions_of(catalog)) if filter_.has_type(key)]
-    call = ExportCall(
-        target=out, types=wanted, format="jsonl", parts=False, engine="local", spark=None, progress=None, limits=limits
-    )
-    exported = export_snapshot(environment, snapshot_of(head), catalog, call)
+    from omnigraph.branches.history import Selection
+
+    selection, limits = Selection(**chosen), ReadLimits(timeout_s=timeout_s, cancel=cancel)
+    name = check_branch_name(branch)
+    with graph.reading():
+        state = graph.state()
+        head = state.head(name)
+        catalog = graph.catalog_of(head)
+        cursor = graph.history.cursor_at_head(state, name, selection)
+        # Operations of the selection bind the cursor only: a baseline has none.
+        filter_ = make_filter([catalog], selection.kinds, selection.types, selection.ops)
+        wanted = [key for key in sorted(definitions_of(catalog)) if filter_.has_type(key)]
+        call = ExportCall(target=out, types=wanted, progress=Silent(), limits=limits)
+        exported = _export(graph, snapshot_of(head), call)
     return BaselineResult(
         target=exported.target,
         entities=sum(exported.nodes.values()) + sum(exported.edges.values()),

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omnigraph.api.results import LoadResult
-from omnigraph.commit.environment import GraphEnvironment, local_load_max_bytes
+from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.expectations import NewBranch
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.errors.requests import LOAD
+from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
 from omnigraph.pipeline.load.plan import Grammar, LoadPlan, external_rule, shapes_of
@@ -23,12 +24,11 @@ from omnigraph.pipeline.load.sources import FrameAccess, check_local, look_at_in
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.workers import Progress, operation
 from omnigraph.spark import make_engine, session_of_frames
-from omnigraph.storage.external import DENY_ALL, ExternalPolicy
 
 if TYPE_CHECKING:
-    from omnigraph.commit.schemas import GraphSchema
     from omnigraph.commit.snapshot import ManifestState, Snapshot
     from omnigraph.core.ids import TableKey
+    from omnigraph.spark import Session
     from omnigraph.storage.datasets.tables import Table
 
 
@@ -44,17 +44,16 @@ class LoadCall:
     base: str | None
     actor: str | None
     engine: str
-    spark: Any
+    spark: Session | None
     dry_run: bool
     grammar: Grammar
     progress: Progress
-    external_blobs: ExternalPolicy = DENY_ALL
     #: Before the commit; what has begun to become visible is finished.
     limits: ReadLimits = NO_LIMITS
 
 
-def load_call(mode: str, grammar: str, **rest: Any) -> LoadCall:
-    """A call with its choices checked.
+def check_choices(mode: str, grammar: str) -> tuple[LoadMode, Grammar]:
+    """The mode and the grammar of a call.
 
     Raises:
         BadRequestError: there is no such mode or grammar.
@@ -62,16 +61,14 @@ def load_call(mode: str, grammar: str, **rest: Any) -> LoadCall:
     for name, value, known in (("mode", mode, LoadMode), ("grammar", grammar, Grammar)):
         if value not in list(known):
             raise BadRequestError(f"there is no {name} {value!r}: give {', '.join(known)}")
-    return LoadCall(mode=LoadMode(mode), grammar=Grammar(grammar), **rest)
+    return LoadMode(mode), Grammar(grammar)
 
 
 #: It never makes other writers wait, and its fragments serve every try.
 POLICY = RetryPolicy(outside=None, keeps_schema=True, keeps_files=True, is_bulk=True)
 
 
-def load_graph(
-    environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: LoadCall, state: ManifestState
-) -> LoadResult:
+def load_graph(graph: OpenGraph, call: LoadCall, state: ManifestState) -> LoadResult:
     """Run one load; everything becomes visible at once, or nothing does.
 
     `state` says whether the load creates its branch, which its caller has allowed.
@@ -79,7 +76,7 @@ def load_graph(
     Raises:
         BranchNotFoundError: there is no such branch, and no base that it could begin at.
     """
-    budget = call.limits.budget()
+    environment, budget = graph.environment, call.limits.budget()
     new, policy = None, POLICY
     if call.branch not in state.heads:
         if call.base is None:
@@ -96,15 +93,15 @@ def load_graph(
         bounded(budget, LOAD),
         environment.staging.shared(),
     ):
-        return _Run(transaction, schema_of, call).execute()
+        return _Run(graph, transaction, call).execute()
 
 
 class _Run:
-    def __init__(self, transaction: Transaction, schema_of: Callable[[str], GraphSchema], call: LoadCall) -> None:
+    def __init__(self, graph: OpenGraph, transaction: Transaction, call: LoadCall) -> None:
+        self._graph = graph
         self._transaction = transaction
-        self._environment = transaction.environment
         self._call = call
-        self._schema = schema_of(transaction.snapshot.schema_hash)
+        self._schema = graph.schema_of(transaction.snapshot.schema_hash)
 
     def execute(self) -> LoadResult:
         call = self._call
@@ -121,7 +118,7 @@ class _Run:
             edge_words={name.casefold(): e.table_key for name, e in schema.catalog.edges.items()},
             grammar=call.grammar,
             id_prefix=new_id_prefix(),
-            external=external_rule(call.external_blobs, is_overwrite=call.mode is LoadMode.OVERWRITE),
+            external=external_rule(self._graph.settings.external_blobs, is_overwrite=call.mode is LoadMode.OVERWRITE),
         )
         job = LoadJob(
             given,
@@ -129,8 +126,8 @@ class _Run:
             call.mode,
             rules=schema.rules,
             engine=engine,
-            objects=self._environment.objects,
-            root=self._environment.location,
+            objects=self._graph.environment.objects,
+            root=self._graph.environment.location,
         )
         try:
             job.plan_parts()
@@ -192,7 +189,7 @@ class _Run:
                 commit = transaction.commit()
             job.finish(prepared)
         return LoadResult(
-            uri=self._environment.location.uri,
+            uri=self._graph.uri,
             branch=call.branch,
             base=call.base,
             branch_created=transaction.new_branch is not None and commit is not None,

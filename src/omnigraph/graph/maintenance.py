@@ -7,9 +7,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.rows import MAIN
+from omnigraph.commit.targets import Target
 from omnigraph.core.budget import CancelSignal, ReadLimits
 from omnigraph.core.ids import check_branch_name
-from omnigraph.graph.open_graph import OpenGraph
+from omnigraph.graph.open_graph import OpenGraph, graph_method
+from omnigraph.graph.reads import prepare_indexes
 from omnigraph.policy.rules import Action
 
 if TYPE_CHECKING:
@@ -24,288 +26,149 @@ if TYPE_CHECKING:
     from omnigraph.spark import Session
 
 
-# ---- Index and layout methods of `Graph`
+@graph_method
+def ensure_indices(
+    graph: OpenGraph,
+    branch: str = MAIN,
+    *,
+    actor: str | None = None,
+    timeout_s: float | None = None,
+    cancel: CancelSignal | None = None,
+) -> IndexReport:
+    from omnigraph.maintenance.indexes import ensure_indices
+
+    limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
+    graph.require_writable()
+    branch = check_branch_name(branch)
+    graph.authorize(Action.ADMIN, actor)
+    graph.heal()
+    report = ensure_indices(graph.environment, graph.schema_of, branch, actor, limits)
+    prepare_indexes(graph, branch)
+    return report
 
 
-class MaintenanceMethods(OpenGraph):
-    """Index and layout methods of an open graph."""
+@graph_method
+def optimize(
+    graph: OpenGraph,
+    *,
+    actor: str | None = None,
+    engine: str = "auto",
+    spark: Session | None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    cancel: CancelSignal | None = None,
+) -> OptimizeReport:
+    from omnigraph.maintenance.optimize import OptimizeCall, optimize_graph
+    from omnigraph.pipeline.workers import Silent, operation
 
-    def ensure_indices(
-        self,
-        branch: str = MAIN,
-        *,
-        actor: str | None = None,
-        timeout_s: float | None = None,
-        cancel: CancelSignal | None = None,
-    ) -> IndexReport:
-        """Build every index that the schema declares and the data lacks, as one commit that changes no row.
-
-        Traversal indexes of large edge types are prepared as well. Running it again without new data does nothing.
-        `timeout_s` and `cancel` stop it before its commit begins, between two indexes.
-
-        Raises:
-            BranchNotFoundError: there is no such branch.
-            ConflictError: writers kept changing the tables; nothing happened.
-            QueryTimeoutError: it took longer than `timeout_s`; nothing happened.
-            QueryCancelledError: `cancel` was set; nothing happened.
-        """
-        from omnigraph.maintenance.indexes import ensure_indices
-
-        limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
-        self._require_writable()
-        branch = check_branch_name(branch)
-        self._authorize(Action.ADMIN, actor)
-        self._heal()
-        report = ensure_indices(self._environment, self._schema_of, branch, actor, limits)
-        self._reader.prepare_indexes(branch)
-        return report
-
-    def optimize(
-        self,
-        *,
-        actor: str | None = None,
-        engine: str = "auto",
-        spark: Session | None = None,
-        progress: Progress | None = None,
-        timeout_s: float | None = None,
-        cancel: CancelSignal | None = None,
-    ) -> OptimizeReport:
-        """Bring main into its best shape, as one commit that changes no row; none when nothing is to be gained.
-
-        Small fragments become large ones, deleted rows leave the files, indexes cover every row, and the catalog is
-        folded. `engine="auto"` works in this process, and on Spark when it is much. `timeout_s` and `cancel` stop it
-        before its commit begins: jobs of Spark at once, work in this process after the fragment or index it is at.
-
-        >>> import tempfile
-        >>> from omnigraph import Graph
-        >>> graph = Graph.init(tempfile.mkdtemp() + "/g.omni", "node Paper { doi: String @key }")
-        >>> for doi in ("10.1", "10.2"):
-        ...     receipt = graph.mutate(f'query add() {{ insert Paper {{ doi: "{doi}" }} }}')
-        >>> [table] = graph.optimize().tables
-        >>> table.fragments_removed, table.fragments_added
-        (2, 1)
-        >>> graph.optimize().commit is None
-        True
-
-        Raises:
-            RecoveryRequiredError: what a dead writer left cannot be settled.
-            ConflictError: the schema changed meanwhile; nothing happened.
-            SparkError: Spark cannot run; nothing happened.
-            QueryTimeoutError: it took longer than `timeout_s`; nothing happened.
-            QueryCancelledError: `cancel` was set; nothing happened.
-        """
-        from omnigraph.maintenance.optimize import OptimizeCall, optimize_graph
-        from omnigraph.pipeline.workers import Silent, operation
-
-        limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
-        self._require_writable()
-        self._authorize(Action.ADMIN, actor)
-        self._heal()
-        call = OptimizeCall(actor=actor, engine=engine, spark=spark, progress=progress or Silent(), limits=limits)
-        with operation("optimize", self.uri):
-            report = optimize_graph(self._environment, self._schema_of, call)
-        self._reader.prepare_indexes(MAIN)
-        return report
-
-    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
-        """Find datasets that moved without the catalog and other damage, and heal what is safe; by default only look.
-
-        `confirm` publishes what changed no row, such as a compaction by another tool, undoes what a writer did after it
-        had lost the commit lock, drops second rows of a commit, and removes edges whose ends do not exist. `force`
-        beside it publishes everything else that is ahead of the catalog, without checking the rules of the schema.
-
-        >>> import tempfile
-        >>> from omnigraph import Graph
-        >>> graph = Graph.init(tempfile.mkdtemp() + "/g.omni", "node Paper { doi: String @key }")
-        >>> [str(table.classification) for table in graph.repair().tables]
-        ['no_drift']
-
-        Raises:
-            RecoveryRequiredError: what a dead writer left cannot be settled.
-        """
-        from omnigraph.maintenance.repair import repair_graph
-
-        self._require_writable()
-        self._authorize(Action.ADMIN, actor)
-        return repair_graph(self._environment, self._schema_of, confirm=confirm, force=force, actor=actor)
-
-    def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:
-        """Declared indexes that do not cover every row of a branch, with the reason."""
-        from omnigraph.maintenance.indexes import missing_indexes
-
-        snapshot = self.snapshot(branch)
-        catalog = self._schema_of(snapshot.schema_hash).catalog
-        return missing_indexes(catalog, snapshot, self._open)
+    limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
+    graph.require_writable()
+    graph.authorize(Action.ADMIN, actor)
+    graph.heal()
+    call = OptimizeCall(actor=actor, engine=engine, spark=spark, progress=progress or Silent(), limits=limits)
+    with operation("optimize", graph.uri):
+        report = optimize_graph(graph.environment, graph.schema_of, call)
+    prepare_indexes(graph, MAIN)
+    return report
 
 
-# ---- Retention and health methods of `Graph`
+@graph_method
+def pending_indexes(graph: OpenGraph, branch: str = MAIN) -> list[PendingIndex]:
+    from omnigraph.maintenance.indexes import missing_indexes
+
+    snapshot = graph.resolve(Target(branch=branch))
+    return missing_indexes(graph.catalog_of(snapshot), snapshot, graph.open_table)
 
 
-class RetentionMethods(OpenGraph):
-    """Retention and health methods of an open graph."""
+@graph_method
+def embed(
+    graph: OpenGraph,
+    *,
+    types: Sequence[str] | None = None,
+    branch: str = MAIN,
+    reembed: bool = False,
+    batch_size: int = 256,
+    rate: float | None = None,
+    engine: str = "auto",
+    spark: Session | None = None,
+    actor: str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    cancel: CancelSignal | None = None,
+) -> EmbedResult:
+    from omnigraph.embedding.row_job import EmbedCall, embed_graph
+    from omnigraph.pipeline.workers import Silent, operation
 
-    def cleanup(
-        self,
-        *,
-        keep: int | None = None,
-        older_than: str | timedelta | None = None,
-        commits: bool = False,
-        confirm: bool = False,
-        actor: str | None = None,
-    ) -> CleanupReport:
-        """Remove old versions and leftovers; without `confirm` only say what would go.
-
-        Readable stay the newest `keep` commits of every branch, and every state that a branch had within `older_than`
-        (`45s`, `30m`, `12h`, `7d`, `2w`); with both, what either of them keeps. Heads, the points at which branches
-        began and what merges of branches can need stay always. `keep` is at least 3. With `commits`, commits that
-        cannot be read any more leave the history as well. Where the graph has a policy, `actor` needs the right
-        `admin` for a confirmed one; a preview is a read.
-
-        >>> import tempfile
-        >>> from omnigraph import Graph
-        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
-        >>> for number in range(5):
-        ...     receipt = graph.mutate('query add($d: String) { insert Paper { doi: $d } }', {"d": str(number)})
-        >>> graph.cleanup(keep=3).old_versions_removed
-        3
-        >>> graph.cleanup(keep=3, confirm=True).confirmed
-        True
-
-        Raises:
-            BadRequestError: nothing says what to keep, or the graph is open for reading only.
-            PolicyDeniedError: the policy of the graph does not allow it; nothing was removed.
-            RecoveryRequiredError: an interrupted write cannot be settled; nothing was removed.
-            RetryableCommitConflictError: writers kept the graph busy; try again.
-        """
-        from omnigraph.maintenance.cleanup import clean_up
-        from omnigraph.maintenance.retention import cleanup_call
-
-        call = cleanup_call(keep, older_than, commits=commits, confirm=confirm)
-        if confirm:
-            self._require_writable()
-            self._authorize(Action.ADMIN, actor)
-        return clean_up(self._environment, call)
-
-    def verify(
-        self,
-        *,
-        branches: Collection[str] | None = None,
-        record: bool = False,
-        actor: str | None = None,
-        progress: Progress | None = None,
-    ) -> VerifyReport:
-        """Read every file that a readable state needs, and compare it with the checksum that its writer recorded.
-
-        All branches and every commit that is kept, or the heads of some branches only. Everything is decoded, in a
-        process of its own, so that no damage can end this one. Changes nothing; memory does not follow the size.
-
-        Files of earlier releases have no checksum. With `record` they get one, unless some file is damaged: from then
-        on they are compared with what they hold now.
-
-        >>> import tempfile
-        >>> from omnigraph import Graph
-        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
-        >>> graph.verify().is_sound
-        True
-
-        Raises:
-            BranchNotFoundError: there is no such branch.
-            NotFoundError: there is no graph, and no part of one.
-        """
-        from omnigraph.maintenance.verify import verify_graph
-        from omnigraph.pipeline.workers import Silent
-
-        if record:
-            self._require_writable()
-            self._authorize(Action.ADMIN, actor)
-        return verify_graph(self._environment, branches=branches, progress=progress or Silent(), record=record)
-
-    def doctor(self, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
-        """Whether the graph is healthy, and what to run when it is not. Changes nothing and takes no lock.
-
-        Looks at the storage format, the catalog, schema files, heads, addresses and links, interrupted writes, the
-        commit lock, indexes, fragments, leftovers and disk use; each on its own, so that one that fails is a finding.
-        With `deep` every file is read as well, as `verify` does it.
-
-        >>> import tempfile
-        >>> from omnigraph import Graph
-        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
-        >>> graph.doctor().is_healthy
-        True
-        """
-        from omnigraph.maintenance.doctor import examine
-
-        return examine(self._environment, deep=deep, progress=progress)
+    graph.require_writable()
+    call = EmbedCall(
+        types=types or None,
+        branch=check_branch_name(branch),
+        reembed=reembed,
+        batch_size=batch_size,
+        rate=rate,
+        engine=engine,
+        spark=spark,
+        actor=actor,
+        dry_run=dry_run,
+        progress=progress or Silent(),
+        limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
+    )
+    graph.authorize(Action.CHANGE, actor, branch=call.branch)
+    graph.heal()
+    with graph.reading(), operation("embed", graph.uri):
+        return embed_graph(graph.environment, graph.schema_of, call)
 
 
-# ---- The embedding half of the façade
+@graph_method
+def cleanup(
+    graph: OpenGraph,
+    *,
+    keep: int | None = None,
+    older_than: str | timedelta | None = None,
+    commits: bool = False,
+    confirm: bool = False,
+    actor: str | None = None,
+) -> CleanupReport:
+    from omnigraph.maintenance.cleanup import clean_up
+    from omnigraph.maintenance.retention import cleanup_call
+
+    call = cleanup_call(keep, older_than, commits=commits, confirm=confirm)
+    if confirm:
+        graph.require_writable()
+        graph.authorize(Action.ADMIN, actor)
+    return clean_up(graph.environment, call)
 
 
-class EmbeddingMethods(OpenGraph):
-    """Embedding methods of an open graph."""
+@graph_method
+def verify(
+    graph: OpenGraph,
+    *,
+    branches: Collection[str] | None = None,
+    record: bool = False,
+    actor: str | None = None,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    from omnigraph.maintenance.verify import verify_graph
+    from omnigraph.pipeline.workers import Silent
 
-    def embed(
-        self,
-        *,
-        types: Sequence[str] | None = None,
-        branch: str = MAIN,
-        reembed: bool = False,
-        batch_size: int = 256,
-        rate: float | None = None,
-        engine: str = "auto",
-        spark: Session | None = None,
-        actor: str | None = None,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-        timeout_s: float | None = None,
-        cancel: CancelSignal | None = None,
-    ) -> EmbedResult:
-        """Give every row with a text its vector: those that have none, and those whose text changed since.
+    if record:
+        graph.require_writable()
+        graph.authorize(Action.ADMIN, actor)
+    return verify_graph(graph.environment, branches=branches, progress=progress or Silent(), record=record)
 
-        Works on each `Vector(N) @embed("source")` property, with the provider of the `OMNIGRAPH_EMBED*` variables. All
-        vectors become visible in one commit, in which nothing else changes; a second run finds nothing and makes
-        none. Vectors that were computed before a crash or a failure of the provider are not computed again. Many texts
-        are embedded on Spark, a few in this process; `rate` limits texts per second over all tasks. `reembed` replaces
-        vectors that exist. `dry_run` counts, and asks no provider. `timeout_s` and `cancel` stop it before its commit;
-        vectors that were computed are kept for the next run.
 
-        >>> import os, tempfile
-        >>> os.environ["OMNIGRAPH_EMBEDDINGS_MOCK"] = "1"
-        >>> from omnigraph import Graph
-        >>> schema = 'node Note { slug: String @key  body: String  vec: Vector(4)? @embed("body") }'
-        >>> graph = Graph.init(tempfile.mkdtemp() + "/notes.omni", schema)
-        >>> receipt = graph.mutate('query add() { insert Note { slug: "a", body: "graphs" } }')
-        >>> graph.embed().embedded
-        1
-        >>> graph.embed().commit is None
-        True
+@graph_method
+def doctor(graph: OpenGraph, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
+    from omnigraph.maintenance.doctor import examine
 
-        Raises:
-            BadRequestError: a type does not exist, the schema records another model, or the provider lacks its key.
-            EmbeddingError: the provider failed. Nothing was written to the graph; the next run goes on from here.
-            ConflictError: writers kept changing the tables; nothing was written.
-            SparkError: Spark cannot run; nothing was written.
-            QueryTimeoutError: it took longer than `timeout_s`; nothing was written to the graph.
-            QueryCancelledError: `cancel` was set; nothing was written to the graph.
-        """
-        from omnigraph.embedding.row_job import EmbedCall, embed_graph
-        from omnigraph.pipeline.workers import Silent, operation
+    return examine(graph.environment, deep=deep, progress=progress)
 
-        self._require_writable()
-        call = EmbedCall(
-            types=types or None,
-            branch=check_branch_name(branch),
-            reembed=reembed,
-            batch_size=batch_size,
-            rate=rate,
-            engine=engine,
-            spark=spark,
-            actor=actor,
-            dry_run=dry_run,
-            progress=progress or Silent(),
-            limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
-        )
-        self._authorize(Action.CHANGE, actor, branch=call.branch)
-        self._heal()
-        with self._reading(), operation("embed", self.uri):
-            return embed_graph(self._environment, self._schema_of, call)
+
+@graph_method
+def repair(graph: OpenGraph, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
+    from omnigraph.maintenance.repair import repair_graph
+
+    graph.require_writable()
+    graph.authorize(Action.ADMIN, actor)
+    return repair_graph(graph.environment, graph.schema_of, confirm=confirm, force=force, actor=actor)

@@ -1,110 +1,94 @@
-"""Writes of an open graph: prepare against a snapshot, commit, prepare again when a race was lost."""
+"""Mutations and loads of an open graph: prepare against a snapshot, commit, prepare again when a race was lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from os import PathLike
 from typing import TYPE_CHECKING
 
-from omnigraph.api.results import MutationResult
+from omnigraph.api.results import LoadResult, MutationResult
 from omnigraph.commit.expectations import HeadIs
+from omnigraph.commit.rows import MAIN
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.transaction import BranchQueue, RetryPolicy, Transaction
+from omnigraph.commit.transaction import RetryPolicy, Transaction
+from omnigraph.core.budget import ReadLimits
+from omnigraph.core.ids import check_branch_name
 from omnigraph.errors import QuerySelectionError
+from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.maintenance.fold import fold_after
+from omnigraph.policy.rules import Action
 from omnigraph.writes.mutation import PreparedMutation, prepare_mutation, stage_mutation
 from omnigraph.writes.pending import ExternalIntake
 
 if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment, GraphSettings
     from omnigraph.commit.rows import GraphCommit
-    from omnigraph.commit.schemas import GraphSchema
+    from omnigraph.core.budget import CancelSignal
     from omnigraph.core.source import SourceText
     from omnigraph.core.values import StoredValue
-    from omnigraph.lang.query.compiler import QueryCompiler
+    from omnigraph.pipeline.workers import Progress
+    from omnigraph.spark import Session
 
 #: Inserts are prepared again whatever the winner did, updates and deletes when it changed no row.
 POLICY = RetryPolicy(heals=True)
 
 
-class GraphWriter:
-    """Prepares and commits mutations. Thread-safe."""
+@graph_method
+def mutate(
+    graph: OpenGraph,
+    text: str | SourceText,
+    params: Mapping[str, object] | None = None,
+    *,
+    name: str | None = None,
+    branch: str = MAIN,
+    actor: str | None = None,
+    if_commit: str | None = None,
+) -> MutationResult:
+    graph.require_writable()
+    branch = check_branch_name(branch)
+    graph.authorize(Action.CHANGE, actor, branch=branch)
+    # The same in all tries.
+    now_ms = graph.environment.clock() // 1000
+    max_bytes = graph.settings.mutation_max_bytes
+    external = ExternalIntake(graph.settings.external_blobs, max_bytes)
 
-    def __init__(
-        self,
-        environment: GraphEnvironment,
-        settings: GraphSettings,
-        compiler: QueryCompiler,
-        schema_of: Callable[[str], GraphSchema],
-    ) -> None:
-        self._environment = environment
-        self._settings = settings
-        self._compiler = compiler
-        self._schema_of = schema_of
-        self._queue = BranchQueue()
+    def prepare(transaction: Transaction) -> MutationResult:
+        snapshot = transaction.snapshot
+        if if_commit is not None:
+            transaction.require(HeadIs(if_commit))
+        schema = graph.schema_of(snapshot.schema_hash)
+        query = graph.compiler.compile(text, schema.catalog, name).ir
+        if not isinstance(query, ir.MutationIR):
+            raise QuerySelectionError(f"`{query.name}` is a read: run it with `query`", (query.name,))
+        values: dict[str, StoredValue] = {**bind_params(query, params), ir.NOW: now_ms}
+        prepared = prepare_mutation(
+            query,
+            values,
+            catalog=schema.catalog,
+            identities=schema.identities,
+            rules=schema.rules,
+            snapshot=snapshot,
+            store=transaction.environment.tables,
+            max_bytes=max_bytes,
+            external=external,
+        )
+        return MutationResult(
+            branch=branch,
+            query_name=query.name,
+            affected_nodes=prepared.outcome.affected_nodes,
+            affected_edges=prepared.outcome.affected_edges,
+            actor=actor,
+            commit=_commit(transaction, prepared, is_conditional=if_commit is not None),
+        )
 
-    def mutate(
-        self,
-        text: str | SourceText,
-        params: Mapping[str, object] | None,
-        *,
-        name: str | None,
-        branch: str,
-        actor: str | None,
-        if_commit: str | None,
-    ) -> MutationResult:
-        """Run one mutation query."""
-        # The same in all tries.
-        now_ms = self._environment.clock() // 1000
-        external = ExternalIntake(self._settings.external_blobs, self._settings.mutation_max_bytes)
-
-        def prepare(transaction: Transaction) -> MutationResult:
-            snapshot = transaction.snapshot
-            if if_commit is not None:
-                transaction.require(HeadIs(if_commit))
-            schema = self._schema_of(snapshot.schema_hash)
-            query = self._compile(text, schema, name)
-            values: dict[str, StoredValue] = {**bind_params(query, params), ir.NOW: now_ms}
-            prepared = prepare_mutation(
-                query,
-                values,
-                catalog=schema.catalog,
-                identities=schema.identities,
-                rules=schema.rules,
-                snapshot=snapshot,
-                store=transaction.environment.tables,
-                max_bytes=self._settings.mutation_max_bytes,
-                external=external,
-            )
-            return MutationResult(
-                branch=branch,
-                query_name=query.name,
-                affected_nodes=prepared.outcome.affected_nodes,
-                affected_edges=prepared.outcome.affected_edges,
-                actor=actor,
-                commit=_commit(transaction, prepared, is_conditional=if_commit is not None),
-            )
-
-        transaction = Transaction(self._environment, branch, kind=WriterKind.MUTATION, actor=actor, policy=POLICY)
-        with self._queue.turn(branch):
+    with graph.reading():
+        transaction = Transaction(graph.environment, branch, kind=WriterKind.MUTATION, actor=actor, policy=POLICY)
+        with graph.queue.turn(branch):
             result = transaction.run(prepare)
             # In the same turn: beside other writers a fold would be staged and lose, again and again.
-            fold_after(self._environment, self._settings, result.commit)
-        return result
-
-    def fold_after(self, commit: GraphCommit | None) -> None:
-        """Fold small fragments of the tables that a commit touched, where it is time to. Never fails."""
-        if commit is not None:
-            with self._queue.turn(commit.branch):
-                fold_after(self._environment, self._settings, commit)
-
-    def _compile(self, text: str | SourceText, schema: GraphSchema, name: str | None) -> ir.MutationIR:
-        query = self._compiler.compile(text, schema.catalog, name)
-        if not isinstance(query.ir, ir.MutationIR):
-            message = f"`{query.name}` is a read: run it with `query`"
-            raise QuerySelectionError(message, (query.name,))
-        return query.ir
+            fold_after(graph.environment, graph.settings, result.commit)
+    return result
 
 
 def _commit(transaction: Transaction, prepared: PreparedMutation, *, is_conditional: bool) -> GraphCommit | None:
@@ -124,3 +108,54 @@ def _commit(transaction: Transaction, prepared: PreparedMutation, *, is_conditio
         for key, write in staged.items():
             transaction.stage(pins[key], write)
         return None if transaction.is_empty else transaction.commit()
+
+
+@graph_method
+def load(
+    graph: OpenGraph,
+    source: str | PathLike[str] | None = None,
+    *,
+    frames: Mapping[str, object] | None = None,
+    mapping: str | PathLike[str] | Mapping[str, object] | None = None,
+    mode: str,
+    branch: str = MAIN,
+    base: str | None = None,
+    actor: str | None = None,
+    engine: str = "spark",
+    spark: Session | None = None,
+    dry_run: bool = False,
+    grammar: str = "strict",
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    cancel: CancelSignal | None = None,
+) -> LoadResult:
+    # Lazy: a graph that is not loaded never pays for the pipeline.
+    from omnigraph.graph.loads import LoadCall, check_choices, load_graph
+    from omnigraph.pipeline.workers import Silent
+
+    graph.require_writable()
+    chosen = check_choices(mode, grammar)
+    call = LoadCall(
+        source=source,
+        mapping=mapping,
+        frames=frames,
+        mode=chosen[0],
+        branch=check_branch_name(branch),
+        base=None if base is None else check_branch_name(base),
+        actor=actor,
+        engine=engine,
+        spark=spark,
+        dry_run=dry_run,
+        grammar=chosen[1],
+        progress=progress or Silent(),
+        limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
+    )
+    graph.authorize(Action.CHANGE, actor, branch=call.branch)
+    graph.authorize_new_branch(call.branch, call.base, actor)
+    graph.heal()
+    # Again, and here it counts: the branch may have been deleted since the call began.
+    state = graph.authorize_new_branch(call.branch, call.base, actor)
+    with graph.reading():
+        result = load_graph(graph, call, state)
+    graph.fold_after(result.commit)
+    return result

@@ -1,105 +1,167 @@
-"""The base of the method groups of `Graph`: an open graph, its state and its schemas."""
+"""What the parts of one open graph share: storage, schemas, caches, policy and limits; and how they become methods."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime
-from functools import cached_property
-from typing import TYPE_CHECKING
-
-from typing_extensions import override
+from functools import cached_property, wraps
+from threading import Lock
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from omnigraph.api.graph_api import GraphApi
 from omnigraph.commit.lineage import first_parents
-from omnigraph.commit.rows import MAIN, TablePin
+from omnigraph.commit.rows import Head, TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.targets import Target, open_pin, resolve_target
-from omnigraph.core.budget import NO_LIMITS
+from omnigraph.commit.transaction import BranchQueue
+from omnigraph.core.budget import NO_LIMITS, ReadLimits
+from omnigraph.engine.context import EngineCaches
+from omnigraph.engine.path_choice import EngineSettings
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
-from omnigraph.graph.reads import GraphReader
 from omnigraph.lang.query.compiler import QueryCompiler
 from omnigraph.policy.rules import Action, PolicyRequest
+from omnigraph.storage.derived import DerivedArrays
 
 if TYPE_CHECKING:
     from omnigraph.branches.history import GraphHistory
     from omnigraph.commit.environment import GraphEnvironment, GraphSettings
+    from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.snapshot import ManifestState, Snapshot
-    from omnigraph.graph.mutations import GraphWriter
+    from omnigraph.embedding.contract import Embedder
+    from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.policy.policy import PolicyGate
     from omnigraph.storage.datasets.tables import Table
 
 
-class OpenGraph(GraphApi):
-    """The inside of an open graph. Thread-safe."""
+class OpenGraph:
+    """An open graph as the functions see it that do its operations. Thread-safe."""
 
     def __init__(
-        self, environment: GraphEnvironment, *, read_only: bool, settings: GraphSettings, gate: PolicyGate | None = None
+        self,
+        environment: GraphEnvironment,
+        settings: GraphSettings,
+        *,
+        read_only: bool,
+        gate: PolicyGate | None = None,
+        limits: ReadLimits = NO_LIMITS,
     ) -> None:
-        self._environment = environment
-        self._settings = settings
-        #: What bounds reads that give no limits of their own.
-        self._limits = NO_LIMITS
-        self._gate = gate
-        self._compiler = QueryCompiler()
-        self._schemas: dict[str, GraphSchema] = {}
-        self._reader = GraphReader(environment, self._compiler, self._schema_of, read_only=read_only)
+        self.environment = environment
+        self.settings = settings
         self.read_only = read_only
+        #: What bounds reads that give no limits of their own.
+        self.limits = limits
+        self.compiler = QueryCompiler()
+        self.caches = EngineCaches(
+            EngineSettings.from_environment(), DerivedArrays(environment.location, writable=not read_only)
+        )
+        #: Mutations and folds of one branch take turns.
+        self.queue = BranchQueue()
+        #: Schemas that were accepted, by hash; as many as were read.
+        self.schemas: dict[str, GraphSchema] = {}
+        self._gate = gate
+        self._embedder: Embedder | None = None
+        self._lock = Lock()
 
     @property
-    @override
     def uri(self) -> str:
-        return self._environment.location.uri
+        """The address of the graph."""
+        return self.environment.location.uri
 
-    @override
-    def snapshot(
-        self,
-        branch: str = MAIN,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        as_of: str | datetime | None = None,
-    ) -> Snapshot:
-        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        return resolve_target(self._environment.manifest, self._state(), target)
+    @cached_property
+    def history(self) -> GraphHistory:
+        """The past of the graph."""
+        from omnigraph.branches.history import GraphHistory
 
-    # ---- inside
+        return GraphHistory(self.environment, self.schema_of, is_read_only=self.read_only)
 
-    def _state(self) -> ManifestState:
+    def embedder(self) -> Embedder:
+        """The provider that embeds texts of queries."""
+        from omnigraph.embedding.client import EmbeddingSettings, create_embedder
+
+        with self._lock:
+            if self._embedder is None:
+                self._embedder = create_embedder(EmbeddingSettings.from_environment())
+            return self._embedder
+
+    def close(self) -> None:
+        """Release connections, memory, and files of differences."""
+        with self._lock:
+            embedder, self._embedder = self._embedder, None
+        if embedder is not None:
+            embedder.close()
+        self.caches.clear()
+        if "history" in self.__dict__:
+            self.history.close()
+        self.schemas.clear()
+
+    # ---- states and schemas
+
+    def state(self) -> ManifestState:
+        """The heads of all branches now.
+
+        Raises:
+            NotFoundError: there is no graph.
+        """
         try:
-            return self._environment.manifest.state()
+            return self.environment.manifest.state()
         except StorageError as error:
             if error.failure is StorageFailure.NOT_FOUND:
                 raise NotFoundError(f"{error.message}: create one with `omnigraph init`") from error
             raise
 
-    def _reading(self) -> AbstractContextManager[None]:
-        """Hold what a cleanup would take away under a read. Before the target is looked up, until all is read."""
-        return self._environment.reading.held()
+    def resolve(self, target: Target) -> Snapshot:
+        """The snapshot that a read of a target sees now."""
+        return resolve_target(self.environment.manifest, self.state(), target)
 
-    def _heal(self) -> None:
+    def schema_of(self, schema_hash: str) -> GraphSchema:
+        """The accepted schema with a hash."""
+        known = self.schemas.get(schema_hash)
+        if known is None:
+            known = self.schemas[schema_hash] = find_schema(
+                self.environment.objects, self.environment.manifest, schema_hash
+            )
+        return known
+
+    def catalog_of(self, state: Snapshot | Head) -> Catalog:
+        """The resolved schema of a state."""
+        return self.schema_of(state.schema_hash).catalog
+
+    def open_table(self, pin: TablePin) -> Table:
+        """The table at the version that a snapshot reads."""
+        return open_pin(self.environment.tables, pin)
+
+    # ---- beside other readers and writers
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Hold what a cleanup would take away under a read. Before the target is looked up, until all is read."""
+        return self.environment.reading.held()
+
+    def heal(self) -> None:
         """Settle sidecars of dead writers; one listing when there are none."""
         from omnigraph.commit.sweep import heal
 
-        heal(self._environment)
+        heal(self.environment)
 
-    def _settle_root(self) -> None:
-        """Let forks hold the address of the root that the graph has now; one small read when it did not move."""
-        from omnigraph.commit.rebasing import rebase_forks
+    def fold_after(self, commit: GraphCommit | None) -> None:
+        """Fold small fragments of the tables that a commit touched, where it is time to. Never fails."""
+        from omnigraph.maintenance.fold import fold_after
 
-        rebase_forks(self._environment, self._state())
+        if commit is not None:
+            with self.queue.turn(commit.branch):
+                fold_after(self.environment, self.settings, commit)
 
-    @cached_property
-    def _writer(self) -> GraphWriter:
-        # A graph that is only read never pays for the writing half.
-        from omnigraph.graph.mutations import GraphWriter
+    # ---- what is allowed
 
-        return GraphWriter(self._environment, self._settings, self._compiler, self._schema_of)
+    def require_writable(self) -> None:
+        """Refuse a write.
 
-    def _require_writable(self) -> None:
+        Raises:
+            BadRequestError: the graph is open for reading only.
+        """
         if self.read_only:
             raise BadRequestError("the graph is open for reading only")
 
-    def _authorize(
+    def authorize(
         self, action: Action, actor: str | None, *, branch: str | None = None, target: str | None = None
     ) -> None:
         """Ask the policy, where the graph has one. Before healing: a refused write touches nothing at all.
@@ -110,7 +172,7 @@ class OpenGraph(GraphApi):
         if self._gate is not None:
             self._gate.authorize(PolicyRequest(actor, action, branch, target))
 
-    def _authorize_reading(self, name: str, actor: str | None) -> None:
+    def authorize_reading(self, name: str, actor: str | None) -> None:
         """Ask the policy about reading what a new branch or a merge carries on: a branch, or a commit in its past.
 
         Raises:
@@ -119,8 +181,8 @@ class OpenGraph(GraphApi):
         gate, name = self._gate, name.strip()
         if gate is None:
             return
-        heads = self._state().heads
-        commits = {} if name in heads else self._environment.manifest.commits()
+        heads = self.state().heads
+        commits = {} if name in heads else self.environment.manifest.commits()
         branch = name
         if name in commits:
             branch = commits[name].branch
@@ -131,30 +193,37 @@ class OpenGraph(GraphApi):
                     return
         gate.authorize(PolicyRequest(actor, Action.READ, branch))
 
-    def _authorize_new_branch(self, name: str, base: str | None, actor: str | None) -> ManifestState:
+    def authorize_new_branch(self, name: str, base: str | None, actor: str | None) -> ManifestState:
         """Ask the policy about a branch that a write creates with its data, if it does; the state that says so.
 
         Raises:
             PolicyDeniedError: the actor may not create the branch, or may not read what it begins with.
         """
-        state = self._state()
+        state = self.state()
         if base is not None and name not in state.heads:
-            self._authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
-            self._authorize(Action.READ, actor, branch=base)
+            self.authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
+            self.authorize(Action.READ, actor, branch=base)
         return state
 
-    def _schema_of(self, schema_hash: str) -> GraphSchema:
-        known = self._schemas.get(schema_hash)
-        if known is None:
-            known = find_schema(self._environment.objects, self._environment.manifest, schema_hash)
-            self._schemas[schema_hash] = known
-        return known
 
-    def _open(self, pin: TablePin) -> Table:
-        return open_pin(self._environment.tables, pin)
+# ---- Methods of `Graph`
 
-    @cached_property
-    def _history(self) -> GraphHistory:
-        from omnigraph.branches.history import GraphHistory
 
-        return GraphHistory(self._environment, self._schema_of, is_read_only=self.read_only)
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
+
+
+class _Opened(Protocol):
+    _core: OpenGraph
+
+
+def graph_method(
+    function: Callable[Concatenate[OpenGraph, _P], _Result],
+) -> Callable[Concatenate[_Opened, _P], _Result]:
+    """The method of `Graph` that a function does, under the signature and docstring that `GraphApi` has for it."""
+
+    @wraps(getattr(GraphApi, function.__name__))
+    def method(self: _Opened, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+        return function(self._core, *args, **kwargs)
+
+    return method

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.graph.graph import Graph
-from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
 from omnigraph.server.admission import StreamSlots
 from omnigraph.server.responses import logger
@@ -137,7 +136,7 @@ def _open(item: ServedGraph, gate: PolicyGate | None, settings: ServerSettings, 
     queries = StoredQueries.read(item.queries)
     graph = Graph.open(item.store, policy=gate, external_blobs=item.external_blobs, limits=limits)
     try:
-        report = queries.check(compile_schema(graph.schema).catalog)
+        report = queries.check(graph.catalog())
         for warning in report.warnings:
             _log.warning("stored query", graph=item.graph_id, finding=str(warning))
         if report.breakages:

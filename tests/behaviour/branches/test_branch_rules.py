@@ -412,7 +412,7 @@ def test_a_graph_that_is_open_for_reading_changes_no_branch(people: Graph) -> No
 
 def test_a_fork_that_nobody_owns_below_the_name_of_a_branch_is_no_obstacle(people: Graph) -> None:
     """A killed load that was making `dev/x` leaves one."""
-    environment = people._environment
+    environment = people._core.environment
     pin = people.snapshot().pins[PERSON]
     table = environment.tables.open(pin.location, pin.branch, pin.version)
     create_fork(environment.location, table, "dev/x")

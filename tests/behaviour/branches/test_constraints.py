@@ -466,7 +466,7 @@ def test_a_strategy_that_keeps_a_node_needs_its_edges(rules: Graph, strategy: st
 @contextmanager
 def without_value_rules(graph: Graph) -> Iterator[None]:
     """Writes in the block do not look at values, as a release with a gap would."""
-    schema = graph._schema_of(graph.snapshot().schema_hash)
+    schema = graph._core.schema_of(graph.snapshot().schema_hash)
     kept = schema.rules
     schema.__dict__["rules"] = {key: replace(rule, values=()) for key, rule in kept.items()}
     try:

@@ -333,11 +333,11 @@ def person(name: str, age: int) -> dict[str, object]:
 
 
 def reclaim(graph: Graph) -> list[tuple[str, str]]:
-    return list(reclaim_forks(graph._environment))
+    return list(reclaim_forks(graph._core.environment))
 
 
 def forks_of_people(graph: Graph) -> list[str]:
-    return list_forks(graph._environment.location, graph.snapshot().pins[PERSON].location)
+    return list_forks(graph._core.environment.location, graph.snapshot().pins[PERSON].location)
 
 
 # ---- round trips

@@ -34,7 +34,7 @@ def moment(commit: GraphCommit) -> datetime:
 def graph(people: Graph) -> Graph:
     """A clock that goes on by a second with every look at it."""
     ticks = iter(range(2_000_000_000_000_000, 3_000_000_000_000_000, 1_000_000))
-    object.__setattr__(people._environment, "clock", lambda: next(ticks))
+    object.__setattr__(people._core.environment, "clock", lambda: next(ticks))
     return people
 
 

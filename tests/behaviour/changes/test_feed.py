@@ -719,7 +719,7 @@ _LARGEST = 2**64 - 1
 
 def reclaim(graph: Graph, commit_id: str) -> None:
     """Remove the version of the people that a commit published, as cleanup would."""
-    history = graph._environment.manifest.history()
+    history = graph._core.environment.manifest.history()
     (pin,) = [
         item.pin
         for item in history.versions

@@ -485,7 +485,7 @@ def test_nothing_is_left_when_it_fails(
         graph.diff(before, after, engine="local")
     gc.collect()
     assert files(scratch) == []
-    assert not (graph._environment.location.path / "__staging").exists()
+    assert not (graph._core.environment.location.path / "__staging").exists()
 
 
 def test_few_differences_among_many_rows_are_in_memory(
@@ -528,7 +528,7 @@ def test_a_cleanup_leaves_files_in_the_graph_that_are_still_read(
         assert len(found.changes) == len(found)
         found.close()
         other.cleanup(keep=1_000, confirm=True)
-    assert not (graph._environment.location.path / "__staging").exists()
+    assert not (graph._core.environment.location.path / "__staging").exists()
 
 
 def test_pages_of_changes_compare_once(

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError
-from omnigraph.graph import graph as graph_module
+from omnigraph.graph import open_graph
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.export import files
 from omnigraph.pipeline.export import files as export_runs
@@ -378,7 +378,7 @@ def test_a_number_that_is_not_finite_ends_the_export(
     rows = pa.table({"id": ["a"], "k": ["a"], "x": [float("nan")]}).cast(dataset.schema)
     lance.write_dataset(rows, dataset, mode="append")
     spoiled = replace(snapshot, pins={"node:P": replace(pin, version=pin.version + 1)})
-    monkeypatch.setattr(graph_module, "resolve_target", lambda *_: spoiled)
+    monkeypatch.setattr(open_graph, "resolve_target", lambda *_: spoiled)
     with pytest.raises(BadRequestError, match=r"node:P\.x of 'a'"):
         graph.export(tmp_path / "out", engine="local", **options)
     assert [path.name for path in tmp_path.iterdir()] == ["g.omni"]
@@ -444,12 +444,12 @@ def test_a_file_system_without_links_takes_an_export_too(
 
 
 def test_a_flushed_export_is_the_same(graph: Graph, tmp_path: Path) -> None:
-    object.__setattr__(graph._environment, "durable", True)
+    object.__setattr__(graph._core.environment, "durable", True)
     try:
         graph.export(tmp_path / "a.jsonl", engine="local")
         graph.export(tmp_path / "b", format="parquet", engine="local")
     finally:
-        object.__setattr__(graph._environment, "durable", False)
+        object.__setattr__(graph._core.environment, "durable", False)
     assert len(lines_of((tmp_path / "a.jsonl").read_text(encoding="utf-8"))) == 18
 
 
@@ -502,7 +502,7 @@ def test_large_blobs_come_in_small_batches(tmp_path: Path, monkeypatch: pytest.M
     statements = " ".join(f'insert Doc {{ k: "{n}", a: $x, b: $x }}' for n in range(9))
     graph.mutate(f'query q($x: Blob) {{ {statements} insert Doc {{ k: "z" }} }}', {"x": "base64:" + "QUJD" * 100})
     monkeypatch.setattr(partitions, "BATCH_BYTES", 2 * 600)
-    table = graph._open(graph.snapshot().pins["node:Doc"])
+    table = graph._core.open_table(graph.snapshot().pins["node:Doc"])
     (group,) = list_fragment_groups(table)
     address = table_address(table)
     batches = list(partitions.scan_group(address, group.fragment_ids, ["id", "a", "b"]))

@@ -31,7 +31,7 @@ def holds(graph):
         "bytes": int(status["VmRSS"].split()[0]) * 1024,
         "threads": int(status["Threads"]),
         "objects": len(gc.get_objects()),
-        "handles": graph._environment.tables._cache.used,
+        "handles": graph._core.environment.tables._cache.used,
         "cached": session().size_bytes(),
     }
 

@@ -43,7 +43,7 @@ def many() -> list[bytes]:
 def root_of(graph: Graph) -> Path:
     from pathlib import Path
 
-    return Path(graph._environment.location.uri)
+    return Path(graph._core.environment.location.uri)
 
 
 def refused(graph: Graph, path: Path, mode: str = "append", **options: Any) -> Any:

@@ -665,7 +665,7 @@ def graph_of_traces_of_loads(tmp_path: Path) -> Graph:
 @contextmanager
 def others_writing(graph_of_traces_of_loads: Graph) -> Iterator[None]:
     """Another writer has staged files: nobody may remove what no version refers to."""
-    other = open_environment(graph_of_traces_of_loads._environment.location, durable=False)
+    other = open_environment(graph_of_traces_of_loads._core.environment.location, durable=False)
     with other.staging.shared():
         yield
 
@@ -844,9 +844,9 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_of_the_others(
 ):
     from omnigraph.storage.datasets.fragments import write_rows
 
-    table = graph_of_traces_of_loads._open(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
+    table = graph_of_traces_of_loads._core.open_table(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
     before = files_of(Path(graph_of_traces_of_loads.uri))
-    fragments = Ledgers.of(graph_of_traces_of_loads._environment.location)
+    fragments = Ledgers.of(graph_of_traces_of_loads._core.environment.location)
     for part in range(2):
         written = write_rows(table, table.read().to_batches())
         ledger = Ledger(fragments.folder, part)
@@ -864,9 +864,9 @@ def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
     from omnigraph.storage.datasets import fragments as module
     from omnigraph.storage.datasets.fragments import write_rows
 
-    table = graph_of_traces_of_loads._open(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
+    table = graph_of_traces_of_loads._core.open_table(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
     before = files_of(Path(graph_of_traces_of_loads.uri))
-    fragments = Ledgers.of(graph_of_traces_of_loads._environment.location)
+    fragments = Ledgers.of(graph_of_traces_of_loads._core.environment.location)
     delete = module.delete_files
 
     def write(part: int) -> None:
@@ -892,7 +892,7 @@ def test_a_ledger_names_no_file_outside_of_the_graph(graph_of_traces_of_loads: G
 
     mine = tmp_path / "mine.lance"
     mine.write_text("mine")
-    fragments = Ledgers.of(graph_of_traces_of_loads._environment.location)
+    fragments = Ledgers.of(graph_of_traces_of_loads._core.environment.location)
     rows = pa.RecordBatch.from_pydict({"file": ["../mine.lance", "_schema.pg"]})
     write_answer(fragments.folder, "wrote-0-x", rows.schema, [rows])
     fragments.close(is_committed=False)

@@ -12,6 +12,7 @@ from omnigraph.commit.rows import GraphCommit
 from omnigraph.core import failpoints
 from omnigraph.core.failpoints import VARIABLE
 from omnigraph.graph.graph import Graph
+from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.maintenance.fold import FOLD_ACTOR, fold_after
 from support.races.jobs import overtaken
 from support.worn_graphs import (
@@ -145,7 +146,7 @@ CHANGE = f"query w() {{ {change(1, 2060)} }}"
 
 def without_folds(graph: Graph) -> Graph:
     settings = GraphSettings(durable=False, folds=False)
-    return Graph(graph._environment, read_only=False, settings=settings)
+    return Graph(OpenGraph(graph._core.environment, settings, read_only=False))
 
 
 @pytest.mark.parametrize("statement", [change(1, 2070), drop(1)])
@@ -154,7 +155,7 @@ def test_an_update_that_lost_to_a_fold_is_prepared_again(tmp_path: Path, stateme
     one_by_one(graph, [add(number) for number in range(MANY + 1)])
     settings = GraphSettings(durable=False, fold_fragments=MANY)
     last = graph.commits()[0]
-    late = overtaken(graph, lambda other: fold_after(other._environment, settings, last))
+    late = overtaken(graph, lambda other: fold_after(other._core.environment, settings, last))
     receipt = run(late, statement)
     assert receipt.affected_nodes == 1
     assert [commit.kind for commit in graph.commits()][:2] == ["mutation", "optimize"]

@@ -73,7 +73,7 @@ def test_every_index_covers_every_row_afterwards(tmp_path: Path) -> None:
     graph.optimize()
     assert graph.pending_indexes() == []
     for key, names in ((DOC, {"vec_vector", "body_btree", "id_btree"}), (CITES, {"src_btree"})):
-        known = list_indexes(graph._open(graph.snapshot().pins[key]))
+        known = list_indexes(graph._core.open_table(graph.snapshot().pins[key]))
         assert names <= known.keys()
         for coverage in known.values():
             assert len(coverage.covered_fragments) == 1
@@ -104,11 +104,11 @@ def test_the_report_names_what_was_done(tmp_path: Path) -> None:
 def test_a_second_run_commits_nothing(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path)
     graph.optimize()
-    state = graph._environment.manifest.state()
+    state = graph._core.environment.manifest.state()
     again = graph.optimize()
     assert again.commit is None
     assert not any(table.committed or table.fragments_removed for table in again.tables)
-    assert graph._environment.manifest.state() == state
+    assert graph._core.environment.manifest.state() == state
 
 
 def test_an_empty_graph_is_optimal(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def dataset_of_catalog(graph: Graph):  # Lance has no public name for it here
 
 def test_a_reader_whose_view_was_removed_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = worn_graph(tmp_path)
-    known = graph._environment.manifest.commits()
+    known = graph._core.environment.manifest.commits()
     failures = iter([True, False])
     read_rows = CatalogView.read_rows
 
@@ -191,7 +191,7 @@ def test_a_reader_whose_view_was_removed_looks_again(tmp_path: Path, monkeypatch
     monkeypatch.setattr(CatalogView, "read_rows", removed_once)
     monkeypatch.setattr(CatalogView, "is_current", lambda _: False)
     with Graph.open(graph.uri, read_only=True) as reader:
-        assert reader._environment.manifest.commits() == known
+        assert reader._core.environment.manifest.commits() == known
 
 
 def test_a_damaged_catalog_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,10 +229,10 @@ def test_an_unreadable_sidecar_stops_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "g.omni" / "__recovery"
     folder.mkdir(exist_ok=True)
     (folder / "01J00000000000000000000000.json").write_text("?")
-    state = graph._environment.manifest.state()
+    state = graph._core.environment.manifest.state()
     with pytest.raises(RecoveryRequiredError):
         graph.optimize()
-    assert graph._environment.manifest.state() == state
+    assert graph._core.environment.manifest.state() == state
 
 
 def test_a_reader_optimizes_nothing(tmp_path: Path) -> None:
@@ -437,12 +437,12 @@ def test_no_history_of_writes_and_maintenance_changes_an_answer(steps: list[list
     """Folds happen on the way, and indexes are built and extended at any moment."""
     with TemporaryDirectory() as folder:
         graph = new_graph(Path(folder))
-        graph._settings = GraphSettings(durable=False, fold_fragments=fold)
+        graph._core.settings = GraphSettings(durable=False, fold_fragments=fold)
         plain = Path(folder) / "plain"
         plain.mkdir()
         # The same writes without any maintenance; edges have random ids, which no question shows.
         twin = new_graph(plain)
-        twin._settings = GraphSettings(durable=False, folds=False)
+        twin._core.settings = GraphSettings(durable=False, folds=False)
         for step in steps:
             if isinstance(step, str):
                 getattr(graph, step)()
@@ -466,9 +466,9 @@ TEXT_INDEX = "body_text"
 
 def with_text_index(graph: Graph, branch: str = "main") -> None:
     """Build an inverted index and publish it, in the way of the release that had them."""
-    write = Transaction(graph._environment, branch, kind=WriterKind.ENSURE_INDICES)
+    write = Transaction(graph._core.environment, branch, kind=WriterKind.ENSURE_INDICES)
     pin = write.snapshot.pins[DOC]
-    table = graph._open(pin)
+    table = graph._core.open_table(pin)
     dataset = table._dataset
     part = dataset.create_index_uncommitted(
         "body",
@@ -485,7 +485,7 @@ def with_text_index(graph: Graph, branch: str = "main") -> None:
 
 
 def indexes(graph: Graph) -> set[str]:
-    return set(list_indexes(graph._open(graph.snapshot().pins[DOC])))
+    return set(list_indexes(graph._core.open_table(graph.snapshot().pins[DOC])))
 
 
 @pytest.fixture
@@ -554,7 +554,7 @@ def test_it_is_cleaned_up_with_and_without_the_index(old: Graph) -> None:
 
 def segments(graph: Graph, name: str | None = None) -> set[str]:
     """The segments of the indexes that the head has, or of one of them."""
-    dataset = graph._open(graph.snapshot().pins[DOC])._dataset
+    dataset = graph._core.open_table(graph.snapshot().pins[DOC])._dataset
     return {
         str(part.uuid) for index in dataset.describe_indices() for part in index.segments if name in (None, index.name)
     }

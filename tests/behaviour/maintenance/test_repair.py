@@ -37,12 +37,12 @@ def compact_behind(graph: Graph) -> None:
 
 def test_a_sound_graph_has_no_drift(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path)
-    state = graph._environment.manifest.state()
+    state = graph._core.environment.manifest.state()
     report = graph.repair(confirm=True, force=True)
     assert {table.classification for table in report.tables} == {Drift.NO_DRIFT}
     assert {table.action for table in report.tables} == {RepairAction.NO_OP}
     assert (report.commits, report.has_refused) == ((), False)
-    assert graph._environment.manifest.state() == state
+    assert graph._core.environment.manifest.state() == state
 
 
 def test_a_foreign_compaction_is_shown_then_published(tmp_path: Path) -> None:
@@ -131,10 +131,10 @@ def test_a_dataset_behind_the_catalog_is_damage_that_no_force_repairs(tmp_path: 
 def test_a_writer_meets_drift_before_any_effect_and_is_told_what_to_do(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path)
     dataset(graph, DOC).delete("slug = 'd1'")
-    state = graph._environment.manifest.state()
+    state = graph._core.environment.manifest.state()
     with pytest.raises(DriftError, match="omnigraph repair"):
         run(graph, add(60))
-    assert graph._environment.manifest.state() == state
+    assert graph._core.environment.manifest.state() == state
     assert found(graph).classification is Drift.SUSPICIOUS, "nobody undid it"
     assert list((tmp_path / "g.omni" / "__recovery").iterdir()) == []
     graph.repair(confirm=True, force=True)
@@ -209,7 +209,7 @@ def errors(graph: Graph) -> dict[str, list[str]]:
 
 def double_head_commit(graph: Graph) -> str:
     """The commit of the head once more, on top of itself: as a writer and its successor published it both."""
-    manifest = graph._environment.manifest
+    manifest = graph._core.environment.manifest
     head = manifest.state().head("main")
     commit = manifest.commits()[head.commit_id]
     view = manifest._look()[0]
@@ -245,7 +245,7 @@ def test_a_doubled_commit_is_found_and_healed(graph: Graph) -> None:
 
 def tear(graph: Graph, branch: str = "main") -> None:
     """Publish the removal of a node without its edges, as a torn commit leaves it."""
-    environment = graph._environment
+    environment = graph._core.environment
     head = environment.manifest.state().head(branch)
     pin = head.pins["node:Person"]  # type: ignore[index]  # keys are plain texts here
     table = environment.tables.open(pin.location, pin.branch, pin.version)
@@ -314,7 +314,7 @@ def test_repair_tells_of_all_of_it_on_the_terminal(graph: Graph, capsys: pytest.
 
 def move_late(graph: Graph) -> None:
     """A version of a table that a writer of omnigraph made and nothing explains."""
-    environment = graph._environment
+    environment = graph._core.environment
     pin = environment.manifest.state().head("main").pins["node:Person"]  # type: ignore[index]  # a plain text
     table = environment.tables.open(pin.location, pin.branch, pin.version)
     batch = next(iter(table.scan(["_rowaddr"])))

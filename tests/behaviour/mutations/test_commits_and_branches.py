@@ -415,7 +415,7 @@ def test_now_is_fixed_over_repeated_preparations(tmp_path: Path, monkeypatch: py
     graph = new_graph(tmp_path, "node N { k: I32 @key at: DateTime }")
     other = Graph.open(graph.uri)
     ticks = iter(range(1_000_000, 10_000_000_000, 1_000_000))
-    object.__setattr__(graph._environment, "clock", lambda: next(ticks))
+    object.__setattr__(graph._core.environment, "clock", lambda: next(ticks))
     with interrupted(monkeypatch, lambda: run(other, "insert N { k: 2, at: now() }")) as prepared:
         run(graph, "insert N { k: 1, at: now() }")
     assert len(prepared) == 2

@@ -12,6 +12,7 @@ import pytest
 from omnigraph.core.failpoints import VARIABLE, Failpoint, FailpointError, reset
 from omnigraph.errors import BadRequestError, ConfigurationError, PolicyDeniedError, RecoveryRequiredError
 from omnigraph.graph.graph import Graph
+from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
 
 SCHEMA = 'node Paper { doi: String @key  title: String?  vec: Vector(4)? @embed("title") }'
@@ -114,7 +115,7 @@ WRITES: dict[str, Any] = {
 
 
 def test_a_denied_write_leaves_no_trace(graph: Graph, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Graph, "_heal", lambda _: pytest.fail("a refused write heals nothing"))
+    monkeypatch.setattr(OpenGraph, "heal", lambda _: pytest.fail("a refused write heals nothing"))
     before = traces(root)
     for name, write in WRITES.items():
         for actor in ("bot", "stranger", "", None):
@@ -204,7 +205,7 @@ def test_a_branch_that_goes_away_meanwhile_is_not_made_again_without_the_right(
         with Graph.open(root) as other:
             other.delete_branch("draft")
 
-    monkeypatch.setattr(Graph, "_heal", somebody_deletes_it)
+    monkeypatch.setattr(OpenGraph, "heal", somebody_deletes_it)
     with pytest.raises(PolicyDeniedError, match="may not create branch `draft`"):
         load(graph, "emil", branch="draft", base="main")
     assert graph.branches() == ["main"]

@@ -54,7 +54,7 @@ class World:
     def _publish(self, act: Callable[[], Any]) -> Any:
         self.version += 1
         now = int(minute(self.version).timestamp()) * 1_000_000
-        object.__setattr__(self.graph._environment, "clock", lambda: now)
+        object.__setattr__(self.graph._core.environment, "clock", lambda: now)
         result = act()
         if hasattr(result, "commit"):
             assert result.commit.graph_version == self.version

@@ -82,7 +82,7 @@ def outcomes(graph: Graph) -> dict[tuple[str, str], tuple[str, int]]:
 
 def promised_versions(graph: Graph, keep: int) -> dict[tuple[str, str | None], set[int]]:
     """The versions that have to be there after a cleanup, from the description of the policy."""
-    history = graph._environment.manifest.history()
+    history = graph._core.environment.manifest.history()
     heads = [head for head in history.heads if not head.deleted]
     kept = {c.commit_id for b in graph.branches() for c in graph.commits(b)[:keep]}
     kept |= lasting_bases(history.commits, [head.commit_id for head in heads], 1_000)
@@ -116,7 +116,7 @@ def check_cleanup(graph: Graph, keep: int, *, forget: bool) -> None:
             for place, commit in enumerate(line):
                 if place < keep:
                     assert people_at(again, commit.commit_id) == states[commit.commit_id]
-                elif commit.commit_id in again._environment.manifest.commits():
+                elif commit.commit_id in again._core.environment.manifest.commits():
                     assert people_at(again, commit.commit_id) in (None, states[commit.commit_id])
         assert outcomes(again) == before
     on_disk = lines(graph.uri)

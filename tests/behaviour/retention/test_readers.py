@@ -31,7 +31,7 @@ from support.histories import NAMES, PERSON, add, files, lines, people, people_a
 
 
 def is_read(graph: Graph) -> bool:
-    return graph._environment.reading.has_readers()
+    return graph._core.environment.reading.has_readers()
 
 
 def test_a_result_holds_the_lock_until_its_last_row(graph: Graph):
@@ -154,7 +154,7 @@ def test_a_catalog_that_is_cleaned_up_while_it_is_read_is_read_again(graph: Grap
 
     with Graph.open(graph.uri, read_only=True) as reader:
         monkeypatch.setattr(CatalogView, "read_rows", clean_first)
-        known = reader._environment.manifest.commits()
+        known = reader._core.environment.manifest.commits()
         assert cleaned
         assert known.keys() >= {commit.commit_id for commit in commits[:4]}
         assert commits[5].commit_id not in known
@@ -319,7 +319,7 @@ def test_a_head_whose_data_is_gone(graph: Graph):
 
 
 def test_a_dataset_that_something_else_moved(graph: Graph):
-    table = graph._open(graph.snapshot().pins[PERSON])
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
     table._dataset.insert(table.read().slice(0, 1))
     found = finding(graph.doctor(), "drift")
     assert found.severity is Health.ERROR
@@ -361,7 +361,7 @@ def test_an_unreadable_sidecar(graph: Graph):
 
 
 def test_a_writer_in_its_window(graph: Graph):
-    with graph._environment.window():
+    with graph._core.environment.window():
         found = finding(graph.doctor(), "lock")
     assert (found.severity, found.message) == (Health.INFO, "a living writer is in its commit window")
 
@@ -393,7 +393,7 @@ def test_a_catalog_with_many_versions(graph: Graph, monkeypatch: pytest.MonkeyPa
 
 
 def test_forks_and_files_of_nothing(graph: Graph):
-    table = graph._open(graph.snapshot().pins[PERSON])
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
     stage_append(table, table.read())
     graph.create_branch("dev")
     fork(graph, "dev", PERSON)
@@ -406,9 +406,9 @@ def test_forks_and_files_of_nothing(graph: Graph):
 
 
 def test_young_files_beside_a_writer_may_be_its_own(graph: Graph):
-    table = graph._open(graph.snapshot().pins[PERSON])
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
     before = set(pin_folder(graph).glob("data/*"))
-    with graph._environment.staging.shared():
+    with graph._core.environment.staging.shared():
         stage_append(table, table.read())
         report = graph.doctor()
         found = finding(report, "leftovers")
@@ -422,12 +422,12 @@ def test_young_files_beside_a_writer_may_be_its_own(graph: Graph):
 
 
 def test_a_writer_that_begins_during_the_look_has_left_nothing(graph: Graph, monkeypatch: pytest.MonkeyPatch):
-    table = graph._open(graph.snapshot().pins[PERSON])
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
     find, writing = room.find_leftovers, ExitStack()
 
     def with_a_writer(*given: object, **rest: object):
         if not writing._exit_callbacks:
-            writing.enter_context(graph._environment.staging.shared())
+            writing.enter_context(graph._core.environment.staging.shared())
             stage_append(table, table.read())
         return find(*given, **rest)
 
@@ -437,7 +437,7 @@ def test_a_writer_that_begins_during_the_look_has_left_nothing(graph: Graph, mon
 
 
 def test_what_a_write_staged_that_waits_for_its_recovery_is_needed(graph: Graph):
-    table = graph._open(graph.snapshot().pins[PERSON])
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
     stage_append(table, table.read())
     (Path(graph.uri) / "__recovery").mkdir(exist_ok=True)
     (Path(graph.uri) / "__recovery" / f"{new_ulid()}.json").write_text("{}")
@@ -473,7 +473,7 @@ def run(*words: str) -> int:
 
 
 def test_the_command_shows_the_worst_first_and_ends_with_what_to_run(graph: Graph, capsys):
-    table = graph._open(graph.snapshot().pins[PERSON])
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
     table._dataset.insert(table.read().slice(0, 1))
     assert run(graph.uri) == 1
     lines = capsys.readouterr().out.splitlines()

@@ -222,7 +222,7 @@ def test_beside_a_writer_only_forks_go_that_nobody_wrote_to_for_long(graph: Grap
     snapshot = graph.snapshot("dev")
     pin = snapshot.pins[PERSON]
     fork(graph, "dev", PERSON)
-    with graph._environment.staging.shared():
+    with graph._core.environment.staging.shared():
         graph.cleanup(keep=3, confirm=True)
         assert (pin.location, "dev") in lines(graph.uri)
         for path in (Path(graph.uri) / pin.location / "tree" / "dev").rglob("*"):
@@ -341,18 +341,18 @@ def drop_place(graph: Graph) -> None:
             graph_version=graph_version,
             branch="main",
             parent_id=head.commit_id,
-            created_at=graph._environment.clock(),
+            created_at=graph._core.environment.clock(),
             kind="schema_apply",
             operation_id=new_ulid(),
             schema_hash=head.schema_hash,
         )
 
     expectations = Expectations(branch="main", incarnation=snapshot.incarnation, schema_hash=snapshot.schema_hash)
-    graph._environment.manifest.publish(expectations, Changes(tombstones=(stone,)), make)
+    graph._core.environment.manifest.publish(expectations, Changes(tombstones=(stone,)), make)
 
 
 def test_staged_files_of_dead_writers_go_at_once_when_nobody_writes(graph: Graph):
-    table = graph._open(graph.snapshot().pins[PERSON])
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
     stage_append(table, table.read())
     before = sum(files(graph.uri).values())
     assert unused_files(graph.uri)
@@ -365,8 +365,8 @@ def test_staged_files_of_dead_writers_go_at_once_when_nobody_writes(graph: Graph
 
 
 def test_files_that_a_writer_stages_now_stay(graph: Graph):
-    table = graph._open(graph.snapshot().pins[PERSON])
-    with graph._environment.staging.shared():
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
+    with graph._core.environment.staging.shared():
         staged = stage_append(table, table.read().slice(0, 1))
         young = unused_files(graph.uri)
         report = graph.cleanup(keep=3, confirm=True)
@@ -398,8 +398,8 @@ def test_a_dropped_type_goes_as_a_whole_once_no_kept_commit_shows_it(graph: Grap
 def test_a_dataset_that_was_never_published_goes(graph: Graph):
     schema = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
     path = "nodes/00000000000000aa"
-    create_table(graph._environment.location, path, schema)
-    with graph._environment.staging.shared():
+    create_table(graph._core.environment.location, path, schema)
+    with graph._core.environment.staging.shared():
         graph.cleanup(keep=3, confirm=True)
         assert (path, None) in lines(graph.uri), "a writer may be about to publish it"
     report = graph.cleanup(keep=3, confirm=True)
@@ -410,8 +410,8 @@ def test_a_dataset_that_was_never_published_goes(graph: Graph):
 def test_what_has_another_name_than_we_give_stays(graph: Graph):
     root = Path(graph.uri)
     schema = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
-    create_table(graph._environment.location, "nodes/backup", schema)
-    create_table(graph._environment.location, "nodes/00000000000000aa", schema)
+    create_table(graph._core.environment.location, "nodes/backup", schema)
+    create_table(graph._core.environment.location, "nodes/00000000000000aa", schema)
     names = (
         "notes#1",
         "nodes/00000000000000aa/notes.txt",
@@ -431,7 +431,7 @@ def test_what_has_another_name_than_we_give_stays(graph: Graph):
 def test_drift_stops_the_cleanup_of_its_type_only(graph: Graph):
     for number in range(4):
         graph.mutate(f'query q() {{ insert Place {{ name: "{number}" }} }}')
-    table = graph._open(graph.snapshot().pins[PERSON])
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
     commit_staged(stage_append(table, table.read().slice(0, 1)))
     before = lines(graph.uri)
     report = graph.cleanup(keep=3, confirm=True)
@@ -475,17 +475,17 @@ def test_old_temporary_names_claims_and_indexes_of_nothing_go(graph: Graph):
 
 
 def test_answers_of_operations_that_are_over_go_and_those_of_others_stay(graph: Graph):
-    root = graph._environment.location
+    root = graph._core.environment.location
     folder = new_answer_folder(root)
     rows = pa.RecordBatch.from_pydict({"n": [1]})
     write_answer(folder, "part-0", rows.schema, [rows])
     mine = Path(graph.uri) / "__staging" / "notes.txt"
     mine.write_text("mine")
     answer = Path(graph.uri) / folder.file("part-0")
-    with graph._environment.reading.held():
+    with graph._core.environment.reading.held():
         # A difference of two commits is a read, and may have tasks that answer.
         assert graph.cleanup(keep=3, confirm=True).other_files_removed == 0
-    with graph._environment.staging.shared():
+    with graph._core.environment.staging.shared():
         assert graph.cleanup(keep=3, confirm=True).other_files_removed == 0
     assert answer.exists()
     size = answer.stat().st_size
@@ -498,7 +498,7 @@ def test_answers_of_operations_that_are_over_go_and_those_of_others_stay(graph: 
     mine.unlink()
     write_answer(folder, "part-0", rows.schema, [rows])
     os.utime(answer, (1, 1))
-    with graph._environment.staging.shared():
+    with graph._core.environment.staging.shared():
         assert graph.cleanup(keep=3, confirm=True).other_files_removed == 1, "it is old"
     assert not (Path(graph.uri) / "__staging").exists()
 

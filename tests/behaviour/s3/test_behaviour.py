@@ -399,7 +399,7 @@ def test_old_versions_go_and_heads_and_branches_stay(root: str, monkeypatch: pyt
         assert values(graph, "node:Paper", "doi") == [*"abcd", "x"]
         assert graph.pending_recoveries() == []
         assert graph.doctor().is_healthy
-        with graph._environment.window():
+        with graph._core.environment.window():
             (lock,) = [item for item in graph.doctor().findings if item.check == "lock"]
         assert (lock.severity, "writer" in lock.message) == ("info", True)
 
@@ -462,7 +462,7 @@ def test_a_graph_is_folded_and_optimized(root: str, monkeypatch) -> None:
         assert graph.optimize().commit is None
         assert graph.pending_indexes() == []
         assert graph.query(MAINTENANCE_TITLES).to_pylist() == before
-        assert graph._open(graph.snapshot().pins[PAPER]).fragment_count() == 1
+        assert graph._core.open_table(graph.snapshot().pins[PAPER]).fragment_count() == 1
         assert {str(table.classification) for table in graph.repair().tables} == {"no_drift"}
         path = graph.snapshot().pins[PAPER].location
     names = [file.name for file in list_files(parse_location(root), path)]

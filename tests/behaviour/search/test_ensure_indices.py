@@ -463,7 +463,7 @@ def test_indexes_are_built_on_a_handle_that_no_reader_shares(docs: Graph, monkey
 
         monkeypatch.setattr(lance.LanceDataset, name, note)
     docs.ensure_indices()
-    kept = docs._environment.tables._cache._values.values()
+    kept = docs._core.environment.tables._cache._values.values()
     shared = [table._dataset._ds for table, _ in kept]
     assert used
     assert not [handle for handle in used if any(handle is other for other in shared)]

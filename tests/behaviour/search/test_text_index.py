@@ -156,9 +156,9 @@ def test_a_graph_of_an_earlier_release_is_searched_as_it_is(graph: Graph):
     pin = graph.snapshot().pins["node:Doc"]
     assert lance.dataset(dataset.uri).version == before + 1
     # The catalog of such a graph names the version with the index; here a table is opened at it.
-    indexed = graph._environment.tables.open(pin.location, pin.branch, before + 1)
+    indexed = graph._core.environment.tables.open(pin.location, pin.branch, before + 1)
     assert "body_text" in {item.name for item in indexed._dataset.describe_indices()}
-    assert column_parts(indexed, "body") == column_parts(graph._open(pin), "body")
+    assert column_parts(indexed, "body") == column_parts(graph._core.open_table(pin), "body")
     assert scored(graph, FOX, limit=None) == expected
     for query in ("resume", "京都", "京", "x" * 60):
         assert len(found(graph, "search($d.body, $q)", "$q: String", q=query)) == 1

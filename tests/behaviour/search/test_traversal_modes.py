@@ -459,14 +459,14 @@ def compact(graph: Graph) -> None:
             graph_version=graph_version,
             branch=head.branch,
             parent_id=head.commit_id,
-            created_at=graph._environment.clock(),
+            created_at=graph._core.environment.clock(),
             kind="optimize",
             operation_id=new_ulid(),
             schema_hash=head.schema_hash,
             tables=tuple(pin.table_key for pin in pins),
         )
 
-    with graph._environment.window() as environment:
+    with graph._core.environment.window() as environment:
         environment.manifest.publish(expectations, Changes(pins=tuple(pins)), make_commit)
 
 

@@ -190,7 +190,7 @@ def test_a_failed_comparison_on_spark_leaves_no_file(
         diverged.diff("main", "work", engine="spark", spark=spark)
     gc.collect()
     assert list(scratch.iterdir()) == []
-    assert not (diverged._environment.location.path / "__staging").exists()
+    assert not (diverged._core.environment.location.path / "__staging").exists()
 
 
 def test_a_merge_never_passes_through_the_driver(tmp_path: Path, narrow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_a_merge_never_passes_through_the_driver(tmp_path: Path, narrow: Any, mo
     (edges,) = (item for item in result.changes if item.type_key == "edge:Knows")
     assert (edges.inserted, edges.updated, edges.deleted) == (10_000, 20_000, 10_000)
     assert content(graph, "main", tmp_path) == content(graph, "again", tmp_path)
-    assert not (graph._environment.location.path / "__staging").exists()
+    assert not (graph._core.environment.location.path / "__staging").exists()
     troubles = {item.check for item in graph.doctor().findings if item.severity is not Health.OK}
     assert troubles <= {"indexes", "versions"}, "nothing was indexed or cleaned up here"
 
@@ -226,7 +226,7 @@ def test_a_failed_merge_on_spark_leaves_no_file(
         raise ArithmeticError("the task fails")
 
     def files() -> set[Path]:
-        return set(diverged._environment.location.path.rglob("*"))
+        return set(diverged._core.environment.location.path.rglob("*"))
 
     before = files()
     room = three_way if task == "decide_bucket" else copying
@@ -311,7 +311,7 @@ def made(base: Table, merged: Upserted) -> list[dict[str, Any]]:
 
 
 def test_many_rows_are_replaced_as_this_process_does(graph: Graph, spark: Any, monkeypatch: pytest.MonkeyPatch):
-    base = graph._open(graph.snapshot().pins[KNOWS])
+    base = graph._core.open_table(graph.snapshot().pins[KNOWS])
     before = base._dataset.to_table(columns=["id", "_rowid"])
     fragments = new_edges(base)
     workers = SparkWorkers(spark, Silent())
@@ -325,11 +325,11 @@ def test_many_rows_are_replaced_as_this_process_does(graph: Graph, spark: Any, m
 
     monkeypatch.setattr(workers, "run_batches", listened)
     seen = []
-    with answer_folder(graph._environment.location) as folder, operation("load", graph.uri), detail("Knows"):
+    with answer_folder(graph._core.environment.location) as folder, operation("load", graph.uri), detail("Knows"):
         for matcher in (LocalMatcher(LocalWorkers(Silent())), ExchangeMatcher(workers, small_rows=0)):
             private = open_private(stage_fragments(base, fragments))
             merged = matcher.upsert(base, private, fragments, with_sources=True, ledgers=folder)
-            close_private(private, graph._environment.objects)
+            close_private(private, graph._core.environment.objects)
             sources = sorted(set(merged.old_sources))
             seen.append((made(base, merged), merged.superseded, sources, len(merged.fragments)))
         assert isinstance(merged.old_sources, KeyFiles)

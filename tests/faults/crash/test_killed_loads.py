@@ -66,7 +66,7 @@ def test_a_load_that_runs_keeps_its_files_while_those_of_a_dead_one_are_reclaime
         if place is F.LOAD_CHECKED:
             with Graph.open(root) as other:
                 paths = [pin.location for pin in other.snapshot().pins.values()]
-                found = reclaim_staged_files(other._environment, paths, 3600.0)
+                found = reclaim_staged_files(other._core.environment, paths, 3600.0)
             assert not found.is_complete
             assert found.file_count == 0, "all of them are young"
 

@@ -127,7 +127,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
             set_age(graph, "p0", number, "dev")
         graph.create_branch("orphan")
         fork(graph, "orphan", PERSON)
-        table = graph._open(graph.snapshot().pins[PERSON])
+        table = graph._core.open_table(graph.snapshot().pins[PERSON])
         stage_append(table, table.read())
     return root
 
@@ -172,7 +172,7 @@ def test_a_killed_cleanup_keeps_its_promise_and_the_next_one_finishes(
     job = {"action": "cleanup", "root": str(root), "keep": 3, "commits": True, "confirm": True}
     children.kill_at(place, job)
     with Graph.open(root, read_only=True) as graph:
-        known = graph._environment.manifest.commits()
+        known = graph._core.environment.manifest.commits()
         for commit_id, (rows, is_promised) in states.items():
             if commit_id in known:
                 found = people_at(graph, commit_id)

@@ -204,7 +204,7 @@ def test_the_name_of_a_half_deleted_branch_can_be_used_again(
         names = {row["name"] for row in content(root, "dev")["node:Person"]}
         assert names == {"ann", "bob", "cid", "eve", "zoe"}
         assert graph.merge("dev").outcome == "fast_forward"
-        removed = reclaim_forks(graph._environment)
+        removed = reclaim_forks(graph._core.environment)
         assert len(removed) == left
         assert content(root, "dev") == content(root, "main")
         graph.delete_branch("dev")

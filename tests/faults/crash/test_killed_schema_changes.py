@@ -51,7 +51,7 @@ def test_a_change_is_not_completed_beside_a_branch_that_came_without_settling_it
     with Graph.open(root) as graph:
         children.kill_at(F.BEFORE_PUBLISH, SOFT.job(root))
         # As a writer does that lost its lease on S3 and publishes all the same.
-        manifest = graph._environment.manifest
+        manifest = graph._core.environment.manifest
         manifest.publish_branch(
             lambda state, version: branch_at(snapshot_of(state.head("main")), "dev", version, "dev")
         )

@@ -138,7 +138,7 @@ def check_every_commit_adds_up(root: Path) -> None:
     Commits of deleted branches cannot be read any more, and are left out.
     """
     with Graph.open(root, read_only=True) as graph:
-        history = graph._environment.manifest.history()
+        history = graph._core.environment.manifest.history()
         states = {
             commit_id: sorted(
                 row["text"] for row in table_rows(graph, snapshot_at(history, commit_id), "node:Note", ["text"])
@@ -381,7 +381,7 @@ def graph(root: Path) -> Iterator[Graph]:
 def overtaken(graph: Graph, overtake: Callable[[Graph], object], times: int = 1) -> tuple[Graph, OvertakenLock]:
     """A second view of the graph, whose writes are overtaken by `overtake`."""
     other = Graph.open(graph.uri)
-    lock = OvertakenLock(graph._environment.lock, lambda: overtake(other), times)
+    lock = OvertakenLock(graph._core.environment.lock, lambda: overtake(other), times)
     return with_lock(graph, lock), lock
 
 
@@ -716,7 +716,7 @@ def test_a_change_that_lost_its_lock_destroys_nothing_of_its_successor(
     wanted = f"{SCHEMA}\nnode Place {{ name: String @key }}"
     with Graph.open(root) as successor:
         for opened in (graph_of_schema_races, successor):
-            lost = replace(opened._environment, lock=_LostLock())
+            lost = replace(opened._core.environment, lock=_LostLock())
             monkeypatch.setattr(opened, "_environment", lost)
         stuck = []
 

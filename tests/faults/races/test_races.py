@@ -432,7 +432,7 @@ def test_threads_that_mutate_one_branch_prepare_every_mutation_once(
     monkeypatch.setattr(Transaction, "begin", counted)
     with Graph.init(tmp_path / "graph", "node Person { name: String @key }") as graph:
         # However slow the machine is: nobody goes on without a turn here.
-        graph._writer._queue = BranchQueue(longest_wait_s=120)
+        graph._core.queue = BranchQueue(longest_wait_s=120)
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: graph.mutate(ADD, {"name": f"p{number}"}), range(16)))
         assert graph.snapshot().pins["node:Person"].row_count == 16

@@ -35,6 +35,7 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.graph.graph import Graph
+from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.locks import LeaseCommitLock
 from omnigraph.storage.objects import ControlObjects, StoredObject
@@ -228,8 +229,8 @@ def test_a_renewal_that_fails_once_is_tried_again(objects: ControlObjects) -> No
 
 
 def with_lease(graph: Graph, lock: LeaseCommitLock) -> Graph:
-    environment = dataclasses.replace(graph._environment, lock=lock)
-    return Graph(environment, read_only=False, settings=graph._settings)
+    environment = dataclasses.replace(graph._core.environment, lock=lock)
+    return Graph(OpenGraph(environment, graph._core.settings, read_only=False))
 
 
 def test_a_published_write_is_acknowledged_when_the_lease_cannot_be_given_back(
@@ -379,17 +380,17 @@ def test_a_condition_that_a_successor_broke_is_never_ignored(
 
 
 def fence_of(graph: Graph) -> int:
-    return graph._environment.manifest.state().fence
+    return graph._core.environment.manifest.state().fence
 
 
 def test_every_holder_has_a_higher_epoch_and_publishes_under_it(s3_root: str, objects: ControlObjects) -> None:
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_NOTE, {"text": "one"})
         first = lease(objects)["epoch"]
-        versions = graph._environment.manifest.state().catalog_version
+        versions = graph._core.environment.manifest.state().catalog_version
         graph.mutate(ADD_NOTE, {"text": "two"})
         assert lease(objects)["epoch"] == first + 1 == fence_of(graph)
-        assert graph._environment.manifest.state().catalog_version == versions + 1, (
+        assert graph._core.environment.manifest.state().catalog_version == versions + 1, (
             "a lease that was given back costs no commit of its own"
         )
 
@@ -417,7 +418,7 @@ def test_a_holder_is_above_the_fence_also_when_the_count_begins_again(s3_root: s
         before = fence_of(graph)
         assert before == lease(objects)["epoch"] == 1, "as high as the epoch after a new beginning"
         objects.delete("__lock")
-        with graph._environment.window() as held:
+        with graph._core.environment.window() as held:
             epoch = held.tenure.epoch
             assert epoch is not None
             assert fence_of(graph) == epoch > before
@@ -444,7 +445,7 @@ class Sleeper:
         self.times = left
 
     def write(self) -> GraphCommit | None:
-        objects = self.graph._environment.objects
+        objects = self.graph._core.environment.objects
         # Its time of day lies far behind: others need not watch its lease before they take it.
         lock = LeaseCommitLock(objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: self.now)
         with failpoints.watched(self.sleep):
@@ -512,7 +513,7 @@ def test_the_lease_of_a_graph_has_the_length_that_is_set(
 ) -> None:
     Graph.init(s3_root, SCHEMA).close()
     monkeypatch.setenv("OMNIGRAPH_LOCK_LEASE_MS", "7500")
-    with Graph.open(s3_root) as graph, graph._environment.window():
+    with Graph.open(s3_root) as graph, graph._core.environment.window():
         assert lease(objects)["lease_s"] == 7.5
 
 

@@ -391,7 +391,7 @@ def test_a_load_that_fails_leaves_nothing_in_an_object_store(
 
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
-        location = graph._environment.location
+        location = graph._core.environment.location
         before = names(location, "")
         for mode in ("append", "merge"):
             with monkeypatch.context() as patch:
@@ -407,16 +407,16 @@ def test_a_load_that_fails_leaves_nothing_in_an_object_store(
 def test_doctor_cannot_tell_young_files_in_an_object_store(s3_root: str) -> None:
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
-        table = graph._open(graph.snapshot().pins[TableKey("node:Paper")])
+        table = graph._core.open_table(graph.snapshot().pins[TableKey("node:Paper")])
         stage_append(table, table.read())
-        folder = new_answer_folder(graph._environment.location)
+        folder = new_answer_folder(graph._core.environment.location)
         rows = pa.RecordBatch.from_pydict({"n": [1]})
         write_answer(folder, "part-0", rows.schema, [rows])
         (found,) = [item for item in graph.doctor().findings if item.check == "leftovers"]
         assert found.severity == "info"
         assert "2 files" in found.message
         assert graph.cleanup(keep=3, confirm=True).other_files_removed == 0
-        later = replace(graph._environment, clock=lambda: int((time.time() + 8 * DAY_S) * 1_000_000))
+        later = replace(graph._core.environment, clock=lambda: int((time.time() + 8 * DAY_S) * 1_000_000))
         (found,) = _check_leftovers(Inspection(later))
         assert found.severity == "warning"
         assert found.action == f"omnigraph cleanup {graph.uri} --keep 10 --confirm"

@@ -242,7 +242,7 @@ class BranchWrites:
     def compact(self, where: str, key: TableKey) -> None:
         """One table with fewer fragments, published as the commit protocol would."""
         graph, snapshot = self.graph, self.graph.snapshot(where)
-        environment, pin = graph._environment, snapshot.pins[key]
+        environment, pin = graph._core.environment, snapshot.pins[key]
         table = fork(graph, where, key)
         groups = choose_rewrites(fragment_facts(table))
         rewritten = compact_tables(LocalWorkers(Silent()), [(table, groups)])

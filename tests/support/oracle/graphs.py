@@ -407,9 +407,9 @@ def halves(world: World) -> tuple[World, World]:
 
 def load(graph: Graph, world: World) -> None:
     """Append the rows of a world to the main branch in one commit; nothing is validated."""
-    transaction = Transaction(graph._environment, kind=WriterKind.LOAD)
+    transaction = Transaction(graph._core.environment, kind=WriterKind.LOAD)
     snapshot = transaction.snapshot
-    catalog = graph._schema_of(snapshot.schema_hash).catalog
+    catalog = graph._core.schema_of(snapshot.schema_hash).catalog
     for name, rows in world.items():
         if not rows:
             continue
@@ -417,6 +417,6 @@ def load(graph: Graph, world: World) -> None:
         definition = catalog.nodes[name] if is_node else catalog.edges[name]
         pin = snapshot.pins[(node_table_key if is_node else edge_table_key)(name)]
         stored = [{column: _stored(value) for column, value in row.items()} for row in rows]
-        transaction.stage(pin, stage_append(graph._open(pin), rows_table(definition, stored)))
+        transaction.stage(pin, stage_append(graph._core.open_table(pin), rows_table(definition, stored)))
     if not transaction.is_empty:
         transaction.commit()

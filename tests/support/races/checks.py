@@ -88,7 +88,7 @@ def _check_heads(graph: Graph) -> None:
 def check_every_snapshot_is_closed(root: Path) -> int:
     """No edge of any published snapshot lacks an end; how many snapshots there are."""
     with Graph.open(root, read_only=True) as graph:
-        history = graph._environment.manifest.history()
+        history = graph._core.environment.manifest.history()
         for commit_id in history.commits:
             snapshot = snapshot_at(history, commit_id)
             people = {row["id"] for row in table_rows(graph, snapshot, "node:Person", ["id"])}

@@ -12,6 +12,7 @@ from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, ConflictError, OmniError, PreconditionFailedError
 from omnigraph.graph.graph import Graph
+from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.lease import Tenure
 from omnigraph.storage.location import parse_location
@@ -194,13 +195,13 @@ class AnnouncingLock:
 
 def with_lock(graph: Graph, lock: CommitLock) -> Graph:
     """The same graph with another commit lock."""
-    environment = dataclasses.replace(graph._environment, lock=lock)
-    return Graph(environment, read_only=False, settings=graph._settings)
+    environment = dataclasses.replace(graph._core.environment, lock=lock)
+    return Graph(OpenGraph(environment, graph._core.settings, read_only=False))
 
 
 def update_at_the_door(graph: Graph, who: int, name: str, visits: int, marks: str) -> list[Outcome]:
     """One update, announced when it is prepared and waits for the commit window."""
-    lock = AnnouncingLock(graph._environment.lock, Path(marks) / f"{who}")
+    lock = AnnouncingLock(graph._core.environment.lock, Path(marks) / f"{who}")
     private = with_lock(graph, lock)
     return [attempt(lambda: private.mutate(SET_VISITS, {"name": name, "visits": visits + who}))]
 
@@ -313,5 +314,5 @@ class OvertakenLock:
 def overtaken(graph: Graph, overtake: Callable[[Graph], object], write: int = 1) -> Graph:
     """A second view of the graph, whose first write, or a later one, is overtaken by `overtake`."""
     other = Graph.open(graph.uri)
-    lock = OvertakenLock(graph._environment.lock, lambda: overtake(other), write)
+    lock = OvertakenLock(graph._core.environment.lock, lambda: overtake(other), write)
     return with_lock(graph, lock)

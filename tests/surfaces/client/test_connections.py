@@ -14,9 +14,10 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.client.reads import LineCount
+from omnigraph.client.connection import list_graphs
 from omnigraph.client.record_files import RecordFiles
-from omnigraph.client.remote_graph import RemoteGraph, list_graphs
+from omnigraph.client.remote_graph import RemoteGraph
+from omnigraph.client.streams import LineCount
 from omnigraph.errors import (
     BadRequestError,
     DirectOnlyError,

@@ -212,7 +212,7 @@ def test_a_panic_elsewhere_is_an_internal_failure_in_json(client: TestClient, mo
     def panic(*_: object, **__: object) -> None:
         raise PanicException("index out of bounds")
 
-    monkeypatch.setattr("omnigraph.graph.reads.GraphReader.query", panic)
+    monkeypatch.setattr("omnigraph.graph.reads.execute", panic)
     answer = client.post("/graphs/default/query", json={"query": PEOPLE})
     assert answer.status_code == 500
     assert answer.json()["kind"] == "internal"

@@ -97,9 +97,9 @@ def test_pages_of_a_large_diff_are_read_from_one_comparison(past, monkeypatch):
     whole = past.get(url, params=states).json()
     monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", 0)
     graph = past.app.state.service.graphs["default"].graph
-    graph._history.close()
+    graph._core.history.close()
     # The graph remembers small differences: here nothing is small any more.
-    monkeypatch.setattr(graph._history._reader._held, "put", lambda *_: None)
+    monkeypatch.setattr(graph._core.history._reader._held, "put", lambda *_: None)
     compared = []
     real = deltas.filed_deltas
     monkeypatch.setattr(deltas, "filed_deltas", lambda *given: compared.append(1) or real(*given))

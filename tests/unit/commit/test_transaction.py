@@ -44,7 +44,7 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
 
 
 def transaction(graph: Graph, policy: RetryPolicy, branch: str = "main") -> Transaction:
-    return Transaction(graph._environment, branch, kind=WriterKind.MUTATION, policy=policy)
+    return Transaction(graph._core.environment, branch, kind=WriterKind.MUTATION, policy=policy)
 
 
 def double(transaction: Transaction) -> GraphCommit:
@@ -73,7 +73,7 @@ class Rival:
 
 
 def files(graph: Graph) -> set[str]:
-    return {path.name for path in graph._environment.location.path.rglob("*.lance")}
+    return {path.name for path in graph._core.environment.location.path.rglob("*.lance")}
 
 
 def test_a_write_that_keeps_losing_is_prepared_inside_the_window_in_the_end(graph: Graph) -> None:
@@ -176,7 +176,7 @@ def test_forks_that_a_failed_write_made_are_removed(graph: Graph) -> None:
         write.open_for_writing(write.snapshot.pins[CITY])
         raise BadRequestError("no")
 
-    fork = graph._environment.location.path / graph.snapshot().pins[CITY].location / "tree" / "dev"
+    fork = graph._core.environment.location.path / graph.snapshot().pins[CITY].location / "tree" / "dev"
     with pytest.raises(BadRequestError), transaction(graph, RetryPolicy(is_bulk=True), "dev") as write:
         write.run(prepare)
     assert not fork.exists()

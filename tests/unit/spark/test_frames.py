@@ -320,7 +320,7 @@ def scans(tmp_path_factory):
     lines = tmp_path_factory.mktemp("data") / "notes.jsonl"
     lines.write_text("\n".join(f'{{"type": "Note", "data": {{"key": "{n}"}}}}' for n in range(40)), encoding="utf-8")
     graph.load(lines, mode="append", engine="local")
-    table = open_pin(graph._environment.tables, graph.snapshot().pins["node:Note"])
+    table = open_pin(graph._core.environment.tables, graph.snapshot().pins["node:Note"])
     return key_scans(table, None, text_key("id"))
 
 

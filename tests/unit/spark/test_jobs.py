@@ -519,7 +519,7 @@ def test_keys_of_a_version_that_was_cleaned_up_are_told_as_such(spark: SparkSess
         lines = tmp_path / "notes.jsonl"
         lines.write_text('{"type": "Note", "data": {"key": "1"}}\n', encoding="utf-8")
         graph.load(lines, mode="append", engine="local")
-        store, pin = graph._environment.tables, graph.snapshot().pins["node:Note"]
+        store, pin = graph._core.environment.tables, graph.snapshot().pins["node:Note"]
         table = open_pin(store, pin)
         scans = key_scans(table, None, text_key("id"))
         shutil.rmtree(str(table._dataset.uri))

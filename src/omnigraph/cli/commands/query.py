@@ -169,7 +169,7 @@ def explain(
     """Print what a query means, one operator per line; with a graph also how it would run there."""
     from omnigraph.lang.query.compiler import compile_query
     from omnigraph.lang.query.explain import explain_ir
-    from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+    from omnigraph.lang.schema.compiler import compile_schema_file
 
     if schema is not None and address.is_explicit:
         raise typer.BadParameter("give --schema FILE or a graph, not both")
@@ -183,7 +183,7 @@ def explain(
     else:
         with address.open(read_only=True) as graph:
             plan = graph.explain(text, values, name=name, branch=branch or "main", analyze=analyze, timeout_s=timeout)
-            catalog = compile_schema(graph.schema).catalog
+            catalog = graph.catalog()
         compiled = compile_query(text, catalog, name)
     if not json:
         print_text(plan)
@@ -236,10 +236,9 @@ def lint_graph(address: Address, query: Path) -> LintReport:
     """The lint report of a query file against the accepted schema of a graph."""
     from omnigraph.lang.query.compiler import read_queries
     from omnigraph.lang.query.lint import lint_queries
-    from omnigraph.lang.schema.compiler import compile_schema
 
     with address.open_storage(read_only=True) as graph:
-        catalog = compile_schema(graph.schema).catalog
+        catalog = graph.catalog()
     return lint_queries(read_queries(query), catalog, address.uri)
 
 

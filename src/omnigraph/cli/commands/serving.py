@@ -99,7 +99,7 @@ def _sources(
 
 
 def _catalog(served: ServedGraph | None, store: str | None, schema: Path | None) -> Catalog:
-    from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+    from omnigraph.lang.schema.compiler import compile_schema_file
 
     if store is not None and (served is not None or schema is not None):
         raise typer.BadParameter("give one of --config, --store and --schema to check against")
@@ -111,7 +111,7 @@ def _catalog(served: ServedGraph | None, store: str | None, schema: Path | None)
     from omnigraph.graph.graph import Graph
 
     with Graph.open(storage_uri(address, "the graph"), read_only=True) as graph:
-        return compile_schema(graph.schema).catalog
+        return graph.catalog()
 
 
 def _list_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:

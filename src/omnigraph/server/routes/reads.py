@@ -19,7 +19,6 @@ from omnigraph.api.rows import Result, encode_answer, encode_result
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors import BadRequestError, BlobChangedError, BlobRangeError
 from omnigraph.lang.query.compiler import compile_query
-from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.policy.rules import Action
 from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import (
@@ -158,7 +157,7 @@ async def _explain(request: Request, _operation: Operation) -> Response:
             timeout_s=timeout_s,
             cancel=signal,
         )
-        compiled = compile_query(body.query, compile_schema(call.graph.schema).catalog, body.name)
+        compiled = compile_query(body.query, call.graph.catalog(), body.name)
         plan = Plan(
             query_name=compiled.name,
             kind="mutation" if compiled.is_mutation else "read",

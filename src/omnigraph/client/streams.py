@@ -1,17 +1,28 @@
-"""Blob cells of a remote graph: whole, in ranges, or what they are."""
+"""Answers that stream: lines of exports, and blob cells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from omnigraph.api.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
-from omnigraph.api.results import BLOB_RANGE_BYTES, BlobCell, BlobInfo, BlobKind, BlobStream, check_range, external_blob
-from omnigraph.client.connection import Connection, OpenRemoteGraph, target_members, target_of, understood
-from omnigraph.commit.rows import MAIN
+from omnigraph.api.results import (
+    STDOUT,
+    BlobCell,
+    BlobInfo,
+    BlobKind,
+    BlobStream,
+    ExportTarget,
+    external_blob,
+    line_writer,
+)
+from omnigraph.client.connection import Connection, understood
 from omnigraph.errors import BadRequestError, BlobRangeError, UnexpectedAnswerError
 
 if TYPE_CHECKING:
@@ -19,71 +30,89 @@ if TYPE_CHECKING:
 
     from omnigraph.commit.targets import Target
 
+# ---- Streams of JSON lines
+
+
+_TYPE = re.compile(rb'^\{"(type|edge)":"([^"]+)"', re.MULTILINE)
+_KINDS = {b"type": "node", b"edge": "edge"}
+
+
+class LineCount:
+    """Counts of the entities that passed, by type."""
+
+    def __init__(self) -> None:
+        self.entities: Counter[str] = Counter()
+
+    def whole_lines(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The same bytes, cut behind lines.
+
+        Raises:
+            UnexpectedAnswerError: the last line is not complete.
+        """
+        # Joined once per line: one with a large blob comes in thousands of pieces.
+        begun: list[bytes] = []
+        for piece in pieces:
+            end, newline, rest = piece.rpartition(b"\n")
+            if newline:
+                yield self._counted(b"".join((*begun, end, newline)))
+                begun.clear()
+            begun.append(rest)
+        if any(begun):
+            raise UnexpectedAnswerError("the last line of the server is not complete: ask again")
+
+    def _counted(self, block: bytes) -> bytes:
+        self.entities.update(f"{_KINDS[kind]}:{name.decode()}" for kind, name in _TYPE.findall(block))
+        return block
+
+    def of_kind(self, kind: str, known: Iterable[str]) -> dict[str, int]:
+        """Entities per type of one kind, also of known types without any, in the order of their names."""
+        keys = sorted({*known, *self.entities})
+        pairs = (key.partition(":") for key in keys)
+        return {name: self.entities[f"{k}:{name}"] for k, _, name in pairs if k == kind}
+
+
+@contextmanager
+def opened_target(target: ExportTarget, graph_uri: str) -> Iterator[tuple[str, Callable[[bytes], object]]]:
+    """The name of a target, and how it takes lines. A path appears when all went well, or not at all.
+
+    Raises:
+        BadRequestError: the path is in use, or not one that an export can go to; or the sink is not a stream.
+    """
+    if not isinstance(target, str | os.PathLike) or os.fspath(target) == STDOUT:
+        yield STDOUT, line_writer(target)
+        return
+    from omnigraph.pipeline.export.files import local_target, staging
+
+    path = local_target(target, graph_uri)
+    with staging(path) as place:
+        with open(place.result, "wb") as file:
+            yield str(path), file.write
+        place.publish(durable=True)
+
+
+def held_back(blocks: Iterable[bytes], last: list[bytes]) -> Iterator[bytes]:
+    """All lines but the last one, which is put into `last`."""
+    line = b""
+    for block in blocks:
+        body, _, tail = block.removesuffix(b"\n").rpartition(b"\n")
+        before = line + (body + b"\n" if body else b"")
+        if before:
+            yield before
+        line = tail + b"\n"
+    last.append(line)
+
+
+# ---- Blob cells
+
+
 _FOUND = 302
 _PARTIAL = 206
-
-
-class RemoteBlobs(OpenRemoteGraph):
-    """Blob methods of a remote graph."""
-
-    @override
-    def read_blob(
-        self,
-        type_key: str,
-        entity_id: str,
-        property_name: str,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        version: int | None = None,
-        as_of: str | datetime | None = None,
-        offset: int = 0,
-        length: int | None = None,
-    ) -> bytes:
-        check_range(offset, length, limit=BLOB_RANGE_BYTES)
-        target = target_of(branch, snapshot, version, as_of)
-        cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
-        pieces = _Cell(self._connection, f"{self._path}/blob", cell).stream(target_members(target), offset, length)
-        return b"".join(pieces)
-
-    @override
-    def stat_blob(
-        self,
-        type_key: str,
-        entity_id: str,
-        property_name: str,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        version: int | None = None,
-        as_of: str | datetime | None = None,
-    ) -> BlobInfo:
-        target = target_of(branch, snapshot, version, as_of)
-        cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
-        return _Cell(self._connection, f"{self._path}/blob", cell).info(target)
-
-    @override
-    def open_blob(
-        self,
-        type_key: str,
-        entity_id: str,
-        property_name: str,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        version: int | None = None,
-        as_of: str | datetime | None = None,
-    ) -> RemoteBlob:
-        target = target_of(branch, snapshot, version, as_of)
-        cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
-        found = _Cell(self._connection, f"{self._path}/blob", cell)
-        return RemoteBlob(found, found.info(target))
 
 
 class RemoteBlob(BlobStream):
     """One cell behind a server."""
 
-    def __init__(self, cell: _Cell, info: BlobInfo) -> None:
+    def __init__(self, cell: RemoteCell, info: BlobInfo) -> None:
         self._cell = cell
         self._info = info
 
@@ -99,7 +128,7 @@ class RemoteBlob(BlobStream):
         return self._cell.stream({"snapshot": self.info.snapshot_id}, begin, end - begin)
 
 
-class _Cell:
+class RemoteCell:
     """Requests about one cell."""
 
     def __init__(self, connection: Connection, path: str, cell: BlobCell) -> None:
@@ -111,8 +140,8 @@ class _Cell:
         self._cell = cell
         self._selector = {"entity": kind, "type": name, "id": cell.entity_id, "property": cell.property}
 
-    def info(self, target: Target) -> BlobInfo:
-        members = target_members(target)
+    def info(self, target: Target, members: dict[str, str | int | None]) -> BlobInfo:
+        """Describe the cell at a target, which requests carry as `members`."""
         try:
             response = self._open("HEAD", members, {})
         except UnexpectedAnswerError:
