@@ -138,11 +138,11 @@ def _names_encoding(call: ast.Call) -> bool:
     return len(call.args) >= given or any(it.arg in ("encoding", None) for it in call.keywords)
 
 
-# ---- Nothing reaches the door of the catalog without the tenure of its window, which is what the fence asks for
+# ---- Nothing reaches the door of the manifest without the tenure of its window, which is what the fence asks for
 
 
 SOURCE = Path(omnigraph.__file__).parent
-#: What makes a version of the catalog.
+#: What makes a version of the manifest.
 DOORS = {"publish", "publish_branch", "forget", "fold", "restore_commits"}
 
 
@@ -160,7 +160,7 @@ def unfenced(tree: ast.AST) -> list[int]:
     ]
 
 
-def test_every_version_of_the_catalog_is_made_under_a_tenure():
+def test_every_version_of_the_manifest_is_made_under_a_tenure():
     found = {
         str(path.relative_to(SOURCE)): lines
         for path in SOURCE.rglob("*.py")

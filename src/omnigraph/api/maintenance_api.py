@@ -62,7 +62,7 @@ class MaintenanceApi:
     ) -> OptimizeReport:
         """Bring main into its best shape, as one commit that changes no row; none when nothing is to be gained.
 
-        Small fragments become large ones, deleted rows leave the files, indexes cover every row, and the catalog is
+        Small fragments become large ones, deleted rows leave the files, indexes cover every row, and the manifest is
         folded. `engine="auto"` works in this process, and on Spark when it is much. `timeout_s` and `cancel` stop it
         before its commit begins: jobs of Spark at once, work in this process after the fragment or index it is at.
 
@@ -204,7 +204,7 @@ class MaintenanceApi:
     def doctor(self, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
         """Whether the graph is healthy, and what to run when it is not. Changes nothing and takes no lock.
 
-        Looks at the storage format, the catalog, schema files, heads, addresses and links, interrupted writes, the
+        Looks at the storage format, the manifest, schema files, heads, addresses and links, interrupted writes, the
         commit lock, indexes, fragments, leftovers and disk use; each on its own, so that one that fails is a finding.
         With `deep` every file is read as well, as `verify` does it.
 
@@ -217,11 +217,11 @@ class MaintenanceApi:
         raise NotImplementedError
 
     def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
-        """Find datasets that moved without the catalog and other damage, and heal what is safe; by default only look.
+        """Find datasets that moved without the manifest and other damage, and heal what is safe; by default only look.
 
         `confirm` publishes what changed no row, such as a compaction by another tool, undoes what a writer did after it
         had lost the commit lock, drops second rows of a commit, and removes edges whose ends do not exist. `force`
-        beside it publishes everything else that is ahead of the catalog, without checking the rules of the schema.
+        beside it publishes everything else that is ahead of the manifest, without checking the rules of the schema.
 
         >>> import tempfile
         >>> from omnigraph import Graph

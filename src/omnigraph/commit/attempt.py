@@ -93,7 +93,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         self._pins: list[TablePin] = []
         self._created: list[TablePin] = []
         self._committed: list[Table] = []
-        #: Where the catalog is while the lock is held, and the head that the write follows.
+        #: Where the manifest is while the lock is held, and the head that the write follows.
         self._position: Position | None = None
         #: Whether dead writers had left something, which was settled.
         self.has_healed = False
@@ -132,7 +132,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         """Phase A: write the sidecar.
 
         Raises:
-            DriftError: a table moved without the catalog; nothing happened. With a sidecar on disk it would look like
+            DriftError: a table moved without the manifest; nothing happened. With a sidecar on disk it would look like
                 the work of this writer, and be undone.
             ExpectedVersionMismatchError: a writer without the lock had moved a table; that was undone, and this write
                 has to be prepared again.
@@ -181,7 +181,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         reach(Failpoint.AFTER_SIDECAR)
 
     def _explain_movement(self, item: StagedTable, keys: list[TableKey]) -> NoReturn:
-        """Undo what a writer without the lock did, if that is why a table is not where the catalog says."""
+        """Undo what a writer without the lock did, if that is why a table is not where the manifest says."""
         # A successor may have moved it.
         self._environment.tenure.check()
         table = item.staged.table

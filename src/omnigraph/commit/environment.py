@@ -68,7 +68,7 @@ class NewCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphEnvironment:
-    """The stores, the catalog and the lock of one graph. Thread-safe."""
+    """The stores, the manifest and the lock of one graph. Thread-safe."""
 
     location: GraphLocation
     objects: ControlObjects

@@ -167,7 +167,7 @@ def possible_bases(commits: Mapping[str, GraphCommit], heads: Iterable[str]) -> 
 
 
 def doubled(rows: Iterable[GraphCommit]) -> dict[str, GraphCommit]:
-    """Commits that are in the catalog more than once, each with the row that was published first."""
+    """Commits that are in the manifest more than once, each with the row that was published first."""
     first: dict[str, GraphCommit] = {}
     found: set[str] = set()
     for row in rows:

@@ -1,8 +1,8 @@
-"""The one door: everything a reader can see changes here, in one strict commit to the catalog.
+"""The one door: everything a reader can see changes here, in one strict commit to the manifest.
 
 A publish adds one small fragment of rows and commits the list of all fragments as an Overwrite: exactly one publisher
 wins a version, and no old row is rewritten. Now and then the small fragments are folded into one, in the same commit.
-Rows carry the history, so older versions of the catalog itself are of no use, and a fold removes them.
+Rows carry the history, so older versions of the manifest itself are of no use, and a fold removes them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from omnigraph.commit.snapshot import (
 from omnigraph.core.cache import SingleFlight
 from omnigraph.errors import LeaseLostError, RetryableCommitConflictError, StorageError
 from omnigraph.storage.lease import Tenure, fence_metadata, read_fence
-from omnigraph.storage.manifest_table import CatalogTable, CatalogView, PublishContention
+from omnigraph.storage.manifest_table import ManifestTable, ManifestView, PublishContention
 
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
@@ -64,7 +64,7 @@ PUBLISHER_RETRY_BUDGET = 5
 #: Small fragments beyond this many are folded into one by the publish that notices.
 FOLD_THRESHOLD = 32
 
-#: Versions of the catalog that `fold` keeps. A reader that is further behind fails in the middle of its read and looks
+#: Versions of the manifest that `fold` keeps. A reader that is further behind fails in the middle of its read and looks
 #: again, so this is about speed, not truth.
 KEPT_VERSIONS = 10
 
@@ -83,7 +83,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogFold(Document):
+class ManifestFold(Document):
     """The result of a fold of the manifest."""
 
     fragments_removed: int
@@ -93,15 +93,15 @@ class CatalogFold(Document):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A state of the catalog in which the expectations of a writer hold, and the head that it follows."""
+    """A state of the manifest in which the expectations of a writer hold, and the head that it follows."""
 
-    view: CatalogView
+    view: ManifestView
     state: ManifestState
     head: Head
 
 
 class _LandedError(Exception):
-    """An earlier try of the same publish is in the catalog."""
+    """An earlier try of the same publish is in the manifest."""
 
     def __init__(self, commit: GraphCommit) -> None:
         self.commit = commit
@@ -109,28 +109,28 @@ class _LandedError(Exception):
 
 
 class Manifest:
-    """The catalog of one graph. Thread-safe; keeps the last state it read.
+    """The manifest of one graph. Thread-safe; keeps the last state it read.
 
     Readers look at an immutable view without any lock; when it is out of date, one of them replaces it for all.
     Publishers of one process take turns; between processes the strict commit decides.
     """
 
     def __init__(self, location: GraphLocation, *, durable: bool) -> None:
-        self._catalog = CatalogTable(location, MANIFEST_SCHEMA, durable=durable)
+        self._table = ManifestTable(location, MANIFEST_SCHEMA, durable=durable)
         self._publishing = Lock()
         self._refreshing = Lock()
         #: Replaced as a whole, so that view and state always belong together.
-        self._current: tuple[CatalogView, ManifestState] | None = None
-        #: The last history that was read, with the version of the catalog it belongs to.
+        self._current: tuple[ManifestView, ManifestState] | None = None
+        #: The last history that was read, with the version of the manifest it belongs to.
         self._history: tuple[int, History] | None = None
         #: The same for its commits alone.
         self._commits: tuple[int, Mapping[str, GraphCommit]] | None = None
-        #: By version of the catalog, so that many readers of the past do not all scan it after a commit.
+        #: By version of the manifest, so that many readers of the past do not all scan it after a commit.
         self._reading_history: SingleFlight[History] = SingleFlight()
         self._reading_commits: SingleFlight[Mapping[str, GraphCommit]] = SingleFlight()
 
     def create(self, genesis: GraphCommit, pins: tuple[TablePin, ...]) -> ManifestState:
-        """The first version of the catalog: branch `main` with one parentless commit."""
+        """The first version of the manifest: branch `main` with one parentless commit."""
         head = Head(
             branch=MAIN,
             incarnation=genesis.graph_version,
@@ -143,7 +143,7 @@ class Manifest:
         rows = [table_row(pin, genesis.graph_version) for pin in pins]
         rows += [version_row(pin, head.branch_key, genesis.graph_version) for pin in pins]
         rows += [commit_row(genesis), head_row(head)]
-        view = self._catalog.create(to_arrow(rows), stamp())
+        view = self._table.create(to_arrow(rows), stamp())
         self._current = (view, state_of((head,), view.version))
         return self._current[1]
 
@@ -152,7 +152,7 @@ class Manifest:
 
         Raises:
             StorageFormatError: the graph has another storage format.
-            StorageError: there is no catalog, or it is damaged.
+            StorageError: there is no manifest, or it is damaged.
         """
         return self._look()[1]
 
@@ -161,7 +161,7 @@ class Manifest:
         current = self._current
         return self.state() if current is None else current[1]
 
-    def _look(self) -> tuple[CatalogView, ManifestState]:
+    def _look(self) -> tuple[ManifestView, ManifestState]:
         current = self._current
         if current is not None and current[0].is_current():
             return current
@@ -172,9 +172,9 @@ class Manifest:
                 return renewed
             return self._read_current()
 
-    def _read_current(self) -> tuple[CatalogView, ManifestState]:
+    def _read_current(self) -> tuple[ManifestView, ManifestState]:
         while True:
-            view = self._catalog.open()
+            view = self._table.open()
             check_stamp(view.metadata)
             try:
                 heads = [read_head(row) for row in view.read_rows("graph_head")]
@@ -193,7 +193,7 @@ class Manifest:
             LeaseLostError: a later holder of the commit lock was here.
             RetryableCommitConflictError: other publishers won every try.
         """
-        self._commit(tenure, lambda view, _, metadata: self._catalog.append(view, None, metadata=metadata))
+        self._commit(tenure, lambda view, _, metadata: self._table.append(view, None, metadata=metadata))
 
     def publish(
         self,
@@ -207,7 +207,7 @@ class Manifest:
         """Publish one commit on a branch; `make_commit` gets the head it follows and its graph version.
 
         With the position that `locate` found for the same expectations, the first try looks at nothing again: it is a
-        strict commit on that state, and fails when the catalog has moved.
+        strict commit on that state, and fails when the manifest has moved.
 
         Raises:
             LeaseLostError: a later holder of the commit lock was here; nothing happened.
@@ -242,7 +242,7 @@ class Manifest:
             # What looked like a lost race was won: only the answer got lost.
             return landed.commit
         if tenure.is_lost and self.commit(published.commit_id) is None:
-            # The lock was lost in the middle of the commit, and what it made is not the newest version of the catalog.
+            # The lock was lost in the middle of the commit, and what it made is not the newest version of the manifest.
             tenure.lose()
             raise LeaseLostError
         return published
@@ -278,14 +278,14 @@ class Manifest:
             RetryableCommitConflictError: a publisher without the lock won every try.
         """
 
-        def rewrite(view: CatalogView, state: ManifestState, metadata: Mapping[str, str]) -> CatalogView:
+        def rewrite(view: ManifestView, state: ManifestState, metadata: Mapping[str, str]) -> ManifestView:
             gone = [*object_ids, *_superseded(view, state.all_heads)]
-            return self._catalog.rewrite(view, gone, rows=to_arrow(instead), metadata=metadata)
+            return self._table.rewrite(view, gone, rows=to_arrow(instead), metadata=metadata)
 
         self._commit(tenure, rewrite)
 
-    def fold(self, *, tenure: Tenure = UNFENCED) -> CatalogFold:
-        """Write all rows anew as one fragment and remove old versions of the catalog; nothing of the graph changes.
+    def fold(self, *, tenure: Tenure = UNFENCED) -> ManifestFold:
+        """Write all rows anew as one fragment and remove old versions of the manifest; nothing of the graph changes.
 
         Must run under the commit lock.
 
@@ -297,20 +297,20 @@ class Manifest:
         if is_due:
             self.forget((), tenure=tenure)
         view = self._look()[0]
-        return CatalogFold(
+        return ManifestFold(
             fragments_removed=before if is_due else 0,
             fragments_added=view.fragment_count if is_due else 0,
-            versions_removed=self._catalog.remove_old_versions(view, KEPT_VERSIONS),
+            versions_removed=self._table.remove_old_versions(view, KEPT_VERSIONS),
         )
 
-    def _trim(self, view: CatalogView) -> None:
-        """Remove old versions of the catalog right after a fold: on disk Lance lists all of them at every look."""
-        if not self._catalog.is_local:
+    def _trim(self, view: ManifestView) -> None:
+        """Remove old versions of the manifest right after a fold: on disk Lance lists all of them at every look."""
+        if not self._table.is_local:
             return
         try:
-            self._catalog.remove_old_versions(view, KEPT_VERSIONS)
+            self._table.remove_old_versions(view, KEPT_VERSIONS)
         except StorageError as error:
-            _log.warning("old versions of the catalog stay until the next fold: %s", error)
+            _log.warning("old versions of the manifest stay until the next fold: %s", error)
 
     def locate(self, expectations: Expectations) -> Position:
         """The position of a writer in the state at HEAD, if all of its expectations hold.
@@ -322,16 +322,16 @@ class Manifest:
         return Position(view, state, expectations.check(state, self.commit))
 
     def history(self) -> History:
-        """Every row that past states follow from; one scan of the whole catalog when it moved."""
+        """Every row that past states follow from; one scan of the whole manifest when it moved."""
         return self._read(self._history_of)
 
-    def _history_of(self, view: CatalogView, state: ManifestState) -> History:
+    def _history_of(self, view: ManifestView, state: ManifestState) -> History:
         kept = self._history
-        if kept is not None and kept[0] == state.catalog_version:
+        if kept is not None and kept[0] == state.manifest_version:
             return kept[1]
-        return self._reading_history.make(state.catalog_version, lambda: self._read_history(view, state))
+        return self._reading_history.make(state.manifest_version, lambda: self._read_history(view, state))
 
-    def _read_history(self, view: CatalogView, state: ManifestState) -> History:
+    def _read_history(self, view: ManifestView, state: ManifestState) -> History:
         versions = [read_version(row) for row in view.read_rows("table_version")]
         stones = [read_tombstone(row) for row in view.read_rows("table_tombstone")]
         history = History(
@@ -340,14 +340,14 @@ class Manifest:
             tombstones=tuple(stones),
             heads=state.all_heads,
         )
-        self._history = (state.catalog_version, history)
+        self._history = (state.manifest_version, history)
         return history
 
     def commits(self) -> Mapping[str, GraphCommit]:
         """Every commit of the graph by id."""
         return self._read(self._commits_of)
 
-    def _read(self, read: Callable[[CatalogView, ManifestState], _Result]) -> _Result:
+    def _read(self, read: Callable[[ManifestView, ManifestState], _Result]) -> _Result:
         """Read rows at HEAD; again when what was read meanwhile became an old version, and was cleaned up."""
         while True:
             view, state = self._look()
@@ -357,20 +357,20 @@ class Manifest:
                 if view.is_current():
                     raise
 
-    def _commits_of(self, view: CatalogView, state: ManifestState) -> Mapping[str, GraphCommit]:
+    def _commits_of(self, view: ManifestView, state: ManifestState) -> Mapping[str, GraphCommit]:
         kept = self._commits
-        if kept is not None and kept[0] == state.catalog_version:
+        if kept is not None and kept[0] == state.manifest_version:
             return kept[1]
-        return self._reading_commits.make(state.catalog_version, lambda: self._read_commits(view, state))
+        return self._reading_commits.make(state.manifest_version, lambda: self._read_commits(view, state))
 
-    def _read_commits(self, view: CatalogView, state: ManifestState) -> Mapping[str, GraphCommit]:
+    def _read_commits(self, view: ManifestView, state: ManifestState) -> Mapping[str, GraphCommit]:
         found = (read_commit(row) for row in view.read_rows("graph_commit"))
         commits = {commit.commit_id: commit for commit in found}
-        self._commits = (state.catalog_version, commits)
+        self._commits = (state.manifest_version, commits)
         return commits
 
     def commit_rows(self) -> list[GraphCommit]:
-        """Every row of a commit as it is in the catalog; a damaged one holds a commit twice."""
+        """Every row of a commit as it is in the manifest; a damaged one holds a commit twice."""
         rows = self._read(lambda view, _: view.read_rows("graph_commit"))
         return [read_commit(row) for row in rows]
 
@@ -412,11 +412,11 @@ class Manifest:
     ) -> _Result:
         made: list[tuple[_Result, Head]] = []
 
-        def append(view: CatalogView, state: ManifestState, metadata: Mapping[str, str]) -> CatalogView:
+        def append(view: ManifestView, state: ManifestState, metadata: Mapping[str, str]) -> ManifestView:
             result, rows, head = rows_for(state)
             made[:] = [(result, head)]
             fold = _fold_of(view, (*state.all_heads, head))
-            return self._catalog.append(view, to_arrow(rows), fold=fold, metadata=metadata)
+            return self._table.append(view, to_arrow(rows), fold=fold, metadata=metadata)
 
         view = self._commit(tenure, append, lambda: (made[0][1],), seen)
         if view.fragment_count == 1:
@@ -426,11 +426,11 @@ class Manifest:
     def _commit(
         self,
         tenure: Tenure,
-        attempt: Callable[[CatalogView, ManifestState, Mapping[str, str]], CatalogView],
+        attempt: Callable[[ManifestView, ManifestState, Mapping[str, str]], ManifestView],
         new_heads: Callable[[], tuple[Head, ...]] = tuple,
         seen: Position | None = None,
-    ) -> CatalogView:
-        """Make one version of the catalog under a tenure; `attempt` gets what it goes on top of.
+    ) -> ManifestView:
+        """Make one version of the manifest under a tenure; `attempt` gets what it goes on top of.
 
         The fence is looked at in the state that the strict commit replaces, so it cannot rise in between.
         """
@@ -440,7 +440,7 @@ class Manifest:
                 fence = state.fence
                 if tenure.epoch is not None:
                     if tenure.epoch < fence:
-                        # A successor that took the lock over raised it, or the lock is older than the catalog.
+                        # A successor that took the lock over raised it, or the lock is older than the manifest.
                         tenure.rise_above(fence)
                     fence = tenure.epoch
                 metadata = {} if fence == state.fence else fence_metadata(fence)
@@ -454,11 +454,11 @@ class Manifest:
                 self._current = (view, state_of(heads, view.version, fence))
                 return view
         raise RetryableCommitConflictError(
-            f"the catalog was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; nothing happened, try again"
+            f"the manifest was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; nothing happened, try again"
         )
 
 
-def _fold_of(view: CatalogView, heads: tuple[Head, ...]) -> Callable[[], list[str]] | None:
+def _fold_of(view: ManifestView, heads: tuple[Head, ...]) -> Callable[[], list[str]] | None:
     """The ids of the head rows that a fold removes, because newer ones replace them; none before it is due."""
     if view.fragment_count <= FOLD_THRESHOLD:
         return None
@@ -466,7 +466,7 @@ def _fold_of(view: CatalogView, heads: tuple[Head, ...]) -> Callable[[], list[st
     return lambda: _superseded(view, heads)
 
 
-def _superseded(view: CatalogView, heads: tuple[Head, ...]) -> list[str]:
+def _superseded(view: ManifestView, heads: tuple[Head, ...]) -> list[str]:
     kept = {f"head:{head.branch_key}@{head.graph_version}" for head in newest_per_incarnation(heads)}
     present = (row["object_id"] for row in view.read_rows("graph_head"))
     return [object_id for object_id in present if object_id not in kept]

@@ -15,9 +15,9 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors import DamageError, OutsideRootError, StorageFormatError
 from omnigraph.storage.location import check_dataset_path, check_fork_name
 
-# ---- Rows of the catalog
+# ---- Rows of the manifest
 #
-# Rows are only ever added; the state of the graph at any commit is a function of them. A catalog is input, too: paths
+# Rows are only ever added; the state of the graph at any commit is a function of them. A manifest is input, too: paths
 # in it are taken only in the form in which this system makes them.
 
 
@@ -258,7 +258,7 @@ def head_row(head: Head) -> Row:
     )
 
 
-def _from_catalog(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[str, Any]], T]:
+def _from_manifest(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[str, Any]], T]:
     """A reader of rows that are stored, and may be damaged."""
 
     @wraps(read)
@@ -266,13 +266,13 @@ def _from_catalog(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[s
         try:
             return read(row)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            what = f"reading the row {row['object_id']!r} of the catalog"
+            what = f"reading the row {row['object_id']!r} of the manifest"
             raise DamageError(what, f"{type(error).__name__}: {error}") from error
 
     return checked
 
 
-@_from_catalog
+@_from_manifest
 def read_head(row: Mapping[str, Any]) -> Head:
     """The inverse of `head_row`."""
     body = json.loads(row["metadata"])
@@ -304,7 +304,7 @@ def read_head(row: Mapping[str, Any]) -> Head:
     )
 
 
-@_from_catalog
+@_from_manifest
 def read_commit(row: Mapping[str, Any]) -> GraphCommit:
     """The inverse of `commit_row`."""
     body = json.loads(row["metadata"])
@@ -328,7 +328,7 @@ def read_commit(row: Mapping[str, Any]) -> GraphCommit:
     )
 
 
-@_from_catalog
+@_from_manifest
 def read_version(row: Mapping[str, Any]) -> PublishedVersion:
     """The inverse of `version_row`."""
     body = json.loads(row["metadata"])
@@ -343,7 +343,7 @@ def read_version(row: Mapping[str, Any]) -> PublishedVersion:
     return PublishedVersion(pin=pin, branch_key=body["branch_key"], graph_version=row["graph_version"])
 
 
-@_from_catalog
+@_from_manifest
 def read_tombstone(row: Mapping[str, Any]) -> Tombstone:
     """The inverse of `tombstone_row`."""
     return Tombstone(
@@ -355,12 +355,12 @@ def read_tombstone(row: Mapping[str, Any]) -> Tombstone:
 
 
 def to_arrow(rows: Iterable[Row]) -> pa.Table:
-    """Rows as an Arrow table in the columns of the catalog."""
+    """Rows as an Arrow table in the columns of the manifest."""
     return pa.Table.from_pylist(list(rows), schema=MANIFEST_SCHEMA)
 
 
 def _own(check: Callable[[_Text], _Text], text: _Text) -> _Text:
-    """A path or name of the catalog, if it has the form of our own.
+    """A path or name of the manifest, if it has the form of our own.
 
     Raises:
         OutsideRootError: it has not.
@@ -369,7 +369,7 @@ def _own(check: Callable[[_Text], _Text], text: _Text) -> _Text:
         return check(text)
     except (ValueError, TypeError, AttributeError) as error:
         raise OutsideRootError(
-            str(text), "the catalog names it, and it does not have the form of a path of omnigraph"
+            str(text), "the manifest names it, and it does not have the form of a path of omnigraph"
         ) from error
 
 
@@ -390,7 +390,7 @@ STAMP = "omnigraph:internal_schema_version"
 
 
 def stamp() -> dict[str, str]:
-    """The metadata that a new catalog carries."""
+    """The metadata that a new manifest carries."""
     return {STAMP: str(INTERNAL_SCHEMA_VERSION)}
 
 

@@ -1,6 +1,6 @@
 """The schemas of a graph: the accepted one in three control files, and those of the past in their commits.
 
-The catalog names the schema of every state by a hash over its contract, so also by its stable ids: a type that was
+The manifest names the schema of every state by a hash over its contract, so also by its stable ids: a type that was
 dropped and declared again makes another schema, although it reads the same.
 """
 
@@ -53,11 +53,11 @@ class GraphSchema:
 
     @cached_property
     def hash(self) -> str:
-        """The hash by which the catalog refers to this schema."""
+        """The hash by which the manifest refers to this schema."""
         return shape_hash(write_contract(self.accepted))
 
     def is_called(self, schema_hash: str) -> bool:
-        """Whether the catalog means this schema; graphs of before contracts were hashed name the shape alone."""
+        """Whether the manifest means this schema; graphs of before contracts were hashed name the shape alone."""
         return schema_hash in (self.hash, self.catalog.schema_hash)
 
     def files(self) -> dict[str, bytes]:
@@ -86,7 +86,7 @@ def write_schema_files(objects: ControlObjects, schema: GraphSchema) -> None:
 
 
 def read_schema_files(objects: ControlObjects, schema_hash: str, *, staged: bool = False) -> GraphSchema:
-    """The accepted schema, if the files are the ones that the catalog names.
+    """The accepted schema, if the files are the ones that the manifest names.
 
     With `staged` the files of a schema change that is published, but whose files do not have their real names yet.
 
@@ -109,13 +109,13 @@ def read_schema_files(objects: ControlObjects, schema_hash: str, *, staged: bool
         raise _damaged(SCHEMA_STATE, "its hashes are not those of the other schema files")
     if not schema.is_called(schema_hash):
         raise StorageError(
-            f"{SCHEMA_SOURCE} is not the schema that the catalog has published", StorageFailure.PERMANENT
+            f"{SCHEMA_SOURCE} is not the schema that the manifest has published", StorageFailure.PERMANENT
         )
     return schema
 
 
 def find_schema(objects: ControlObjects, manifest: Manifest, schema_hash: str) -> GraphSchema:
-    """The schema that the catalog names for some state, present or past.
+    """The schema that the manifest names for some state, present or past.
 
     Raises:
         NotFoundError: a file is missing.

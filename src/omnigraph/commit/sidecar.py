@@ -250,7 +250,7 @@ class Decision(StrEnum):
     #: Nothing moved: only the sidecar has to go.
     FORGET = "forget"
     ROLL_BACK = "roll_back"
-    #: HEAD is behind the catalog: nothing may be changed.
+    #: HEAD is behind the manifest: nothing may be changed.
     REFUSE = "refuse"
 
 
@@ -259,7 +259,7 @@ class TableFacts:
     """One table as it is now. `head_version` is None when the dataset, or its branch, does not exist."""
 
     entry: SidecarTable
-    #: The version that the catalog has published.
+    #: The version that the manifest has published.
     pin_version: int
     head_version: int | None
     head_transaction: str | None

@@ -22,7 +22,7 @@ from omnigraph.commit.rows import (
 from omnigraph.core.ids import TableKey, is_ulid
 from omnigraph.errors import BadRequestError, BranchExistsError, BranchNotFoundError, DamageError, ReadSetConflictError
 
-# ---- Snapshots from catalog rows
+# ---- Snapshots from manifest rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +120,12 @@ def branch_of(heads: Iterable[Head], commit: GraphCommit) -> Head:
     """The newest head of the branch incarnation on which a commit was made; a deleted one says so.
 
     Raises:
-        DamageError: the catalog has a commit of a branch that it does not know.
+        DamageError: the manifest has a commit of a branch that it does not know.
     """
     candidates = (head for head in heads if head.branch == commit.branch and head.incarnation <= commit.graph_version)
     found = max(candidates, key=lambda head: head.incarnation, default=None)
     if found is None:
-        raise DamageError(f"reading commit {commit.commit_id}", f"the catalog has no branch {commit.branch!r}")
+        raise DamageError(f"reading commit {commit.commit_id}", f"the manifest has no branch {commit.branch!r}")
     return found
 
 
@@ -135,7 +135,7 @@ def _pins_at(history: History, branch: Head, graph_version: int) -> dict[TableKe
     if branch.fork_commit_id is not None:
         if branch.fork_commit_id not in history.commits:
             reason = f"branch {branch.branch} began at commit {branch.fork_commit_id}, which is not there"
-            raise DamageError("reading the catalog", reason)
+            raise DamageError("reading the manifest", reason)
         inherited = dict(snapshot_at(history, branch.fork_commit_id).pins)
     newest: dict[TableKey, PublishedVersion] = {}
     for version in history.versions_by_branch.get(branch.branch_key, ()):
@@ -173,8 +173,8 @@ def _is_hidden(history: History, pin: TablePin, published: int, graph_version: i
 class ManifestState:
     """The current position of every branch. Immutable."""
 
-    #: Lance version of the catalog that this was read from.
-    catalog_version: int
+    #: Lance version of the manifest that this was read from.
+    manifest_version: int
     graph_version: int
     heads: Mapping[str, Head]
     #: Newest head row of every branch incarnation, deleted ones included.
@@ -209,7 +209,7 @@ def newest_per_incarnation(heads: tuple[Head, ...]) -> tuple[Head, ...]:
     return tuple(newest.values())
 
 
-def state_of(heads: list[Head] | tuple[Head, ...], catalog_version: int, fence: int = 0) -> ManifestState:
+def state_of(heads: list[Head] | tuple[Head, ...], manifest_version: int, fence: int = 0) -> ManifestState:
     """The state that some head rows make.
 
     Raises:
@@ -217,9 +217,9 @@ def state_of(heads: list[Head] | tuple[Head, ...], catalog_version: int, fence: 
     """
     newest = newest_per_incarnation(tuple(heads))
     if not newest:
-        raise DamageError("reading the catalog", "it has no row of any branch")
+        raise DamageError("reading the manifest", "it has no row of any branch")
     return ManifestState(
-        catalog_version=catalog_version,
+        manifest_version=manifest_version,
         graph_version=max(head.graph_version for head in newest),
         heads=newest_heads(newest),
         all_heads=newest,

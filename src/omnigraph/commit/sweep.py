@@ -91,7 +91,7 @@ def settle_all(environment: GraphEnvironment) -> list[RecoveryRecord]:
     """Settle every sidecar, oldest first. The caller holds the commit lock.
 
     Raises:
-        RecoveryRequiredError: a sidecar cannot be read, or contradicts the catalog; it is kept.
+        RecoveryRequiredError: a sidecar cannot be read, or contradicts the manifest; it is kept.
         StorageError: the folder cannot be listed, or a step failed; the sidecar is kept and settled later.
     """
     settled = []
@@ -110,7 +110,7 @@ def settle(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord | 
     """Settle one sidecar; its record, or None when it was recorded before.
 
     Raises:
-        RecoveryRequiredError: it contradicts the catalog; nothing was touched.
+        RecoveryRequiredError: it contradicts the manifest; nothing was touched.
     """
     record: RecoveryRecord | None = None
     if sidecar.schema_change is not None:
@@ -195,7 +195,7 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
             broken = sorted(k for k, c in classes.items() if c is TableClass.INVARIANT_VIOLATION)
             raise RecoveryRequiredError(
                 sidecar.operation_id,
-                f"{', '.join(broken)} is behind the version that the catalog has published",
+                f"{', '.join(broken)} is behind the version that the manifest has published",
                 needs_operator=True,
             )
         case Decision.ROLL_FORWARD:

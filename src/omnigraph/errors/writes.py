@@ -67,7 +67,7 @@ class ReadSetConflictError(ConflictError):
 
 
 class RetryableCommitConflictError(ConflictError):
-    """The commit lock or the catalog stayed busy. Nothing happened; try again."""
+    """The commit lock or the manifest stayed busy. Nothing happened; try again."""
 
     kind = "retryable_commit_conflict"
 

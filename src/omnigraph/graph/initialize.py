@@ -1,6 +1,6 @@
 """Creating a graph: claim the root, make the empty tables, write the schema files, publish the first commit.
 
-The catalog comes last: until it exists there is no graph, and everything before it may be overwritten by another try.
+The manifest comes last: until it exists there is no graph, and everything before it may be overwritten by another try.
 The claim is a lock on disk and a lease on an object store, so that a process that dies blocks no other for ever.
 """
 
@@ -122,9 +122,9 @@ def _refuse_used_root(environment: GraphEnvironment, *, force: bool) -> None:
         raise AlreadyInitializedError(str(location), MANIFEST)
     for folder in ("nodes", "edges"):
         if (used := used_dataset(location, folder)) is not None:
-            # What a failed try leaves has one empty version. This is the data of a graph whose catalog is lost.
+            # What a failed try leaves has one empty version. This is the data of a graph whose manifest is lost.
             raise AlreadyInitializedError(
-                str(location), f"data in {used}: restore the catalog from a backup, or use another place"
+                str(location), f"data in {used}: restore the manifest from a backup, or use another place"
             )
     if force:
         return

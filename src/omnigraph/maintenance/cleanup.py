@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetCleanup(Document):
-    """One dataset: a node or edge type, or the directory of one that the catalog does not know."""
+    """One dataset: a node or edge type, or the directory of one that the manifest does not know."""
 
     type_key: str
     #: The directory below the root of the graph.
@@ -99,7 +99,7 @@ class CleanupReport(Document):
     kept_because: Mapping[str, int] = field(default_factory=dict)
     #: Commits that were removed from the history itself.
     commits_forgotten: int = 0
-    #: Old versions of the catalog and of the audit, and leftovers beside the datasets.
+    #: Old versions of the manifest and of the audit, and leftovers beside the datasets.
     catalog_versions_removed: int = 0
     catalog_bytes_removed: int = 0
     other_files_removed: int = 0
@@ -143,7 +143,7 @@ def reclaim_forks(environment: GraphEnvironment, policy: RetentionPolicy | None 
     with environment.window() as held, held.staging.try_exclusive() as is_alone:
         settle_all(held)
         is_quiet = is_alone and not held.reading.has_readers()
-        if held.manifest.state().catalog_version != state.catalog_version:
+        if held.manifest.state().manifest_version != state.manifest_version:
             return {}
         age_s = None if is_quiet else staged_max_age_s()
         left = with_sizes(held, forks_beside(held, state, needed), age_s)
@@ -174,7 +174,7 @@ def _remove_fork(environment: GraphEnvironment, path: str, fork: str) -> bool:
     return True
 
 
-# ---- Sweep: forks, then versions of datasets, then files that nothing refers to, then rows and versions of the catalog
+# ---- Sweep: forks, versions of datasets, files that nothing refers to, then rows and versions of the manifest
 #
 # A process that dies on the way leaves every promised snapshot readable, everything else readable or gone as a whole,
 # and work that the next run finds again.
@@ -224,7 +224,7 @@ class _Cleanup:
         self._clean_staged_files(plan)
         if self.environment.location.is_local:
             self._clean_beside(plan.history)
-        forgotten = self._clean_catalog()
+        forgotten = self._clean_manifest()
         if plan.has_readers:
             grace_s = reader_grace_us() // MICROSECONDS
             self.notes.append(
@@ -390,17 +390,17 @@ class _Cleanup:
                 with suppress(RetryableCommitConflictError), held_file(path):
                     pass
 
-    # ---- the catalog
+    # ---- the manifest
 
-    def _clean_catalog(self) -> int:
-        """Rows that are not needed, then old versions of the catalog and of the audit; how many commits went."""
+    def _clean_manifest(self) -> int:
+        """Rows that are not needed, then old versions of the manifest and of the audit; how many commits went."""
         if self.call.preview:
-            return self._clean_catalog_in(self.environment)
+            return self._clean_manifest_in(self.environment)
         with self.environment.window() as held:
             settle_all(held)
-            return self._clean_catalog_in(held)
+            return self._clean_manifest_in(held)
 
-    def _clean_catalog_in(self, environment: GraphEnvironment) -> int:
+    def _clean_manifest_in(self, environment: GraphEnvironment) -> int:
         has_readers = is_busy(environment)
         forgotten = 0
         if self.call.forget_commits:

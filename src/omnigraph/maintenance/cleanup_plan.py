@@ -9,7 +9,7 @@
 | answers of tasks of bulk operations | their names | as orphans, and no reader |
 | derived arrays of datasets and forks that no head reads | the names of their groups | at once: they are built again |
 | control files that were never finished, claims | their names | by age; no process holds the claim |
-| rows and old versions of the catalog | `forgettable_rows`; all but the newest | under the commit lock |
+| rows and old versions of the manifest | `forgettable_rows`; all but the newest | under the commit lock |
 
 `cleanup` removes them in this order and `doctor` reports them. A plan may be out of date when it is carried out:
 what has to be kept is asked again under the commit lock.
@@ -114,7 +114,7 @@ class DatasetPlan:
     #: Whether any commit ever showed it; else its creation was never published.
     is_known: bool = True
     error: str | None = None
-    #: Whether the error is a HEAD that the catalog does not know: a writer may just have moved it.
+    #: Whether the error is a HEAD that the manifest does not know: a writer may just have moved it.
     has_drift: bool = False
 
     @property
@@ -149,7 +149,7 @@ class CleanupPlan:
 def plan_cleanup(
     environment: GraphEnvironment, policy: RetentionPolicy, gone_forks: Iterable[Fork] = ()
 ) -> CleanupPlan:
-    """Which versions and datasets can go. Reads the catalog, and lists every dataset.
+    """Which versions and datasets can go. Reads the manifest, and lists every dataset.
 
     Forks in `gone_forks` are left out, as if they were removed already.
 
@@ -206,7 +206,7 @@ def find_drift(listing: DatasetListing, published: Mapping[Line, int], retained:
         if known is not None and line.head > known and line.head not in named.get(line.fork, ()):
             where = "" if line.fork is None else f" of the fork {line.fork}"
             return (
-                f"HEAD{where} is at version {line.head}, and the catalog knows version {known}: "
+                f"HEAD{where} is at version {line.head}, and the manifest knows version {known}: "
                 "look with `omnigraph repair` first"
             )
     return None

@@ -47,8 +47,8 @@ _INDEXED_ROWS = 10_000
 _MANY_FRAGMENTS = 64
 #: A type is worn when this many rows are deleted, and at least one in this number.
 _DELETED_ROWS, _DELETED_SHARE = 1_000, 4
-#: Old versions of the catalog above which every open gets slower.
-_MANY_CATALOG_VERSIONS = 1_000
+#: Old versions of the manifest above which every open gets slower.
+_MANY_MANIFEST_VERSIONS = 1_000
 
 
 def examine(environment: GraphEnvironment, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
@@ -74,7 +74,7 @@ def examine(environment: GraphEnvironment, *, deep: bool = False, progress: Prog
             found = [Finding(Health.ERROR, message)]
         findings += [replace(item, check=name) for item in found]
         if name == "format" and any(item.severity is Health.ERROR for item in found):
-            # Without a catalog that can be read there is nothing that the others could be held against.
+            # Without a manifest that can be read there is nothing that the others could be held against.
             break
     return DoctorReport(
         uri=environment.location.uri,
@@ -105,14 +105,13 @@ def _check_format(look: Inspection) -> Iterator[Finding]:
     yield Finding(Health.OK, f"storage format {INTERNAL_SCHEMA_VERSION}, {_count(branches, 'branch')}")
 
 
-def _check_catalog(look: Inspection) -> Iterator[Finding]:
+def _check_manifest(look: Inspection) -> Iterator[Finding]:
     commits = len(look.history.commits)
     versions = list_versions(look.environment.location, MANIFEST).version_count
     fragments = look.environment.manifest.fragment_count()
-    text = (
-        f"{_count(commits, 'commit')}, {_count(versions, 'version')} and {_count(fragments, 'fragment')} of the catalog"
-    )
-    if versions > _MANY_CATALOG_VERSIONS or fragments > 2 * FOLD_THRESHOLD:
+    parts = f"{_count(versions, 'version')} and {_count(fragments, 'fragment')}"
+    text = f"{_count(commits, 'commit')}, {parts} of the manifest"
+    if versions > _MANY_MANIFEST_VERSIONS or fragments > 2 * FOLD_THRESHOLD:
         yield Finding(Health.WARNING, f"{text}: opening gets slower", look.run("optimize"))
     else:
         yield Finding(Health.OK, text)
@@ -130,7 +129,7 @@ def _check_schema(look: Inspection) -> Iterator[Finding]:
         return
     schema = read_schema_files(objects, head.schema_hash)
     types = len(schema.catalog.nodes) + len(schema.catalog.edges)
-    yield Finding(Health.OK, f"the schema files are those of the catalog, {_count(types, 'type')}")
+    yield Finding(Health.OK, f"the schema files are those of the manifest, {_count(types, 'type')}")
 
 
 def _check_heads(look: Inspection) -> Iterator[Finding]:
@@ -163,7 +162,7 @@ def _problem_of(look: Inspection, pin: TablePin) -> str | None:
     except OmniError as error:
         return without_advice(error)
     if rows != pin.row_count:
-        return f"it has {rows:,} rows, and the catalog knows {pin.row_count:,}"
+        return f"it has {rows:,} rows, and the manifest knows {pin.row_count:,}"
     return None
 
 
@@ -182,10 +181,10 @@ def _check_drift(look: Inspection) -> Iterator[Finding]:
     for (path, fork), head in sorted(heads.items(), key=str):
         name = look.names.get(path, path) if fork is None else f"{path} (fork {fork})"
         if (known := before.get((path, fork))) is not None and head < known:
-            what = f"{name} is at version {head}, and the catalog knows version {known}"
+            what = f"{name} is at version {head}, and the manifest knows version {known}"
             yield look.damage(f"{what}: published data is missing; restore it from a backup")
         if (known := after.get((path, fork))) is not None and head > known:
-            what = f"{name} is at version {head}, and the catalog knows version {known}"
+            what = f"{name} is at version {head}, and the manifest knows version {known}"
             is_late = not has_sidecars and _is_late(look, path, fork, known)
             yield _ahead(look, what, is_explained=has_sidecars, is_late=is_late)
 
@@ -371,12 +370,12 @@ def _check_history(look: Inspection) -> Iterator[Finding]:
     """Commits that are there twice, and circles: whatever walks along the history would not come to an end."""
     twice = sorted(doubled(look.environment.manifest.commit_rows()))
     for commit_id in twice[:_SHOWN]:
-        message = f"commit {commit_id} is in the catalog more than once"
+        message = f"commit {commit_id} is in the manifest more than once"
         yield Finding(Health.ERROR, message, look.run("repair", "--confirm"))
     wrong = [commit for commit in disordered(look.history.commits) if commit not in twice]
     for commit_id in wrong[:_SHOWN]:
         yield Finding(
-            Health.ERROR, f"commit {commit_id} builds on one that is not older: restore the catalog from a backup"
+            Health.ERROR, f"commit {commit_id} builds on one that is not older: restore the manifest from a backup"
         )
 
 
@@ -455,7 +454,7 @@ _ALL_WELL = {
 #: In the order of the report.
 _CHECKS: Mapping[str, Callable[[Inspection], Iterator[Finding]]] = {
     "format": _check_format,
-    "catalog": _check_catalog,
+    "catalog": _check_manifest,
     "schema": _check_schema,
     "history": _check_history,
     "heads": _check_heads,

@@ -69,12 +69,12 @@ class DoctorReport(Document):
     disk: tuple[DiskUse, ...] = ()
     #: What can be made again at any time: traversal and text indexes, and vectors of texts that were embedded.
     derived_bytes: int = 0
-    #: The whole graph, with catalog and control files.
+    #: The whole graph, with manifest and control files.
     size_bytes: Annotated[int, Key("total_bytes")] = 0
 
     @property
     def other_bytes(self) -> int:
-        """What belongs to no type and cannot be made again: the catalog, the schema and control files."""
+        """What belongs to no type and cannot be made again: the manifest, the schema and control files."""
         types = sum(item.size_bytes for item in self.disk)
         # A writer may remove files between the looks at them.
         return max(0, self.size_bytes - types - self.derived_bytes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from omnigraph.codec import Document, Key
 from omnigraph.commit.attempt import StagedTable, discard_staged
-from omnigraph.commit.publisher import CatalogFold
+from omnigraph.commit.publisher import ManifestFold
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
@@ -130,7 +130,7 @@ def _build(task: IndexPartTask) -> Message:
     return {"part": build_index_part(task), "rows": task.rows}
 
 
-# ---- Optimizing a graph: fewer fragments, complete indexes, a short catalog; no row changes
+# ---- Optimizing a graph: fewer fragments, complete indexes, a short manifest; no row changes
 #
 # Per table the new fragments are written, then the indexes are built on a private version that has them, both outside
 # of the commit window. Inside it each table moves by the two or three versions that were staged, and one commit
@@ -175,7 +175,7 @@ class OptimizeReport(Document):
     commit: GraphCommit | None
     #: Sorted by table key.
     tables: Annotated[tuple[OptimizedTable, ...], Key("datasets")]
-    catalog: Annotated[CatalogFold, Key("manifest")]
+    catalog: Annotated[ManifestFold, Key("manifest")]
 
     @property
     def graph_commit_id(self) -> str | None:
@@ -191,7 +191,7 @@ class OptimizeCall:
     engine: str
     spark: Session | None
     progress: Progress
-    #: Before the commit; what has begun to become visible is finished, and so is folding the catalog.
+    #: Before the commit; what has begun to become visible is finished, and so is folding the manifest.
     limits: ReadLimits = NO_LIMITS
 
 
@@ -212,7 +212,7 @@ class _Prepared:
 def optimize_graph(
     environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: OptimizeCall
 ) -> OptimizeReport:
-    """Optimize every table of main as one commit, then the catalog; its caller has settled what dead writers left.
+    """Optimize every table of main as one commit, then the manifest; its caller has settled what dead writers left.
 
     Raises:
         ConflictError: the schema changed meanwhile; nothing happened.
@@ -320,7 +320,7 @@ class _Run:
                 close_private(private, self._transaction.environment.objects)
 
     def _tables(self, keys: Collection[TableKey]) -> dict[TableKey, Table]:
-        """The tables that may be changed: those whose HEAD is what the catalog says."""
+        """The tables that may be changed: those whose HEAD is what the manifest says."""
         found = self._at_head(keys)
         if len(found) == len(keys):
             return found

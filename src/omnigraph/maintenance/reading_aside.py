@@ -105,13 +105,13 @@ def _operations(location: GraphLocation) -> dict[str, Callable[..., object]]:
     from omnigraph.commit.environment import open_environment
     from omnigraph.storage.datasets.completeness import decode_file, decode_fragment, read_contents
 
-    def catalog() -> None:
+    def read_manifest() -> None:
         manifest = open_environment(location, durable=False).manifest
         manifest.state()
         manifest.history()
 
     return {
-        "catalog": catalog,
+        "manifest": read_manifest,
         "version": partial(read_contents, location),
         "fragment": partial(decode_fragment, location),
         "file": partial(decode_file, location),

@@ -150,7 +150,7 @@ def _ids_at(edges: Table, addresses: np.ndarray[tuple[int], np.dtype[np.uint64]]
     return tuple(sorted(found))
 
 
-# ---- Healing what no interrupted write explains: commits that are in the catalog twice, and edges without their
+# ---- Healing what no interrupted write explains: commits that are in the manifest twice, and edges without their
 #      ends
 #
 # Both were possible on object stores in releases that let a writer publish after it had lost the commit lock.
@@ -219,7 +219,7 @@ REPAIR_KIND = "repair"
 
 
 class Drift(StrEnum):
-    """Why the HEAD of a dataset is not where the catalog says."""
+    """Why the HEAD of a dataset is not where the manifest says."""
 
     NO_DRIFT = "no_drift"
     #: Every version since rearranged fragments or indexes, and every row is as it was.
@@ -228,7 +228,7 @@ class Drift(StrEnum):
     LATE_WRITER = "late_writer"
     #: Something changed rows, or may have.
     SUSPICIOUS = "suspicious"
-    #: The history that would tell is gone, or HEAD is behind the catalog.
+    #: The history that would tell is gone, or HEAD is behind the manifest.
     UNVERIFIABLE = "unverifiable"
 
 
@@ -244,7 +244,7 @@ class RepairAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedTable(Document):
-    """One dataset: where the catalog says it is, where it is, why, and what was done."""
+    """One dataset: where the manifest says it is, where it is, why, and what was done."""
 
     type_key: str
     branch: str
@@ -295,7 +295,7 @@ def classify_drift(
 
 
 def decide_repair(drift: Drift, *, can_publish: bool, confirm: bool, force: bool) -> RepairAction:
-    """What to do about a dataset; `can_publish` says that its HEAD is ahead of the catalog."""
+    """What to do about a dataset; `can_publish` says that its HEAD is ahead of the manifest."""
     if drift is Drift.NO_DRIFT:
         return RepairAction.NO_OP
     if not confirm:
@@ -325,7 +325,7 @@ def repair_graph(
 ) -> RepairReport:
     """Look at every dataset that a branch writes to, and publish what may be published; then at history and edges.
 
-    Datasets are looked at inside the commit window: outside of it a HEAD ahead of the catalog may be a living writer.
+    Datasets are looked at inside the commit window: outside of it a HEAD ahead of the manifest may be a living writer.
 
     Raises:
         RecoveryRequiredError: a sidecar cannot be settled; it has to go first.
@@ -403,7 +403,7 @@ def _advice(drift: Drift, action: RepairAction, *, can_publish: bool) -> str:
     if drift is Drift.NO_DRIFT or action in (RepairAction.HEALED, RepairAction.FORCED):
         return ""
     if not can_publish:
-        return "HEAD is behind the catalog: the dataset is damaged, restore it from a copy"
+        return "HEAD is behind the manifest: the dataset is damaged, restore it from a copy"
     if drift is Drift.VERIFIED_MAINTENANCE:
         return "no row changed: publish it with --confirm"
     if drift is Drift.LATE_WRITER:

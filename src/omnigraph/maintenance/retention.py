@@ -1,6 +1,6 @@
 """What a cleanup keeps: the policy, the commits and versions that stay reachable, and rows that may be forgotten.
 
-The mark half of a cleanup, pure: rows of the catalog and a policy go in. What it reaches is never removed.
+The mark half of a cleanup, pure: rows of the manifest and a policy go in. What it reaches is never removed.
 """
 
 from __future__ import annotations
@@ -330,7 +330,7 @@ def published_heads(history: History) -> dict[Line, int]:
 
 
 def type_keys(history: History) -> dict[str, str]:
-    """The newest name of the type behind every dataset that the catalog knows."""
+    """The newest name of the type behind every dataset that the manifest knows."""
     found: dict[str, str] = {}
     for row in sorted(history.versions, key=lambda item: item.graph_version):
         found[row.pin.location] = row.pin.table_key

@@ -193,8 +193,8 @@ class _Run:
         self._decoded: set[tuple[str, tuple[str, ...]]] = set()
 
     def verify(self, progress: Progress) -> None:
-        with progress.stage("the catalog", 1) as stage:
-            is_readable = self._verify_catalog()
+        with progress.stage("the manifest", 1) as stage:
+            is_readable = self._verify_manifest()
             stage.update(1, 0)
         if not is_readable:
             return
@@ -208,16 +208,16 @@ class _Run:
 
     # ---- what to read
 
-    def _verify_catalog(self) -> bool:
-        """Whether the catalog tells what there is to verify."""
+    def _verify_manifest(self) -> bool:
+        """Whether the manifest tells what there is to verify."""
         newest = newest_version(self._location, MANIFEST)
         if newest is None:
             if not self._holds_parts():
                 raise NotFoundError(f"there is no graph at {self._location}: create one with `omnigraph init`")
-            self._report(MANIFEST, FileStatus.MISSING, "there is no catalog, or no version of it")
+            self._report(MANIFEST, FileStatus.MISSING, "there is no manifest, or no version of it")
             return False
         self._verify_dataset(MANIFEST, None, {_Wanted(None, newest)})
-        return self._decode(MANIFEST, None, "catalog") is not None
+        return self._decode(MANIFEST, None, "manifest") is not None
 
     def _holds_parts(self) -> bool:
         """Whether something lies here that only a graph leaves."""
@@ -331,7 +331,7 @@ class _Run:
         if contents is None:
             return
         if wanted.rows is not None and contents["row_count"] != wanted.rows:
-            message = f"it has {contents['row_count']:,} rows, and the catalog knows {wanted.rows:,}"
+            message = f"it has {contents['row_count']:,} rows, and the manifest knows {wanted.rows:,}"
             self._report(f"{dataset.path}/{manifest}", FileStatus.UNREADABLE, message, dataset)
         for number, names in contents["fragments"].items():
             self._verify_fragment(dataset, tuple(names), {**place, "number": int(number)})

@@ -250,7 +250,7 @@ class PinnedRead:
 
 
 def pin_read(request: ReadRequest) -> PinnedRead:
-    """Resolve a read once: one look at the catalog, one dataset opened.
+    """Resolve a read once: one look at the manifest, one dataset opened.
 
     Raises:
         BadRequestError: the type is ambiguous, a column unknown, or the condition wrong.

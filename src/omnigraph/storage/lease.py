@@ -279,10 +279,10 @@ class Lease(Tenure):
         return True
 
 
-# ---- The fence: a number in the catalog below which no holder of the lock publishes any more
+# ---- The fence: a number in the manifest below which no holder of the lock publishes any more
 #
 # Every holder of a commit lock that can be lost has an epoch, higher than those of all holders before it. A publish
-# carries the epoch of its holder into the metadata of the catalog, and a holder that takes the lock over from one
+# carries the epoch of its holder into the metadata of the manifest, and a holder that takes the lock over from one
 # that may still be alive raises the number before it looks at anything. Both happen in the strict commit that decides
 # every publish: so a holder that was overtaken has either published before its successor looked, or never will.
 
@@ -291,7 +291,7 @@ _KEY = "omnigraph:fence"
 
 
 def read_fence(metadata: Mapping[str, str]) -> int:
-    """The fence of a catalog; zero for one that was never written under a lock that can be lost."""
+    """The fence of a manifest; zero for one that was never written under a lock that can be lost."""
     text = metadata.get(_KEY, "")
     return int(text) if text.isdecimal() else 0
 

@@ -114,7 +114,7 @@ def table_location(table_key: TableKey, incarnation: int | None = None) -> str:
 
 # ---- The border of a graph: which names below its root are of our own making, and that no link leads out of it
 #
-# A folder that was copied from elsewhere is input. Paths in sidecars, in the catalog and in Lance's manifests are
+# A folder that was copied from elsewhere is input. Paths in sidecars, in the manifest and in Lance's manifests are
 # taken only in the exact form in which this system writes them, and a link below the root is never followed, listed
 # or deleted. The root itself may be reached through links: that is the choice of the person who names it.
 

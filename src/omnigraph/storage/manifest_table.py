@@ -1,4 +1,4 @@
-"""The catalog dataset: rows are added by commits that exactly one writer can win.
+"""The manifest dataset: rows are added by commits that exactly one writer can win.
 
 Lance rebases an append silently, but never an Overwrite. So a publish is an Overwrite whose fragment list is the
 existing fragments plus one new fragment: strict, and no old row is rewritten.
@@ -36,8 +36,8 @@ class PublishContention(Exception):
     """Another publisher committed first; never leaves the manifest room."""
 
 
-class CatalogView:
-    """The catalog at one version. Immutable; safe to share between threads."""
+class ManifestView:
+    """The manifest at one version. Immutable; safe to share between threads."""
 
     def __init__(self, dataset: LanceDataset) -> None:
         self._dataset = dataset
@@ -50,19 +50,19 @@ class CatalogView:
     @property
     def metadata(self) -> dict[str, str]:
         """The schema metadata as text."""
-        with translated("reading the catalog"):
+        with translated("reading the manifest"):
             raw = self._dataset.schema.metadata or {}
             return {key.decode(): value.decode() for key, value in raw.items()}
 
     @property
     def fragment_count(self) -> int:
         """Over how many fragments the rows are spread."""
-        with translated("looking at the catalog"):
+        with translated("looking at the manifest"):
             return len(self._dataset.get_fragments())
 
     def is_current(self) -> bool:
         """Whether no commit came since; one cheap probe."""
-        with translated("looking at the catalog"):
+        with translated("looking at the manifest"):
             return int(self._dataset.latest_version) == self.version
 
     def read_rows(self, object_type: str) -> list[dict[str, Any]]:
@@ -74,12 +74,12 @@ class CatalogView:
         return self._read(f"object_id = {quote_text(object_id)}")
 
     def _read(self, condition: str) -> list[dict[str, object]]:
-        with translated("reading the catalog"):
+        with translated("reading the manifest"):
             rows: list[dict[str, object]] = self._dataset.to_table(filter=condition).to_pylist()
             return rows
 
 
-class CatalogTable:
+class ManifestTable:
     """The dataset behind `__manifest`: opens views of it and adds rows to it."""
 
     def __init__(self, location: GraphLocation, schema: pa.Schema, *, durable: bool) -> None:
@@ -94,8 +94,8 @@ class CatalogTable:
         """Whether it lies on disk."""
         return self._location.is_local
 
-    def open(self) -> CatalogView:
-        """The catalog at HEAD.
+    def open(self) -> ManifestView:
+        """The manifest at HEAD.
 
         Raises:
             OutsideRootError: there is a link in it.
@@ -108,8 +108,8 @@ class CatalogTable:
             refuse_links(self._location, MANIFEST)
             self._is_checked = True
         try:
-            with translated(f"opening the catalog of {self._location}"):
-                return CatalogView(open_dataset(self._uri))
+            with translated(f"opening the manifest of {self._location}"):
+                return ManifestView(open_dataset(self._uri))
         except OutsideRootError:
             raise
         except StorageError as error:
@@ -121,25 +121,25 @@ class CatalogTable:
             raise self._damage(error.__cause__ or error) from error
 
     def _damage(self, error: BaseException) -> StorageError:
-        """The catalog is there and cannot be opened: which file is to be restored, if one is empty."""
+        """The manifest is there and cannot be opened: which file is to be restored, if one is empty."""
         reason = readable(error)
         empty = sorted(file.name for file in list_files(self._location, MANIFEST) if not file.size_bytes)
         if empty:
             shown = ", ".join(empty[:_SHOWN_FILES])
             more = "" if len(empty) <= _SHOWN_FILES else f" and {len(empty) - _SHOWN_FILES} more"
             reason = f"these files have no bytes, restore them from a backup: {shown}{more}"
-        return StorageError(f"the catalog of {self._location} is damaged: {reason}", StorageFailure.PERMANENT)
+        return StorageError(f"the manifest of {self._location} is damaged: {reason}", StorageFailure.PERMANENT)
 
-    def create(self, rows: pa.Table, metadata: dict[str, str]) -> CatalogView:
+    def create(self, rows: pa.Table, metadata: dict[str, str]) -> ManifestView:
         """Write the first version.
 
         Raises:
-            AlreadyInitializedError: a catalog exists already.
+            AlreadyInitializedError: a manifest exists already.
         """
         if dataset_exists(self._location, MANIFEST):
             raise AlreadyInitializedError(str(self._location), MANIFEST)
         schema = self._schema.with_metadata(metadata)
-        with translated("creating the catalog"):
+        with translated("creating the manifest"):
             fragments = write_fragments(rows.replace_schema_metadata(metadata), self._uri, schema=schema, mode="create")
             self._check(fragments)
             transaction = Transaction(0, LanceOperation.Overwrite(schema, list(fragments)))
@@ -159,16 +159,16 @@ class CatalogTable:
 
     def append(
         self,
-        view: CatalogView,
+        view: ManifestView,
         rows: pa.Table | None,
         *,
         fold: Callable[[], list[str]] | None = None,
         metadata: Mapping[str, str] | None = None,
-    ) -> CatalogView:
+    ) -> ManifestView:
         """Add rows to what `view` shows, in one strict commit; the view behind it.
 
         With `fold`, all fragments are written again as one, without the rows whose ids `fold` gives. `metadata` is
-        added to that of the catalog.
+        added to that of the manifest.
 
         Raises:
             PublishContention: another publisher committed since `view` was opened.
@@ -197,21 +197,21 @@ class CatalogTable:
                 raise PublishContention from error
             if committed.version != dataset.version + 1:
                 raise StorageError(
-                    f"the catalog moved from {dataset.version} to {committed.version} in one commit",
+                    f"the manifest moved from {dataset.version} to {committed.version} in one commit",
                     StorageFailure.PERMANENT,
                 )
-        published = CatalogView(committed)
+        published = ManifestView(committed)
         self._settle(published, added, transaction)
         return published
 
     def rewrite(
         self,
-        view: CatalogView,
+        view: ManifestView,
         without: list[str],
         *,
         rows: pa.Table | None = None,
         metadata: Mapping[str, str] | None = None,
-    ) -> CatalogView:
+    ) -> ManifestView:
         """Write all rows again as one fragment, without some and with others, in one strict commit; the view behind it.
 
         Raises:
@@ -220,9 +220,9 @@ class CatalogTable:
         added = self._schema.empty_table() if rows is None else rows
         return self.append(view, added, fold=lambda: without, metadata=metadata)
 
-    def remove_old_versions(self, view: CatalogView, keep: int) -> int:
+    def remove_old_versions(self, view: ManifestView, keep: int) -> int:
         """Remove all versions but the newest, with the files that only they refer to; how many there were."""
-        with translated("removing old versions of the catalog"):
+        with translated("removing old versions of the manifest"):
             # Lance removes what it lists, and a listing of its own would follow links.
             refuse_links(self._location, MANIFEST)
             stats = view._dataset.cleanup_old_versions(retain_versions=keep)
@@ -233,7 +233,7 @@ class CatalogTable:
         if self.is_local:
             check_complete(self._uri, fragments)
 
-    def _settle(self, view: CatalogView, fragments: list[Any], made_by: Transaction) -> None:
+    def _settle(self, view: ManifestView, fragments: list[Any], made_by: Transaction) -> None:
         """Record the checksums of what a version brought, and flush it."""
         names = [f"data/{file.path}" for fragment in fragments for file in fragment.files]
         names.append(manifest_name(view.version))

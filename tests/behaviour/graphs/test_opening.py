@@ -226,7 +226,7 @@ def test_a_graph_is_never_created_twice(root: Path, force: bool) -> None:
 def test_data_of_a_graph_that_lost_its_catalog_is_never_replaced(root: Path, force: bool) -> None:
     shutil.rmtree(root / "__manifest")
     before = sorted(root.rglob("*"))
-    with pytest.raises(AlreadyInitializedError, match="restore the catalog"):
+    with pytest.raises(AlreadyInitializedError, match="restore the manifest"):
         Graph.init(root, SCHEMA, force=force)
     assert sorted(root.rglob("*")) == before
 

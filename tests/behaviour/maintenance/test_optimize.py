@@ -30,7 +30,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.maintenance import optimize as optimizing
 from omnigraph.storage.datasets.indexes import list_indexes
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind
-from omnigraph.storage.manifest_table import CatalogView
+from omnigraph.storage.manifest_table import ManifestView
 from support.races.jobs import overtaken
 from support.worn_graphs import (
     CITES,
@@ -181,15 +181,15 @@ def test_a_reader_whose_view_was_removed_looks_again(tmp_path: Path, monkeypatch
     graph = worn_graph(tmp_path)
     known = graph._core.environment.manifest.commits()
     failures = iter([True, False])
-    read_rows = CatalogView.read_rows
+    read_rows = ManifestView.read_rows
 
-    def removed_once(view: CatalogView, object_type: str) -> object:
+    def removed_once(view: ManifestView, object_type: str) -> object:
         if next(failures, False):
             raise StorageError("the file is gone")
         return read_rows(view, object_type)
 
-    monkeypatch.setattr(CatalogView, "read_rows", removed_once)
-    monkeypatch.setattr(CatalogView, "is_current", lambda _: False)
+    monkeypatch.setattr(ManifestView, "read_rows", removed_once)
+    monkeypatch.setattr(ManifestView, "is_current", lambda _: False)
     with Graph.open(graph.uri, read_only=True) as reader:
         assert reader._core.environment.manifest.commits() == known
 
@@ -198,11 +198,11 @@ def test_a_damaged_catalog_is_told_at_once(tmp_path: Path, monkeypatch: pytest.M
     graph = new_graph(tmp_path)
     reads = []
 
-    def damaged(_: CatalogView, object_type: str) -> object:
+    def damaged(_: ManifestView, object_type: str) -> object:
         reads.append(object_type)
         raise StorageError("damaged")
 
-    monkeypatch.setattr(CatalogView, "read_rows", damaged)
+    monkeypatch.setattr(ManifestView, "read_rows", damaged)
     with pytest.raises(StorageError, match="damaged"):
         graph.commits()
     assert len(reads) == 1

@@ -233,7 +233,7 @@ def test_whatever_walks_along_a_circle_ends_with_a_typed_error(graph: Graph) -> 
 def test_a_doubled_commit_is_found_and_healed(graph: Graph) -> None:
     before = graph.commits()
     commit_id = double_head_commit(graph)
-    assert errors(graph)["history"] == [f"commit {commit_id} is in the catalog more than once"]
+    assert errors(graph)["history"] == [f"commit {commit_id} is in the manifest more than once"]
     assert graph.repair().doubled_commits == (commit_id,)
     assert "history" in errors(graph), "a preview heals nothing"
     assert graph.repair(confirm=True).doubled_commits == (commit_id,)
@@ -302,11 +302,11 @@ def test_repair_tells_of_all_of_it_on_the_terminal(graph: Graph, capsys: pytest.
     commit_id = double_head_commit(graph)
     run_of_damaged_history("repair", graph.uri)
     shown = capsys.readouterr().out
-    assert f"commit {commit_id} is in the catalog more than once: heal it with --confirm" in shown
+    assert f"commit {commit_id} is in the manifest more than once: heal it with --confirm" in shown
     assert "edge:Knows on main: found 1 edges without an end" in shown
     run_of_damaged_history("repair", graph.uri, "--confirm")
     shown = capsys.readouterr().out
-    assert f"commit {commit_id} was in the catalog more than once" in shown
+    assert f"commit {commit_id} was in the manifest more than once" in shown
     assert "edge:Knows on main: removed 1 edges without an end" in shown
     with Graph.open(graph.uri) as healed:
         assert errors(healed) == {}

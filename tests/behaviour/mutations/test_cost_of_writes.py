@@ -16,7 +16,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.errors import CompilerError
 from omnigraph.storage.location import RECOVERY_FOLDER
-from omnigraph.storage.manifest_table import CatalogView
+from omnigraph.storage.manifest_table import ManifestView
 from omnigraph.storage.objects import ControlObjects
 
 SCHEMA = "node Person { name: String @key  age: I32? }"
@@ -45,8 +45,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, method, counting)
 
-    count(CatalogView, "is_current", "probes", lambda: True)
-    count(CatalogView, "_read", "scans", lambda _: True)
+    count(ManifestView, "is_current", "probes", lambda: True)
+    count(ManifestView, "_read", "scans", lambda _: True)
     count(ControlObjects, "names", "listings", lambda folder: folder == RECOVERY_FOLDER)
     return counted
 

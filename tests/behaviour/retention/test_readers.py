@@ -25,7 +25,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.maintenance import doctor as room
 from omnigraph.maintenance.findings import DoctorReport, Finding, Health
 from omnigraph.storage.datasets.staged import stage_append
-from omnigraph.storage.manifest_table import CatalogView
+from omnigraph.storage.manifest_table import ManifestView
 from support.graphs import fork
 from support.histories import NAMES, PERSON, add, files, lines, people, people_at, readable, set_age, unused_files
 
@@ -140,10 +140,10 @@ def test_without_a_lock_file_reads_go_on(graph: Graph, monkeypatch: pytest.Monke
 
 def test_a_catalog_that_is_cleaned_up_while_it_is_read_is_read_again(graph: Graph, monkeypatch: pytest.MonkeyPatch):
     commits = graph.commits()
-    reads = CatalogView.read_rows
+    reads = ManifestView.read_rows
     cleaned = []
 
-    def clean_first(view: CatalogView, object_type: str) -> list[dict[str, Any]]:
+    def clean_first(view: ManifestView, object_type: str) -> list[dict[str, Any]]:
         if not cleaned:
             cleaned.append(True)
             with Graph.open(graph.uri) as other:
@@ -153,7 +153,7 @@ def test_a_catalog_that_is_cleaned_up_while_it_is_read_is_read_again(graph: Grap
         return reads(view, object_type)
 
     with Graph.open(graph.uri, read_only=True) as reader:
-        monkeypatch.setattr(CatalogView, "read_rows", clean_first)
+        monkeypatch.setattr(ManifestView, "read_rows", clean_first)
         known = reader._core.environment.manifest.commits()
         assert cleaned
         assert known.keys() >= {commit.commit_id for commit in commits[:4]}
@@ -256,7 +256,7 @@ def test_the_table_of_disk_use_adds_up(graph: Graph):
     lines = list(doctor_lines(report))
     (derived,) = [line for line in lines if line.startswith("kept indexes and vectors")]
     assert size_text(report.derived_bytes) in derived
-    (other,) = [line for line in lines if line.startswith("catalog and control files")]
+    (other,) = [line for line in lines if line.startswith("manifest and control files")]
     assert size_text(report.other_bytes) in other
 
 
@@ -386,7 +386,7 @@ def test_many_small_fragments_and_deleted_rows(graph: Graph, monkeypatch: pytest
 
 
 def test_a_catalog_with_many_versions(graph: Graph, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "_MANY_CATALOG_VERSIONS", 8)
+    monkeypatch.setattr(room, "_MANY_MANIFEST_VERSIONS", 8)
     found = finding(graph.doctor(), "catalog")
     assert found.severity is Health.WARNING
     assert found.message.startswith("9 commits, 9 versions")

@@ -387,10 +387,10 @@ def test_every_holder_has_a_higher_epoch_and_publishes_under_it(s3_root: str, ob
     with Graph.init(s3_root, SCHEMA) as graph:
         graph.mutate(ADD_NOTE, {"text": "one"})
         first = lease(objects)["epoch"]
-        versions = graph._core.environment.manifest.state().catalog_version
+        versions = graph._core.environment.manifest.state().manifest_version
         graph.mutate(ADD_NOTE, {"text": "two"})
         assert lease(objects)["epoch"] == first + 1 == fence_of(graph)
-        assert graph._core.environment.manifest.state().catalog_version == versions + 1, (
+        assert graph._core.environment.manifest.state().manifest_version == versions + 1, (
             "a lease that was given back costs no commit of its own"
         )
 

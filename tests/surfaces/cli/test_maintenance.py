@@ -278,7 +278,7 @@ def test_a_whole_run_compacts_builds_and_folds_the_catalog(og: Run, store: str) 
     assert cites.startswith("edge:Cites: built id_btree")
     assert paper.startswith("node:Paper: 2 fragments into 1 fragment; built ")
     assert pending == "node:Paper.vec: pending, no row has a vector yet"
-    assert re.fullmatch(r"catalog: \d+ fragments folded, \d+ old versions? removed", catalog)
+    assert re.fullmatch(r"manifest: \d+ fragments folded, \d+ old versions? removed", catalog)
     assert re.fullmatch(r"commit [0-9A-Z]{26} on main", commit)
     assert commits(og, store)[0]["actor_id"] == "ada"
     again = og("optimize", store, "--quiet")
@@ -301,7 +301,7 @@ def test_a_whole_run_as_json_and_a_table_that_needs_repair(og: Run, store: str) 
 
 def test_repair_looks_refuses_and_is_forced(og: Run, store: str) -> None:
     assert og("repair", store).out.splitlines() == [
-        "no drift: every dataset is where the catalog says",
+        "no drift: every dataset is where the manifest says",
         "for damaged files run `omnigraph verify`",
     ]
     pin = Graph.open(store).snapshot().pins["node:Paper"]

@@ -50,8 +50,8 @@ def test_readers_of_an_outdated_state_have_it_read_once_for_all(manifest, tmp_pa
     assert reader.state().head("main").commit_id == "c1"
     publish(manifest, "c2")
     opened = []
-    table = reader._catalog
-    monkeypatch.setattr(reader, "_catalog", SimpleNamespace(open=lambda: opened.append(1) or table.open()))
+    table = reader._table
+    monkeypatch.setattr(reader, "_table", SimpleNamespace(open=lambda: opened.append(1) or table.open()))
     start = Barrier(8)
 
     def read(_: int) -> str:
@@ -421,10 +421,10 @@ def test_versions_that_cannot_be_removed_do_not_fail_a_publish(manifest, monkeyp
     def fail(*_):
         raise StorageError("no")
 
-    monkeypatch.setattr(catalog_storage.CatalogTable, "remove_old_versions", fail)
+    monkeypatch.setattr(catalog_storage.ManifestTable, "remove_old_versions", fail)
     for number in range(FOLD_THRESHOLD + 2):
         publish(manifest, f"n{number}")
-    assert "old versions of the catalog stay" in caplog.text
+    assert "old versions of the manifest stay" in caplog.text
     assert len(manifest.commits()) == FOLD_THRESHOLD + 3
 
 

@@ -38,7 +38,7 @@ def optimize(
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Compact every dataset of main, complete its indexes and fold the catalog, as one commit that changes no row."""
+    """Compact every dataset of main, complete its indexes and fold the manifest, as one commit that changes no row."""
     if not indexes_only and branch != "main":
         raise typer.BadParameter("other branches than main get indexes only: give --indexes-only")
     actor = address.actor
@@ -59,11 +59,11 @@ def _lines(report: OptimizeReport) -> Iterator[str]:
             yield f"{table.type_key}: {'; '.join(done)}"
         for item in table.pending_indexes:
             yield f"{table.type_key}.{item.property}: pending, {item.reason}"
-    catalog = report.catalog
-    if catalog.fragments_removed or catalog.versions_removed:
+    manifest = report.catalog
+    if manifest.fragments_removed or manifest.versions_removed:
         yield (
-            f"catalog: {counted(catalog.fragments_removed, 'fragment')} folded, "
-            f"{counted(catalog.versions_removed, 'old version')} removed"
+            f"manifest: {counted(manifest.fragments_removed, 'fragment')} folded, "
+            f"{counted(manifest.versions_removed, 'old version')} removed"
         )
     if report.commit is None:
         yield "nothing to commit"
@@ -166,7 +166,7 @@ def cleanup_lines(report: CleanupReport) -> Iterator[str]:
     ]
     yield from text_table(["type", "versions", "kept", "forks", "leftover files", "size"], rows)
     size = size_text(report.catalog_bytes_removed)
-    yield f"catalog: {counted(report.catalog_versions_removed, 'old version')}, {size}"
+    yield f"manifest: {counted(report.catalog_versions_removed, 'old version')}, {size}"
     if report.other_files_removed:
         size = size_text(report.other_bytes_removed)
         yield f"beside the types: {counted(report.other_files_removed, 'file')}, {size}"
@@ -224,7 +224,7 @@ def _repair_lines(report: RepairReport) -> Iterator[str]:
     end = "" if report.is_confirmed else ": heal it with --confirm"
     for commit_id in report.doubled_commits:
         what = "was" if report.is_confirmed else "is"
-        yield f"commit {commit_id} {what} in the catalog more than once{end}"
+        yield f"commit {commit_id} {what} in the manifest more than once{end}"
     for item in report.dangling_edges:
         what = "removed" if report.is_confirmed else "found"
         examples = ", ".join(item.examples)
@@ -235,7 +235,7 @@ def _repair_lines(report: RepairReport) -> Iterator[str]:
 def _drift_lines(report: RepairReport) -> Iterator[str]:
     drifted = [table for table in report.tables if table.classification != "no_drift"]
     if not drifted:
-        yield "no drift: every dataset is where the catalog says"
+        yield "no drift: every dataset is where the manifest says"
         yield "for damaged files run `omnigraph verify`"
         return
     yield from text_table(
@@ -261,7 +261,7 @@ def _drift_lines(report: RepairReport) -> Iterator[str]:
 _LARGEST_TYPES = 10
 #: The row of the table for what belongs to no type, so that the sum is complete.
 _DERIVED = "kept indexes and vectors (__derived)"
-_OTHER = "catalog and control files"
+_OTHER = "manifest and control files"
 _MESSAGE_WIDTH = 160
 
 

@@ -27,7 +27,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="replace orphan schema files; never erases a graph")] = False,
     json: AsJson = False,
 ) -> None:
-    """Create a graph: its catalog, one empty dataset per type, and the schema files."""
+    """Create a graph: its manifest, one empty dataset per type, and the schema files."""
     from omnigraph.core.ids import new_ulid
     from omnigraph.graph.graph import Graph
     from omnigraph.lang.schema.accepted import fresh_identities

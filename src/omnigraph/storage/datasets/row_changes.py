@@ -523,7 +523,7 @@ def _whole(address: TableAddress, fragment: lance.LanceFragment) -> RowSet:
     return RowSet(address=address, fragments=(fragment.fragment_id,), fragment_rows=fragment.count_rows())
 
 
-# ---- What moved a dataset without the catalog, by its transactions and its rows
+# ---- What moved a dataset without the manifest, by its transactions and its rows
 
 
 class Movement(StrEnum):
