@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 from omnigraph.codec import Document, Key
 from omnigraph.commit.expectations import PHYSICAL_KINDS, Expectations
@@ -48,17 +48,17 @@ from omnigraph.commit.snapshot import (
     snapshot_of,
     state_of,
 )
-from omnigraph.core.cache import SingleFlight
+from omnigraph.core.cache import LruCache
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import LeaseLostError, RetryableCommitConflictError, StorageError
 from omnigraph.storage.lease import Tenure, fence_metadata, read_fence
+from omnigraph.storage.location import GraphLocation
 from omnigraph.storage.manifest_table import ManifestTable, ManifestView, PublishContention
-
-if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
-    from omnigraph.storage.location import GraphLocation
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+#: A version that was made, the head row that it brought, and what its maker has to tell.
+_Made: TypeAlias = tuple[ManifestView, Head | None, _Result]
 
 PUBLISHER_RETRY_BUDGET = 5
 #: Small fragments beyond this many are folded into one by the publish that notices.
@@ -121,13 +121,10 @@ class Manifest:
         self._refreshing = Lock()
         #: Replaced as a whole, so that view and state always belong together.
         self._current: tuple[ManifestView, ManifestState] | None = None
-        #: The last history that was read, with the version of the manifest it belongs to.
-        self._history: tuple[int, History] | None = None
-        #: The same for its commits alone.
-        self._commits: tuple[int, Mapping[str, GraphCommit]] | None = None
-        #: By version of the manifest, so that many readers of the past do not all scan it after a commit.
-        self._reading_history: SingleFlight[History] = SingleFlight()
-        self._reading_commits: SingleFlight[Mapping[str, GraphCommit]] = SingleFlight()
+        #: The last history that was read, and its commits alone, by version of the manifest: many readers of the past
+        #: do not all scan it after a commit.
+        self._history: LruCache[History] = LruCache(1)
+        self._commits: LruCache[Mapping[str, GraphCommit]] = LruCache(1)
 
     def create(self, genesis: GraphCommit, pins: tuple[TablePin, ...]) -> ManifestState:
         """The first version of the manifest: branch `main` with one parentless commit."""
@@ -193,7 +190,7 @@ class Manifest:
             LeaseLostError: a later holder of the commit lock was here.
             RetryableCommitConflictError: other publishers won every try.
         """
-        self._commit(tenure, lambda view, _, metadata: self._table.append(view, None, metadata=metadata))
+        self._commit(tenure, lambda view, _, metadata: (self._table.append(view, None, metadata=metadata), None, None))
 
     def publish(
         self,
@@ -278,9 +275,9 @@ class Manifest:
             RetryableCommitConflictError: a publisher without the lock won every try.
         """
 
-        def rewrite(view: ManifestView, state: ManifestState, metadata: Mapping[str, str]) -> ManifestView:
+        def rewrite(view: ManifestView, state: ManifestState, metadata: Mapping[str, str]) -> _Made[None]:
             gone = [*object_ids, *_superseded(view, state.all_heads)]
-            return self._table.rewrite(view, gone, rows=to_arrow(instead), metadata=metadata)
+            return self._table.append(view, to_arrow(instead), without=gone, metadata=metadata), None, None
 
         self._commit(tenure, rewrite)
 
@@ -326,22 +323,15 @@ class Manifest:
         return self._read(self._history_of)
 
     def _history_of(self, view: ManifestView, state: ManifestState) -> History:
-        kept = self._history
-        if kept is not None and kept[0] == state.manifest_version:
-            return kept[1]
-        return self._reading_history.make(state.manifest_version, lambda: self._read_history(view, state))
+        def read() -> History:
+            return History(
+                commits=self._commits_of(view, state),
+                versions=tuple(read_version(row) for row in view.read_rows("table_version")),
+                tombstones=tuple(read_tombstone(row) for row in view.read_rows("table_tombstone")),
+                heads=state.all_heads,
+            )
 
-    def _read_history(self, view: ManifestView, state: ManifestState) -> History:
-        versions = [read_version(row) for row in view.read_rows("table_version")]
-        stones = [read_tombstone(row) for row in view.read_rows("table_tombstone")]
-        history = History(
-            commits=self._commits_of(view, state),
-            versions=tuple(versions),
-            tombstones=tuple(stones),
-            heads=state.all_heads,
-        )
-        self._history = (state.manifest_version, history)
-        return history
+        return self._history.get_or_build(state.manifest_version, read)
 
     def commits(self) -> Mapping[str, GraphCommit]:
         """Every commit of the graph by id."""
@@ -358,16 +348,11 @@ class Manifest:
                     raise
 
     def _commits_of(self, view: ManifestView, state: ManifestState) -> Mapping[str, GraphCommit]:
-        kept = self._commits
-        if kept is not None and kept[0] == state.manifest_version:
-            return kept[1]
-        return self._reading_commits.make(state.manifest_version, lambda: self._read_commits(view, state))
+        def read() -> Mapping[str, GraphCommit]:
+            found = (read_commit(row) for row in view.read_rows("graph_commit"))
+            return {commit.commit_id: commit for commit in found}
 
-    def _read_commits(self, view: ManifestView, state: ManifestState) -> Mapping[str, GraphCommit]:
-        found = (read_commit(row) for row in view.read_rows("graph_commit"))
-        commits = {commit.commit_id: commit for commit in found}
-        self._commits = (state.manifest_version, commits)
-        return commits
+        return self._commits.get_or_build(state.manifest_version, read)
 
     def commit_rows(self) -> list[GraphCommit]:
         """Every row of a commit as it is in the manifest; a damaged one holds a commit twice."""
@@ -410,26 +395,23 @@ class Manifest:
         tenure: Tenure,
         seen: Position | None = None,
     ) -> _Result:
-        made: list[tuple[_Result, Head]] = []
-
-        def append(view: ManifestView, state: ManifestState, metadata: Mapping[str, str]) -> ManifestView:
+        def append(view: ManifestView, state: ManifestState, metadata: Mapping[str, str]) -> _Made[_Result]:
             result, rows, head = rows_for(state)
-            made[:] = [(result, head)]
-            fold = _fold_of(view, (*state.all_heads, head))
-            return self._table.append(view, to_arrow(rows), fold=fold, metadata=metadata)
+            is_due = view.fragment_count > FOLD_THRESHOLD
+            without = _superseded(view, (*state.all_heads, head)) if is_due else None
+            return self._table.append(view, to_arrow(rows), without=without, metadata=metadata), head, result
 
-        view = self._commit(tenure, append, lambda: (made[0][1],), seen)
+        view, result = self._commit(tenure, append, seen)
         if view.fragment_count == 1:
             self._trim(view)
-        return made[0][0]
+        return result
 
     def _commit(
         self,
         tenure: Tenure,
-        attempt: Callable[[ManifestView, ManifestState, Mapping[str, str]], ManifestView],
-        new_heads: Callable[[], tuple[Head, ...]] = tuple,
+        attempt: Callable[[ManifestView, ManifestState, Mapping[str, str]], _Made[_Result]],
         seen: Position | None = None,
-    ) -> ManifestView:
+    ) -> tuple[ManifestView, _Result]:
         """Make one version of the manifest under a tenure; `attempt` gets what it goes on top of.
 
         The fence is looked at in the state that the strict commit replaces, so it cannot rise in between.
@@ -445,28 +427,21 @@ class Manifest:
                     fence = tenure.epoch
                 metadata = {} if fence == state.fence else fence_metadata(fence)
                 try:
-                    view = attempt(view, state, metadata)
+                    view, head, result = attempt(view, state, metadata)
                 except PublishContention:
                     pause_s = random.uniform(0, 0.004 * 2**number)
                     time.sleep(pause_s)  # the winner needs about one publish to finish
                     continue
-                heads = (*state.all_heads, *new_heads())
+                heads = state.all_heads if head is None else (*state.all_heads, head)
                 self._current = (view, state_of(heads, view.version, fence))
-                return view
+                return view, result
         raise RetryableCommitConflictError(
             f"the manifest was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; nothing happened, try again"
         )
 
 
-def _fold_of(view: ManifestView, heads: tuple[Head, ...]) -> Callable[[], list[str]] | None:
-    """The ids of the head rows that a fold removes, because newer ones replace them; none before it is due."""
-    if view.fragment_count <= FOLD_THRESHOLD:
-        return None
-
-    return lambda: _superseded(view, heads)
-
-
 def _superseded(view: ManifestView, heads: tuple[Head, ...]) -> list[str]:
+    """The ids of the head rows that a fold removes, because newer ones replace them."""
     kept = {f"head:{head.branch_key}@{head.graph_version}" for head in newest_per_incarnation(heads)}
     present = (row["object_id"] for row in view.read_rows("graph_head"))
     return [object_id for object_id in present if object_id not in kept]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import pyarrow as pa
 
@@ -14,6 +14,9 @@ from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_NONE, Absent, Do
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import DamageError, OutsideRootError, StorageFormatError
 from omnigraph.storage.location import check_dataset_path, check_fork_name
+
+if TYPE_CHECKING:
+    from omnigraph.storage.manifest_table import ManifestRow
 
 # ---- Rows of the manifest
 #
@@ -43,7 +46,7 @@ MANIFEST_SCHEMA = pa.schema(
     ]
 )
 
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,24 +199,28 @@ def tombstone_row(tombstone: Tombstone) -> Row:
     )
 
 
+#: The members of a commit by the names under which its row holds them. These never change.
+_COMMIT_MEMBERS = {
+    "parent_commit_id": "parent_id",
+    "merged_parent_commit_id": "merged_parent_id",
+    "graph_branch": "branch",
+    "actor_id": "actor",
+    "created_at": "created_at",
+    "kind": "kind",
+    "operation_id": "operation_id",
+    "tables": "tables",
+    "schema_hash": "schema_hash",
+    "recovery_for_actor": "recovery_for_actor",
+    "merge_strategy": "merge_strategy",
+    "schema_source": "schema_source",
+    "schema_contract": "schema_contract",
+    "written_at": "written_at",
+}
+
+
 def commit_row(commit: GraphCommit) -> Row:
     """The row of a commit."""
-    body = {
-        "parent_commit_id": commit.parent_id,
-        "merged_parent_commit_id": commit.merged_parent_id,
-        "graph_branch": commit.branch,
-        "actor_id": commit.actor,
-        "created_at": commit.created_at,
-        "kind": commit.kind,
-        "operation_id": commit.operation_id,
-        "tables": list(commit.tables),
-        "schema_hash": commit.schema_hash,
-        "recovery_for_actor": commit.recovery_for_actor,
-        "merge_strategy": commit.merge_strategy,
-        "schema_source": commit.schema_source,
-        "schema_contract": commit.schema_contract,
-        "written_at": commit.written_at,
-    }
+    body = {stored: getattr(commit, name) for stored, name in _COMMIT_MEMBERS.items()}
     parents = [parent for parent in (commit.parent_id, commit.merged_parent_id) if parent]
     return _row(
         object_id=f"commit:{commit.commit_id}",
@@ -258,11 +265,11 @@ def head_row(head: Head) -> Row:
     )
 
 
-def _from_manifest(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[str, Any]], T]:
+def _from_manifest(read: Callable[[ManifestRow], T]) -> Callable[[ManifestRow], T]:
     """A reader of rows that are stored, and may be damaged."""
 
     @wraps(read)
-    def checked(row: Mapping[str, Any]) -> T:
+    def checked(row: ManifestRow) -> T:
         try:
             return read(row)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -273,7 +280,7 @@ def _from_manifest(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[
 
 
 @_from_manifest
-def read_head(row: Mapping[str, Any]) -> Head:
+def read_head(row: ManifestRow) -> Head:
     """The inverse of `head_row`."""
     body = json.loads(row["metadata"])
     pins = {
@@ -305,31 +312,21 @@ def read_head(row: Mapping[str, Any]) -> Head:
 
 
 @_from_manifest
-def read_commit(row: Mapping[str, Any]) -> GraphCommit:
+def read_commit(row: ManifestRow) -> GraphCommit:
     """The inverse of `commit_row`."""
     body = json.loads(row["metadata"])
-    return GraphCommit(
-        commit_id=row["object_id"].removeprefix("commit:"),
-        graph_version=row["graph_version"],
-        branch=body["graph_branch"],
-        parent_id=body.get("parent_commit_id"),
-        merged_parent_id=body.get("merged_parent_commit_id"),
-        actor=body.get("actor_id"),
-        created_at=body["created_at"],
-        kind=body["kind"],
-        operation_id=body["operation_id"],
-        tables=tuple(TableKey(key) for key in body["tables"]),
-        schema_hash=body["schema_hash"],
-        recovery_for_actor=body.get("recovery_for_actor"),
-        merge_strategy=body.get("merge_strategy"),
-        schema_source=body.get("schema_source"),
-        schema_contract=body.get("schema_contract"),
-        written_at=body.get("written_at"),
-    )
+    members = {name: body[stored] for stored, name in _COMMIT_MEMBERS.items() if stored in body}
+    members |= {
+        "commit_id": row["object_id"].removeprefix("commit:"),
+        "graph_version": row["graph_version"],
+        "parent_id": members.get("parent_id"),
+        "tables": tuple(TableKey(key) for key in members["tables"]),
+    }
+    return GraphCommit(**members)
 
 
 @_from_manifest
-def read_version(row: Mapping[str, Any]) -> PublishedVersion:
+def read_version(row: ManifestRow) -> PublishedVersion:
     """The inverse of `version_row`."""
     body = json.loads(row["metadata"])
     pin = TablePin(
@@ -344,7 +341,7 @@ def read_version(row: Mapping[str, Any]) -> PublishedVersion:
 
 
 @_from_manifest
-def read_tombstone(row: Mapping[str, Any]) -> Tombstone:
+def read_tombstone(row: ManifestRow) -> Tombstone:
     """The inverse of `tombstone_row`."""
     return Tombstone(
         table_key=TableKey(row["table_key"]),

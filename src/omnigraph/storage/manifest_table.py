@@ -6,17 +6,16 @@ existing fragments plus one new fragment: strict, and no old row is rewritten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.dataset import Transaction
-from lance.fragment import write_fragments
+from lance.fragment import FragmentMetadata, write_fragments
 
+from omnigraph.core.arrow import Rows, Schema, pa, pc
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import AlreadyInitializedError, OutsideRootError, StorageError, StorageFailure
 from omnigraph.storage._failures import readable, translated
@@ -34,6 +33,21 @@ _SHOWN_FILES = 5
 
 class PublishContention(Exception):
     """Another publisher committed first; never leaves the manifest room."""
+
+
+class ManifestRow(TypedDict):
+    """One row as it is stored; which members have a value depends on its type."""
+
+    object_id: str
+    object_type: str
+    location: str
+    metadata: str
+    base_objects: list[str] | None
+    table_key: str
+    table_version: int
+    table_branch: str | None
+    row_count: int
+    graph_version: int
 
 
 class ManifestView:
@@ -65,24 +79,24 @@ class ManifestView:
         with translated("looking at the manifest"):
             return int(self._dataset.latest_version) == self.version
 
-    def read_rows(self, object_type: str) -> list[dict[str, Any]]:
-        """All rows of one type, as dictionaries."""
+    def read_rows(self, object_type: str) -> list[ManifestRow]:
+        """All rows of one type."""
         return self._read(f"object_type = {quote_text(object_type)}")
 
-    def read_object(self, object_id: str) -> list[dict[str, object]]:
+    def read_object(self, object_id: str) -> list[ManifestRow]:
         """The row of one object, or nothing."""
         return self._read(f"object_id = {quote_text(object_id)}")
 
-    def _read(self, condition: str) -> list[dict[str, object]]:
+    def _read(self, condition: str) -> list[ManifestRow]:
         with translated("reading the manifest"):
-            rows: list[dict[str, object]] = self._dataset.to_table(filter=condition).to_pylist()
+            rows: list[Any] = self._dataset.to_table(filter=condition).to_pylist()
             return rows
 
 
 class ManifestTable:
     """The dataset behind `__manifest`: opens views of it and adds rows to it."""
 
-    def __init__(self, location: GraphLocation, schema: pa.Schema, *, durable: bool) -> None:
+    def __init__(self, location: GraphLocation, schema: Schema, *, durable: bool) -> None:
         self._location = location
         self._schema = schema
         self._durable = durable and location.is_local
@@ -130,7 +144,7 @@ class ManifestTable:
             reason = f"these files have no bytes, restore them from a backup: {shown}{more}"
         return StorageError(f"the manifest of {self._location} is damaged: {reason}", StorageFailure.PERMANENT)
 
-    def create(self, rows: pa.Table, metadata: dict[str, str]) -> ManifestView:
+    def create(self, rows: Rows, metadata: dict[str, str]) -> ManifestView:
         """Write the first version.
 
         Raises:
@@ -160,15 +174,15 @@ class ManifestTable:
     def append(
         self,
         view: ManifestView,
-        rows: pa.Table | None,
+        rows: Rows | None,
         *,
-        fold: Callable[[], list[str]] | None = None,
+        without: Sequence[str] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> ManifestView:
         """Add rows to what `view` shows, in one strict commit; the view behind it.
 
-        With `fold`, all fragments are written again as one, without the rows whose ids `fold` gives. `metadata` is
-        added to that of the manifest.
+        With `without`, all fragments are written again as one, but for the rows with these ids. `metadata` is added to
+        that of the manifest.
 
         Raises:
             PublishContention: another publisher committed since `view` was opened.
@@ -176,20 +190,13 @@ class ManifestTable:
         dataset = view._dataset
         schema = dataset.schema.with_metadata(view.metadata | dict(metadata or {}))
         with translated("publishing"):
-            if rows is None:
-                added: list[Any] = []
-                fragments = [fragment.metadata for fragment in dataset.get_fragments()]
-            elif fold is None:
-                added = write_fragments(rows, dataset, schema=dataset.schema)
-                fragments = [fragment.metadata for fragment in dataset.get_fragments()]
-                fragments += list(added)
-            else:
+            kept = [fragment.metadata for fragment in dataset.get_fragments()]
+            if rows is not None and without is not None:
                 reach(Failpoint.IN_FOLD)
-                folded = _without(dataset, fold(), rows)
-                added = write_fragments(folded, dataset, schema=dataset.schema)
-                fragments = list(added)
+                kept, rows = [], _without(dataset, without, rows)
+            added = [] if rows is None else list(write_fragments(rows, dataset, schema=dataset.schema))
             self._check(added)
-            transaction = Transaction(dataset.version, LanceOperation.Overwrite(schema, fragments))
+            transaction = Transaction(dataset.version, LanceOperation.Overwrite(schema, [*kept, *added]))
             reach(Failpoint.BEFORE_CATALOG_COMMIT)
             try:
                 committed = commit_once(dataset, transaction)
@@ -204,22 +211,6 @@ class ManifestTable:
         self._settle(published, added, transaction)
         return published
 
-    def rewrite(
-        self,
-        view: ManifestView,
-        without: list[str],
-        *,
-        rows: pa.Table | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> ManifestView:
-        """Write all rows again as one fragment, without some and with others, in one strict commit; the view behind it.
-
-        Raises:
-            PublishContention: another publisher committed since `view` was opened.
-        """
-        added = self._schema.empty_table() if rows is None else rows
-        return self.append(view, added, fold=lambda: without, metadata=metadata)
-
     def remove_old_versions(self, view: ManifestView, keep: int) -> int:
         """Remove all versions but the newest, with the files that only they refer to; how many there were."""
         with translated("removing old versions of the manifest"):
@@ -229,11 +220,11 @@ class ManifestTable:
         tidy_records(self._uri)
         return int(stats.old_versions)
 
-    def _check(self, fragments: list[Any]) -> None:
+    def _check(self, fragments: list[FragmentMetadata]) -> None:
         if self.is_local:
             check_complete(self._uri, fragments)
 
-    def _settle(self, view: ManifestView, fragments: list[Any], made_by: Transaction) -> None:
+    def _settle(self, view: ManifestView, fragments: list[FragmentMetadata], made_by: Transaction) -> None:
         """Record the checksums of what a version brought, and flush it."""
         names = [f"data/{file.path}" for fragment in fragments for file in fragment.files]
         names.append(manifest_name(view.version))
@@ -244,7 +235,8 @@ class ManifestTable:
             sync_files(root / name for name in names)
 
 
-def _without(dataset: LanceDataset, object_ids: list[str], rows: pa.Table) -> pa.Table:
+def _without(dataset: LanceDataset, object_ids: Sequence[str], rows: Rows) -> Rows:
     existing = dataset.to_table()
     gone = pc.is_in(existing["object_id"], pa.array(object_ids, pa.utf8()))
-    return pa.concat_tables([existing.filter(pc.invert(gone)).cast(rows.schema), rows])
+    folded: Rows = pa.concat_tables([existing.filter(pc.invert(gone)).cast(rows.schema), rows])
+    return folded

@@ -214,7 +214,7 @@ def double_head_commit(graph: Graph) -> str:
     commit = manifest.commits()[head.commit_id]
     view = manifest._look()[0]
     again = replace(commit, parent_id=commit.commit_id, graph_version=commit.graph_version + 1)
-    manifest._catalog.append(view, to_arrow([commit_row(again)]))
+    manifest._table.append(view, to_arrow([commit_row(again)]))
     return commit.commit_id
 
 
