@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
@@ -43,23 +43,23 @@ class Key:
 class When:
     """The member is there only if its owner says so."""
 
-    test: Callable[[Any], bool]
+    test: Callable[..., bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
     """What a body without the member means, from the fields that were read before it."""
 
-    value: Callable[[Mapping[str, Any]], object]
+    value: Callable[[Mapping[str, object]], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Through:
     """The value has the JSON form of another type, `form`: there is a way to it and back."""
 
-    form: Any
-    encode: Callable[[Any], object]
-    decode: Callable[[Any], object]
+    form: object
+    encode: Callable[..., object]
+    decode: Callable[..., object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Spread:
     """The value is several members of the same object."""
 
     keys: tuple[str, ...]
-    encode: Callable[[Any], Sequence[object]]
+    encode: Callable[..., Sequence[object]]
     decode: Callable[..., object]
 
 
@@ -116,7 +116,7 @@ class Document:
         return encode(self, complete=True)
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Self:
+    def from_json(cls, body: Mapping[str, object]) -> Self:
         """The inverse of `document`; members that this release does not know are ignored.
 
         Raises:
@@ -133,7 +133,7 @@ class Form(NamedTuple):
 
     #: None where values are JSON already.
     encode: Callable[[Any, bool], object] | None
-    decode: Callable[[Any], object]
+    decode: Callable[[object], object]
     schema: Callable[[Schemas], Json]
 
 
@@ -143,7 +143,7 @@ class Member(NamedTuple):
     name: str
     key: str
     form: Form
-    when: Callable[[Any], bool] | None
+    when: Callable[..., bool] | None
     marks: frozenset[Mark]
     spread: Spread | None
     absent: Absent | None
@@ -185,13 +185,13 @@ def encode_members(owner: object, members: Sequence[Member], *, complete: bool) 
     return body
 
 
-def decode_members(members: Sequence[Member], body: Mapping[str, Any]) -> dict[str, Any]:
+def decode_members(members: Sequence[Member], body: Mapping[str, object]) -> dict[str, Any]:
     """The fields that a JSON object gives to an instance.
 
     Raises:
         KeyError, TypeError, ValueError: a member is missing, or is of another type.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for member in members:
         if member.is_computed:
             continue
@@ -241,9 +241,9 @@ def _find_members(cls: type) -> tuple[Member, ...]:
     return tuple(members)
 
 
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: type) -> dict[str, object]:
     """The annotations of a class and its bases; not by `get_type_hints`, which hides modules from functions in them."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for base in reversed(cls.__mro__):
         found |= inspect.get_annotations(base, eval_str=True)
     return found
@@ -263,7 +263,7 @@ def _defaults(cls: type) -> dict[str, object]:
     }
 
 
-def _member(name: str, hint: Any, default: object) -> Member:
+def _member(name: str, hint: object, default: object) -> Member:
     marks: set[Mark] = set()
     options: dict[type, Any] = {}
     for mark in _annotations(hint):
@@ -286,15 +286,15 @@ def _member(name: str, hint: Any, default: object) -> Member:
     )
 
 
-def _annotations(hint: Any) -> tuple[Any, ...]:
-    return hint.__metadata__ if get_origin(hint) is Annotated else ()
+def _annotations(hint: object) -> tuple[object, ...]:
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
 # ---- Types
 
 
 @cache
-def form_of(hint: Any) -> Form:
+def form_of(hint: object) -> Form:
     """The form of a type.
 
     Raises:
@@ -303,7 +303,7 @@ def form_of(hint: Any) -> Form:
     if get_origin(hint) is Annotated:
         through = next((mark for mark in _annotations(hint) if isinstance(mark, Through)), None)
         if through is None:
-            return form_of(hint.__origin__)
+            return form_of(get_args(hint)[0])
         inner = form_of(through.form)
         return Form(
             lambda value, complete: _encoded(inner, through.encode(value), complete),
@@ -319,7 +319,7 @@ def form_of(hint: Any) -> Form:
         return _union(arguments)
     if origin is Literal:
         return Form(None, _one_of(arguments), lambda _: {"enum": list(arguments)})
-    if hint in _SCALARS:
+    if isinstance(hint, type) and hint in _SCALARS:
         return _scalar(hint)
     if isinstance(origin, type) and arguments:
         if issubclass(origin, Mapping):
@@ -356,7 +356,7 @@ def _scalar(kind: type) -> Form:
     return Form(None, _checked(accepted), lambda _: {"type": name})
 
 
-def _checked(accepted: tuple[type, ...]) -> Callable[[Any], object]:
+def _checked(accepted: tuple[type, ...]) -> Callable[[object], object]:
     def decode(value: object) -> object:
         if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
             names = " or ".join(kind.__name__ for kind in accepted)
@@ -366,7 +366,7 @@ def _checked(accepted: tuple[type, ...]) -> Callable[[Any], object]:
     return decode
 
 
-def _one_of(values: tuple[object, ...]) -> Callable[[Any], object]:
+def _one_of(values: tuple[object, ...]) -> Callable[[object], object]:
     def decode(value: object) -> object:
         if value not in values:
             raise ValueError(f"not one of {values}")
@@ -381,7 +381,7 @@ def _text(value: object) -> str:
     return value
 
 
-def _union(kinds: tuple[Any, ...]) -> Form:
+def _union(kinds: tuple[object, ...]) -> Form:
     forms = [form_of(kind) for kind in kinds if kind is not type(None)]
     is_nullable = len(forms) < len(kinds)
     # Several kinds are told apart on the way back only; on the way out they are JSON already.
@@ -412,7 +412,7 @@ def _array(kind: type, item: Form) -> Form:
     made = kind if kind in (list, frozenset, set) else tuple
     encode_item = item.encode
 
-    def encode_all(values: Any, complete: bool) -> object:
+    def encode_all(values: Iterable[object], complete: bool) -> object:
         if encode_item is None:
             return list(values)
         return [encode_item(value, complete) for value in values]
@@ -428,7 +428,7 @@ def _array(kind: type, item: Form) -> Form:
 def _mapping(item: Form) -> Form:
     encode_item = item.encode
 
-    def encode_all(values: Any, complete: bool) -> object:
+    def encode_all(values: Mapping[str, object], complete: bool) -> object:
         if encode_item is None:
             return dict(values)
         return {key: encode_item(value, complete) for key, value in values.items()}
@@ -445,7 +445,7 @@ def _mapping(item: Form) -> Form:
     return Form(encode_all, decode, schema)
 
 
-def _typed_dict(hint: Any) -> Form:
+def _typed_dict(hint: object) -> Form:
     """A dictionary with known members; its values are JSON already."""
     known = {name: form_of(item) for name, item in get_type_hints(hint).items()}
     # Not `__required_keys__`, which does not see through annotations that are kept as text.
