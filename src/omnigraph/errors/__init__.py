@@ -66,162 +66,83 @@
 `http_status` and `exit_code` are the one place where failures are mapped to the two outer surfaces.
 """
 
-from omnigraph.errors.base import (
-    AlreadyInitializedError,
-    DamageError,
-    Diagnostic,
-    DriftError,
-    EmbeddingError,
-    HistoricalVersionReclaimedError,
-    HistoryReclaimedError,
-    InitializationClaimedError,
-    InitializationCommittedError,
-    OmniError,
-    OutsideRootError,
-    Severity,
-    StorageError,
-    StorageFailure,
-    StorageFormatError,
-    is_panic,
-)
-from omnigraph.errors.requests import (
-    MAX_DIAGNOSTICS,
-    BadRequestError,
-    BlobChangedError,
-    BlobIntegrityError,
-    BlobRangeError,
-    BranchExistsError,
-    BranchNotFoundError,
-    CompilerError,
-    ConfigurationError,
-    DirectOnlyError,
-    ExternalBlobPolicyError,
-    ExternalBlobSourceError,
-    ForbiddenHostError,
-    InputFileError,
-    MethodNotAllowedError,
-    MixedMutationError,
-    NotFoundError,
-    ParameterError,
-    PolicyDeniedError,
-    QueryCancelledError,
-    QuerySelectionError,
-    QueryTimeoutError,
-    RemoteError,
-    RequestTimeoutError,
-    ResourceLimitError,
-    ServerUnreachableError,
-    TooManyRequestsError,
-    TransportError,
-    UnauthorizedError,
-    UnexpectedAnswerError,
-    UnsupportedMediaTypeError,
-    without_credentials,
-)
-from omnigraph.errors.writes import (
-    MAX_CONFLICTS,
-    MAX_EXAMPLES,
-    BadRecord,
-    BranchesExistError,
-    ChangeCursorRejectedError,
-    ChangeDiffRefusedError,
-    ChangeFeedGapError,
-    ChangeSchemaBoundaryError,
-    CommitHasNoParentError,
-    ConflictError,
-    ConflictKind,
-    ExpectedVersionMismatchError,
-    InternalError,
-    KeyConflictError,
-    LeaseLostError,
-    LoadKeyConflictError,
-    LoadRejectedError,
-    LoadReport,
-    MergeConflict,
-    MergeConflictsError,
-    PreconditionFailedError,
-    ReadSetConflictError,
-    RecoveryRequiredError,
-    RetryableCommitConflictError,
-    SchemaViolationsError,
-    SparkError,
-    UnsupportedSchemaError,
-)
+import inspect
 
-__all__ = [
-    "MAX_CONFLICTS",
-    "MAX_DIAGNOSTICS",
-    "MAX_EXAMPLES",
-    "AlreadyInitializedError",
-    "BadRecord",
-    "BadRequestError",
-    "BlobChangedError",
-    "BlobIntegrityError",
-    "BlobRangeError",
-    "BranchExistsError",
-    "BranchNotFoundError",
-    "BranchesExistError",
-    "ChangeCursorRejectedError",
-    "ChangeDiffRefusedError",
-    "ChangeFeedGapError",
-    "ChangeSchemaBoundaryError",
-    "CommitHasNoParentError",
-    "CompilerError",
-    "ConfigurationError",
-    "ConflictError",
-    "ConflictKind",
-    "DamageError",
-    "Diagnostic",
-    "DirectOnlyError",
-    "DriftError",
-    "EmbeddingError",
-    "ExpectedVersionMismatchError",
-    "ExternalBlobPolicyError",
-    "ExternalBlobSourceError",
-    "ForbiddenHostError",
-    "HistoricalVersionReclaimedError",
-    "HistoryReclaimedError",
-    "InitializationClaimedError",
-    "InitializationCommittedError",
-    "InputFileError",
-    "InternalError",
-    "KeyConflictError",
-    "LeaseLostError",
-    "LoadKeyConflictError",
-    "LoadRejectedError",
-    "LoadReport",
-    "MergeConflict",
-    "MergeConflictsError",
-    "MethodNotAllowedError",
-    "MixedMutationError",
-    "NotFoundError",
-    "OmniError",
-    "OutsideRootError",
-    "ParameterError",
-    "PolicyDeniedError",
-    "PreconditionFailedError",
-    "QueryCancelledError",
-    "QuerySelectionError",
-    "QueryTimeoutError",
-    "ReadSetConflictError",
-    "RecoveryRequiredError",
-    "RemoteError",
-    "RequestTimeoutError",
-    "ResourceLimitError",
-    "RetryableCommitConflictError",
-    "SchemaViolationsError",
-    "ServerUnreachableError",
-    "Severity",
-    "SparkError",
-    "StorageError",
-    "StorageFailure",
-    "StorageFormatError",
-    "TooManyRequestsError",
-    "TransportError",
-    "UnauthorizedError",
-    "UnexpectedAnswerError",
-    "UnsupportedMediaTypeError",
-    "UnsupportedSchemaError",
-    "is_panic",
-    "without_credentials",
-]
+from omnigraph.errors.base import AlreadyInitializedError as AlreadyInitializedError
+from omnigraph.errors.base import DamageError as DamageError
+from omnigraph.errors.base import Diagnostic as Diagnostic
+from omnigraph.errors.base import DriftError as DriftError
+from omnigraph.errors.base import EmbeddingError as EmbeddingError
+from omnigraph.errors.base import HistoricalVersionReclaimedError as HistoricalVersionReclaimedError
+from omnigraph.errors.base import HistoryReclaimedError as HistoryReclaimedError
+from omnigraph.errors.base import InitializationClaimedError as InitializationClaimedError
+from omnigraph.errors.base import InitializationCommittedError as InitializationCommittedError
+from omnigraph.errors.base import OmniError as OmniError
+from omnigraph.errors.base import OutsideRootError as OutsideRootError
+from omnigraph.errors.base import Severity as Severity
+from omnigraph.errors.base import StorageError as StorageError
+from omnigraph.errors.base import StorageFailure as StorageFailure
+from omnigraph.errors.base import StorageFormatError as StorageFormatError
+from omnigraph.errors.base import is_panic as is_panic
+from omnigraph.errors.requests import MAX_DIAGNOSTICS as MAX_DIAGNOSTICS
+from omnigraph.errors.requests import BadRequestError as BadRequestError
+from omnigraph.errors.requests import BlobChangedError as BlobChangedError
+from omnigraph.errors.requests import BlobIntegrityError as BlobIntegrityError
+from omnigraph.errors.requests import BlobRangeError as BlobRangeError
+from omnigraph.errors.requests import BranchExistsError as BranchExistsError
+from omnigraph.errors.requests import BranchNotFoundError as BranchNotFoundError
+from omnigraph.errors.requests import CompilerError as CompilerError
+from omnigraph.errors.requests import ConfigurationError as ConfigurationError
+from omnigraph.errors.requests import DirectOnlyError as DirectOnlyError
+from omnigraph.errors.requests import ExternalBlobPolicyError as ExternalBlobPolicyError
+from omnigraph.errors.requests import ExternalBlobSourceError as ExternalBlobSourceError
+from omnigraph.errors.requests import ForbiddenHostError as ForbiddenHostError
+from omnigraph.errors.requests import InputFileError as InputFileError
+from omnigraph.errors.requests import MethodNotAllowedError as MethodNotAllowedError
+from omnigraph.errors.requests import MixedMutationError as MixedMutationError
+from omnigraph.errors.requests import NotFoundError as NotFoundError
+from omnigraph.errors.requests import ParameterError as ParameterError
+from omnigraph.errors.requests import PolicyDeniedError as PolicyDeniedError
+from omnigraph.errors.requests import QueryCancelledError as QueryCancelledError
+from omnigraph.errors.requests import QuerySelectionError as QuerySelectionError
+from omnigraph.errors.requests import QueryTimeoutError as QueryTimeoutError
+from omnigraph.errors.requests import RemoteError as RemoteError
+from omnigraph.errors.requests import RequestTimeoutError as RequestTimeoutError
+from omnigraph.errors.requests import ResourceLimitError as ResourceLimitError
+from omnigraph.errors.requests import ServerUnreachableError as ServerUnreachableError
+from omnigraph.errors.requests import TooManyRequestsError as TooManyRequestsError
+from omnigraph.errors.requests import TransportError as TransportError
+from omnigraph.errors.requests import UnauthorizedError as UnauthorizedError
+from omnigraph.errors.requests import UnexpectedAnswerError as UnexpectedAnswerError
+from omnigraph.errors.requests import UnsupportedMediaTypeError as UnsupportedMediaTypeError
+from omnigraph.errors.requests import without_credentials as without_credentials
+from omnigraph.errors.writes import MAX_CONFLICTS as MAX_CONFLICTS
+from omnigraph.errors.writes import MAX_EXAMPLES as MAX_EXAMPLES
+from omnigraph.errors.writes import BadRecord as BadRecord
+from omnigraph.errors.writes import BranchesExistError as BranchesExistError
+from omnigraph.errors.writes import ChangeCursorRejectedError as ChangeCursorRejectedError
+from omnigraph.errors.writes import ChangeDiffRefusedError as ChangeDiffRefusedError
+from omnigraph.errors.writes import ChangeFeedGapError as ChangeFeedGapError
+from omnigraph.errors.writes import ChangeSchemaBoundaryError as ChangeSchemaBoundaryError
+from omnigraph.errors.writes import CommitHasNoParentError as CommitHasNoParentError
+from omnigraph.errors.writes import ConflictError as ConflictError
+from omnigraph.errors.writes import ConflictKind as ConflictKind
+from omnigraph.errors.writes import ExpectedVersionMismatchError as ExpectedVersionMismatchError
+from omnigraph.errors.writes import InternalError as InternalError
+from omnigraph.errors.writes import KeyConflictError as KeyConflictError
+from omnigraph.errors.writes import LeaseLostError as LeaseLostError
+from omnigraph.errors.writes import LoadKeyConflictError as LoadKeyConflictError
+from omnigraph.errors.writes import LoadRejectedError as LoadRejectedError
+from omnigraph.errors.writes import LoadReport as LoadReport
+from omnigraph.errors.writes import MergeConflict as MergeConflict
+from omnigraph.errors.writes import MergeConflictsError as MergeConflictsError
+from omnigraph.errors.writes import PreconditionFailedError as PreconditionFailedError
+from omnigraph.errors.writes import ReadSetConflictError as ReadSetConflictError
+from omnigraph.errors.writes import RecoveryRequiredError as RecoveryRequiredError
+from omnigraph.errors.writes import RetryableCommitConflictError as RetryableCommitConflictError
+from omnigraph.errors.writes import SchemaViolationsError as SchemaViolationsError
+from omnigraph.errors.writes import SparkError as SparkError
+from omnigraph.errors.writes import UnsupportedSchemaError as UnsupportedSchemaError
+
+#: Everything that is imported above; modules of the room are not.
+__all__ = [name for name, item in globals().items() if name[0].isalpha() and not inspect.ismodule(item)]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from omnigraph import errors
 from omnigraph.codec import decode_members
 from omnigraph.errors import OmniError, RemoteError
 from omnigraph.errors.base import declared_fields
 
-Body = Mapping[str, Any]
+Body = Mapping[str, object]
 
 #: The nearest class of a failure of which only the status is known.
 _BY_STATUS: dict[int, type[OmniError]] = {
@@ -75,7 +74,10 @@ def _told_by(error: type[OmniError]) -> list[str]:
 def _fields(error: type[OmniError], body: Body) -> dict[str, object]:
     values: dict[str, object] = {}
     for inside, members in declared_fields(error):
-        values |= decode_members(members, body if inside is None else body[inside])
+        holder = body if inside is None else body[inside]
+        if not isinstance(holder, Mapping):
+            raise TypeError(f"{inside} is not an object")
+        values |= decode_members(members, holder)
     return values
 
 

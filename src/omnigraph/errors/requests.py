@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from omnigraph.codec import OMIT_NONE, Absent, Key, When
@@ -510,7 +510,7 @@ class RemoteError(TransportError):
     code = None
     http_status = 502
 
-    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+    def __init__(self, status: int, body: Mapping[str, object]) -> None:
         self.status = status
         self.body = body
         super().__init__(str(body.get("error") or f"the server answered with status {status}"))
