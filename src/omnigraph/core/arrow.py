@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias, assert_never
 
 import pyarrow
@@ -87,8 +88,7 @@ def json_column(column: Array, base: BaseType) -> list[object]:
             return [_present(render_datetime, ms) for ms in column.cast(pyarrow.int64()).to_pylist()]
         case ListType(Scalar.DATE | Scalar.DATETIME as item):
             narrow = pyarrow.int32() if item is Scalar.DATE else pyarrow.int64()
-            lists: Any = column.cast(pyarrow.list_(narrow))
-            return [_moments(values, item) for values in lists.to_pylist()]
+            return [_moments(values, item) for values in column.cast(pa.list_(narrow)).to_pylist()]
         case ScalarType(Scalar.F32):
             return _narrow_floats(column)
         case VectorType() | ListType(Scalar.F32):
@@ -114,7 +114,7 @@ def _lengths(column: Array) -> list[int | None]:
     return [None if item is None else len(item) for item in lists.to_pylist()]
 
 
-def _present(render: Any, value: int | None) -> str | None:
+def _present(render: Callable[[int], str], value: int | None) -> str | None:
     return None if value is None else render(value)
 
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Condition, Event, Lock, Thread
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from omnigraph.errors import BadRequestError, QueryCancelledError, QueryTimeoutError, ResourceLimitError
 
@@ -427,7 +427,7 @@ class _Kernels:
     """
 
     def __init__(self) -> None:
-        self._idle: deque[SimpleQueue[_Task[Any]]] = deque()
+        self._idle: deque[SimpleQueue[Callable[[], None]]] = deque()
 
     def start(self, work: Callable[[], _Made]) -> _Task[_Made]:
         """Begin a piece of work."""
@@ -437,12 +437,12 @@ class _Kernels:
         except IndexError:
             waiting = SimpleQueue()
             Thread(target=self._serve, args=(waiting,), name="omnigraph-kernel", daemon=True).start()
-        waiting.put(task)
+        waiting.put(task.run)
         return task
 
-    def _serve(self, waiting: SimpleQueue[_Task[object]]) -> None:
+    def _serve(self, waiting: SimpleQueue[Callable[[], None]]) -> None:
         while True:
-            waiting.get().run()
+            waiting.get()()
             if len(self._idle) >= _KEPT_THREADS:
                 return
             self._idle.append(waiting)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import yaml
 
@@ -29,7 +29,7 @@ _PLAIN = {_INTEGER, _NULL, "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"}
 _SHOWN = 60
 
 
-def read_yaml(path: Path, *, are_texts: bool = False) -> Any:
+def read_yaml(path: Path, *, are_texts: bool = False) -> object:
     """The content of a YAML file; JSON is YAML too.
 
     With `are_texts` keys and values are the texts that stand there: `yes`, `007` and `null` as a key. Only a value

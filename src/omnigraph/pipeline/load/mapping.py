@@ -387,6 +387,7 @@ def read_mapping(
         ConfigurationError: the file is not a mapping; every finding has its place.
         BadRequestError: the mapping does not fit this schema; the text says what is wrong and where.
     """
+    content: object
     where, base, content = "the mapping", Path.cwd(), given
     path = None if hasattr(given, "keys") else Path(os.fspath(given))
     if path is not None:
@@ -398,8 +399,8 @@ def read_mapping(
     reader = _Reader(catalog, where, base, path)
     reader.timestamps = reader.timestamps_of(parsed.timestamps, where)
     for kind, types in (("node", parsed.nodes), ("edge", parsed.edges)):
-        for name, content in types.items():
-            reader.add(kind, name, content)
+        for name, body in types.items():
+            reader.add(kind, name, body)
     if not (parsed.nodes or parsed.edges or with_frames):
         raise BadRequestError(f"{where} maps no type: give `nodes:` or `edges:`")
     return TypeMapping(types=tuple(reader.types), frames=reader.frames, timestamps=reader.timestamps, name=where)
