@@ -145,4 +145,4 @@ from omnigraph.errors.writes import SparkError as SparkError
 from omnigraph.errors.writes import UnsupportedSchemaError as UnsupportedSchemaError
 
 #: Everything that is imported above; modules of the room are not.
-__all__ = [name for name, item in globals().items() if name[0].isalpha() and not inspect.ismodule(item)]
+__all__ = [name for name, item in sorted(globals().items()) if name[0].isalpha() and not inspect.ismodule(item)]
