@@ -84,6 +84,10 @@ REFUSED_QUERIES: dict[str, Callable[[Any], object]] = {
 }
 HISTORY: dict[str, Callable[[Any], object]] = {
     "schema": lambda g: g.schema,
+    "catalog": lambda g: g.catalog(),
+    "catalog of a branch": lambda g: g.catalog("draft/one"),
+    "catalog of a commit": lambda g: g.catalog(snapshot=load_commit(g)),
+    "catalog of no branch": lambda g: g.catalog("nowhere"),
     "branches": lambda g: g.branches(),
     "refresh": lambda g: g.refresh(),
     "commits": lambda g: g.commits(),
