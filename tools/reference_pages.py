@@ -35,7 +35,7 @@ RESULTS = DOCS.parent / "benchmarks/results"
 #: The chapters of the settings, by the room that reads them.
 CHAPTERS = {
     "cli": "Command line",
-    "api": "Clients",
+    "client": "Clients",
     "commit": "Writes",
     "storage": "Storage",
     "engine": "Reads",

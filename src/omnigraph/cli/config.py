@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.api.protocol import BEARER_TOKEN
 from omnigraph.cli.output import print_warning
 from omnigraph.cli.tables import CellLayout, RowFormat
-from omnigraph.client.addresses import owner_of
+from omnigraph.client.addresses import BEARER_TOKEN, owner_of
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, InputFileError
 

@@ -10,7 +10,8 @@ from typing import Annotated, TypeVar
 import typer
 
 from omnigraph.api.graph_api import GraphApi
-from omnigraph.api.operations import OPERATIONS, Flag, Operation
+from omnigraph.api.operation import Flag, Operation
+from omnigraph.api.operations import OPERATIONS
 from omnigraph.cli.flags import (
     AsJson,
     AsOf,

@@ -9,8 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from omnigraph.api.protocol import BEARER_TOKEN
+from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, without_credentials
+
+BEARER_TOKEN = Variable(
+    "OMNIGRAPH_BEARER_TOKEN",
+    "The token that a client or the command line sends when it is given none.",
+    values="a token",
+)
+#: The graph of a server that serves one and has no name for it.
+DEFAULT_GRAPH = "default"
 
 # ---- Validation of server addresses, graph ids and tokens
 

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import httpx
 
-from omnigraph.api.protocol import DEFAULT_GRAPH, IF_GRAPH_COMMIT, JSON
-from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
+from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON
+from omnigraph.client.addresses import DEFAULT_GRAPH, ServerAddress, check_graph_id, find_token, parse_address
 from omnigraph.commit.targets import Target
 from omnigraph.core.source import SourceText, read_source
 from omnigraph.errors import (

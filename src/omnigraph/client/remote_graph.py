@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
 from typing_extensions import override
 
 from omnigraph.api.graph_api import DIRECT_ONLY, FilterKeywords, GraphApi, PastKeywords, TargetKeywords
-from omnigraph.api.operations import OPERATIONS, Operation
-from omnigraph.api.protocol import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, SNAPSHOT_ID
+from omnigraph.api.operation import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, SNAPSHOT_ID, Operation
+from omnigraph.api.operations import OPERATIONS
 from omnigraph.api.results import (
     BLOB_RANGE_BYTES,
     BaselineResult,

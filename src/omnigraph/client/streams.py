@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from omnigraph.api.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
+from omnigraph.api.operation import OCTETS, SNAPSHOT_ID, TYPE_KEY
 from omnigraph.api.results import (
     STDOUT,
     BlobCell,

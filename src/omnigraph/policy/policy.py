@@ -11,8 +11,19 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, InternalError
-from omnigraph.policy.reading import CODE, check_version, read_action, unique_id
-from omnigraph.policy.rules import Action, Decision, PolicyRequest, PolicyRules, Rule, Scope, shown
+from omnigraph.policy.rules import (
+    CODE,
+    Action,
+    Decision,
+    PolicyRequest,
+    PolicyRules,
+    Rule,
+    Scope,
+    check_version,
+    read_action,
+    shown,
+    unique_id,
+)
 
 if TYPE_CHECKING:
     from omnigraph.core.yaml_files import YamlDocument, YamlValue
@@ -165,7 +176,7 @@ class Policy:
             ConfigurationError: it is wrong; `diagnostics` holds every finding with its place.
         """
         from omnigraph.core.yaml_files import YamlDocument
-        from omnigraph.policy.reading import CODE
+        from omnigraph.policy.rules import CODE
 
         return cls._compiled(YamlDocument.read(str(path), code=CODE))
 
@@ -178,13 +189,13 @@ class Policy:
         """
         from omnigraph.core.source import SourceText
         from omnigraph.core.yaml_files import YamlDocument
-        from omnigraph.policy.reading import CODE
+        from omnigraph.policy.rules import CODE
 
         return cls._compiled(YamlDocument(SourceText(text, file), code=CODE))
 
     @classmethod
     def _compiled(cls, document: YamlDocument) -> Policy:
-        from omnigraph.policy.reading import read_rules
+        from omnigraph.policy.rules import read_rules
 
         policy = cls(read_rules(document))
         # A policy that cannot be evaluated is found when it is read, not at the first request.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from omnigraph.api.protocol import JSON
+from omnigraph.api.operation import JSON
 from omnigraph.errors import OmniError, RequestTimeoutError, TooManyRequestsError, TransportError
 from omnigraph.server.responses import json_bytes, logger
 

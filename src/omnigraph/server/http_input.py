@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import anyio
 from pydantic import BaseModel, ValidationError
 
-from omnigraph.api.protocol import JSON, NDJSON
+from omnigraph.api.operation import JSON, NDJSON
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.targets import Target
 from omnigraph.core.validation import listed, problems_of

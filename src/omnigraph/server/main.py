@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 import uvicorn
 
-from omnigraph.api.protocol import DEFAULT_GRAPH
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
-from omnigraph.server.config import ServerConfig, read_config, single_graph
+from omnigraph.server.config import DEFAULT_GRAPH_ID, ServerConfig, read_config, single_graph
 from omnigraph.server.connections import ConnectionLimits, bounded
 from omnigraph.server.responses import configure_logs, logger
 from omnigraph.server.settings import ServerSettings
@@ -153,7 +152,7 @@ def _config(
     if (store is None) == (config is None):
         raise typer.BadParameter("give one of --store URI and --config FILE")
     if store is not None:
-        return single_graph(store, graph_id or DEFAULT_GRAPH, queries=queries, policy=policy)
+        return single_graph(store, graph_id or DEFAULT_GRAPH_ID, queries=queries, policy=policy)
     if queries is not None or policy is not None or graph_id is not None:
         raise typer.BadParameter("--graph-id, --queries and --policy stand in the file that --config names")
     assert config is not None, "one of the two is given"

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
-from omnigraph.api.protocol import JSON
+from omnigraph.api.operation import JSON
 from omnigraph.errors import (
     BlobRangeError,
     MethodNotAllowedError,

@@ -15,8 +15,8 @@ from starlette.routing import Match, Route
 
 from omnigraph import __version__, errors
 from omnigraph.api.graph_api import GraphApi
-from omnigraph.api.operations import OPERATIONS, Operation
-from omnigraph.api.protocol import IF_GRAPH_COMMIT, JSON, NDJSON
+from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, NDJSON, Operation
+from omnigraph.api.operations import OPERATIONS
 from omnigraph.codec import Schemas
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors.base import OmniError, declared_fields

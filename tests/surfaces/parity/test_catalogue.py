@@ -15,8 +15,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from omnigraph import Graph
-from omnigraph.api.operations import OPERATIONS, Operation
-from omnigraph.api.protocol import IF_GRAPH_COMMIT, JSON, NDJSON
+from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, NDJSON, Operation
+from omnigraph.api.operations import OPERATIONS
 from omnigraph.api.rows import Result
 from omnigraph.client.connection import list_graphs
 from omnigraph.codec import Document

@@ -17,11 +17,11 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, Tool
 
 from omnigraph.errors import BadRequestError
+from omnigraph.server import mcp as endpoint
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
 from omnigraph.server.config import single_graph
-from omnigraph.server.mcp import endpoint
-from omnigraph.server.mcp.tools import BUILT_INS, stored_tool
+from omnigraph.server.mcp import BUILT_INS, stored_tool
 from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
 from omnigraph.server.stored_queries import BUILT_IN_TOOLS, StoredQueries

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from omnigraph.api.protocol import ARROW_STREAM
+from omnigraph.api.operation import ARROW_STREAM
 from omnigraph.api.rows import decode_result
 from support.servers import SCHEMA
 

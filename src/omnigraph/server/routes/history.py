@@ -13,8 +13,7 @@ from starlette.responses import Response
 from omnigraph.api.answers import Branches
 from omnigraph.api.diffs import DiffFilter, diff_page
 from omnigraph.api.models import BaselineBody, BranchBody, DiffParams, LogParams, MergeBody
-from omnigraph.api.operations import GRAPH, Operation
-from omnigraph.api.protocol import JSON, NDJSON
+from omnigraph.api.operation import GRAPH, JSON, NDJSON, Operation
 from omnigraph.commit.lineage import log_of
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.errors import BranchNotFoundError, NotFoundError

@@ -14,8 +14,7 @@ from starlette.responses import Response
 
 from omnigraph.api.answers import StoredQueryList
 from omnigraph.api.models import LoadBody, LoadParams, MutateBody, StoredQueryBody
-from omnigraph.api.operations import Operation
-from omnigraph.api.protocol import IF_GRAPH_COMMIT
+from omnigraph.api.operation import IF_GRAPH_COMMIT, Operation
 from omnigraph.api.results import LoadResult
 from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.rows import MAIN

@@ -1,1 +1,0 @@
-"""The MCP endpoint: operations and stored queries as tools of an agent."""
