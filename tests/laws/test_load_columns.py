@@ -27,7 +27,7 @@ from omnigraph.core.values import canonical_spelling
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import keys as keys_module
 from omnigraph.pipeline.exchange import key_files, write_keys
-from omnigraph.pipeline.joins import Joins, LocalJoins
+from omnigraph.pipeline.joins import Joins
 from omnigraph.pipeline.keys import (
     MAX_PARTS,
     KeyScan,
@@ -47,7 +47,7 @@ from omnigraph.pipeline.load.plan import Grammar, LoadPlan, shapes_of
 from omnigraph.pipeline.load.records import BadRecordError, decode_line
 from omnigraph.pipeline.load.shaping import RawRecords, shape_records
 from omnigraph.pipeline.load.values import Timestamps
-from omnigraph.pipeline.upsert import LocalMatcher, Upserted
+from omnigraph.pipeline.upsert import Matcher, Upserted
 from omnigraph.pipeline.violations import ViolationCounts
 from omnigraph.pipeline.workers import LocalWorkers, Silent
 from omnigraph.storage.answers import new_answer_folder
@@ -765,10 +765,10 @@ def test_few_keys_are_looked_up_as_if_all_were_read(graph: Graph, monkeypatch: p
         fragments = _fragments(graph, pool, ["t"] * len(pool))
         private = open_private(stage_fragments(_notes(graph), fragments))
         scans.append(key_scans(private.table, private.new_fragments, text_key("id")))
-    read = list(_questions(LocalJoins(), *scans))
+    read = list(_questions(Joins(), *scans))
     monkeypatch.setattr(keys_module, "_PROBE_SHARE", 0)
     monkeypatch.setattr(keys_module, "PROBE_CHUNK", 2)
-    looked_up = list(_questions(LocalJoins(), *scans))
+    looked_up = list(_questions(Joins(), *scans))
     assert [found.total for found in read] == [1, 5, 1, 5, 5, 3, 4, 4]
     for expected, found in zip(read, looked_up, strict=True):
         _same(expected, found)
@@ -779,7 +779,7 @@ def test_spark_answers_questions_about_keys_as_this_process_does(graph: Graph, s
     from omnigraph.spark.workers import SparkWorkers
 
     workers = SparkWorkers(spark, Silent())
-    local = LocalJoins()
+    local = Joins()
     there = SparkJoins(workers, small_rows=0, small_ids=0)
     random = Random(7)
     scans = []
@@ -809,7 +809,7 @@ def test_keys_of_one_owner_are_no_violation_wherever_that_is_asked(
         fragments = _fragments(graph, [item for item, _ in pool], [text for _, text in pool])
         private = open_private(stage_fragments(_notes(graph), fragments))
         scans.append(key_scans(private.table, private.new_fragments, text_key("text")))
-    local = LocalJoins()
+    local = Joins()
     sizes = {} if is_small else {"small_rows": 0, "broadcast_keys": 0}
     there = SparkJoins(SparkWorkers(spark, Silent()), **sizes)
     found = there.duplicated(scans[0], "id")
@@ -826,7 +826,6 @@ def test_keys_of_one_owner_are_no_violation_wherever_that_is_asked(
 
 
 def test_a_merge_is_decided_alike_wherever_that_happens(tmp_path: Path, spark: SparkSession) -> None:
-    from omnigraph.pipeline.upsert import ExchangeMatcher
     from omnigraph.spark.workers import SparkWorkers
 
     graph = Graph.init(tmp_path / "g.omni", SCHEMA)
@@ -841,11 +840,7 @@ def test_a_merge_is_decided_alike_wherever_that_happens(tmp_path: Path, spark: S
     fragments = _fragments(graph, ids, [f"new {name} {n}" for n, name in enumerate(ids)])
     here = LocalWorkers(Silent())
     seen = []
-    for matcher in (
-        LocalMatcher(here),
-        ExchangeMatcher(here, small_rows=0),
-        ExchangeMatcher(SparkWorkers(spark, Silent()), small_rows=0),
-    ):
+    for matcher in (Matcher(here), Matcher(here, small_rows=0), Matcher(SparkWorkers(spark, Silent()), small_rows=0)):
         private = open_private(stage_fragments(base, fragments))
         folder = new_answer_folder(graph._core.environment.location)
         merged = matcher.upsert(base, private, fragments, with_sources=False, ledgers=folder)

@@ -1,4 +1,4 @@
-"""Questions about keys, answered by Spark: the same answers as `joins` for any number of rows.
+"""Questions about keys, answered by Spark: the same answers as `pipeline.joins` for any number of rows.
 
 Spark knows nothing of the size of a frame that Python makes and believes it to be tiny, so every join here says how it
 is to be done, from our own counts of both sides: rows are shuffled and merged, unless one side is known to be small.
@@ -24,7 +24,7 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.rules import Example
 from omnigraph.pipeline.exchange import KeyFiles
-from omnigraph.pipeline.joins import Joins, LocalJoins, owned, row_examples
+from omnigraph.pipeline.joins import Joins, owned, row_examples
 from omnigraph.pipeline.keys import SMALL_ROWS, KeyScan, cut_scans, is_few, scan_keys, total_rows
 from omnigraph.spark.tasks import Batches, BatchFunction, Kept, carrying, numbers_in
 from omnigraph.storage.datasets.fragments import read_addresses
@@ -59,7 +59,6 @@ class SparkJoins(Joins):
         broadcast_keys: int = BROADCAST_KEYS,
     ) -> None:
         self._workers = workers
-        self._local = LocalJoins()
         #: Ids that workers keep belong to one load: the next one may find other rows at the same address.
         self._token = new_ulid()
         self._small_rows = small_rows
@@ -69,7 +68,7 @@ class SparkJoins(Joins):
     @override
     def duplicated(self, rows: Sequence[KeyScan], owner: str | None = None) -> Found:
         if total_rows(rows) <= self._small_rows:
-            return self._local.duplicated(rows, owner)
+            return super().duplicated(rows, owner)
         if self._is_empty(lambda: self.repeated_hashes(rows)):
             return Found()
         total, shown = self._first(lambda: self.repeated_keys(rows, owner))
@@ -96,7 +95,7 @@ class SparkJoins(Joins):
     @override
     def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None) -> Found:
         if self._is_small(rows, others):
-            return self._local.shared(rows, others, owner)
+            return super().shared(rows, others, owner)
         # As above: rows without a common hash have no common key.
         if self._is_empty(lambda: self.common_hashes(rows, others)):
             return Found()
@@ -158,7 +157,7 @@ class SparkJoins(Joins):
     @override
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
         if self._is_small(references, ids):
-            return self._local.missing(references, ids)
+            return super().missing(references, ids)
         if total_rows(ids) <= self._small_ids:
             pieces = cut_scans(references, self._workers.parallelism)
             items = [(scan, tuple(ids), self._token) for scan in pieces]
@@ -180,7 +179,7 @@ class SparkJoins(Joins):
     @override
     def named(self, rows: Sequence[KeyScan], keys: Sequence[str]) -> Found:
         if is_few(len(keys), rows, self._small_rows):
-            return self._local.named(rows, keys)
+            return super().named(rows, keys)
         total, shown = self._first(lambda: self.named_keys(rows, keys), order="other")
         return Found(total, row_examples(self._addresses(rows, [row["key"] for row in shown])))
 
@@ -204,7 +203,7 @@ class SparkJoins(Joins):
         more: Sequence[str] = (),
     ) -> Found:
         if is_few(total_rows(touched) + len(more), counted, self._small_rows):
-            return self._local.outside(counted, touched, low, high, more)
+            return super().outside(counted, touched, low, high, more)
         total, shown = self._first(lambda: self.keys_outside(counted, touched, low, high, more))
         return Found(total, [Example(row["key"], (row["other"],), row["count"]) for row in shown])
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnigraph.core.budget import patiently
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.joins import LocalJoins
+from omnigraph.pipeline.joins import Joins
 from omnigraph.pipeline.keys import SMALL_ROWS
-from omnigraph.pipeline.upsert import ExchangeMatcher, LocalMatcher
+from omnigraph.pipeline.upsert import Matcher
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Silent
 
@@ -150,7 +150,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
         workers = choose_workers(name, spark, progress, input_bytes)
     if isinstance(workers, LocalWorkers):
         quiet = LocalWorkers(Silent())
-        return WorkerSet(workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress)
+        return WorkerSet(workers=workers, joins=Joins(), matcher=Matcher(quiet), progress=progress)
     # Lazy: work in process needs no Spark.
     from omnigraph.spark.frames import SparkFrames
     from omnigraph.spark.joins import SparkJoins
@@ -164,7 +164,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
     return WorkerSet(
         workers=workers,
         joins=joins,
-        matcher=ExchangeMatcher(quiet_workers, small_rows=SMALL_ROWS),
+        matcher=Matcher(quiet_workers, small_rows=SMALL_ROWS),
         progress=progress,
         inner=inner,
         frames=SparkFrames(workers.spark),

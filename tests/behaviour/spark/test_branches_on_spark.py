@@ -27,7 +27,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.findings import Health
 from omnigraph.pipeline import copying, deltas
 from omnigraph.pipeline.exchange import KeyFiles
-from omnigraph.pipeline.upsert import ExchangeMatcher, LocalMatcher, Upserted
+from omnigraph.pipeline.upsert import Matcher, Upserted
 from omnigraph.pipeline.workers import LocalWorkers, Silent, detail, operation
 from omnigraph.spark import joins, worker_choice
 from omnigraph.spark.workers import SparkWorkers
@@ -325,8 +325,8 @@ def test_many_rows_are_replaced_as_this_process_does(graph: Graph, spark: Any, m
 
     monkeypatch.setattr(workers, "run_batches", listened)
     seen = []
-    with answer_folder(graph._core.environment.location) as folder, operation("load", graph.uri), detail("Knows"):
-        for matcher in (LocalMatcher(LocalWorkers(Silent())), ExchangeMatcher(workers, small_rows=0)):
+    with answer_folder(graph._environment.location) as folder, operation("load", graph.uri), detail("Knows"):
+        for matcher in (Matcher(LocalWorkers(Silent())), Matcher(workers, small_rows=0)):
             private = open_private(stage_fragments(base, fragments))
             merged = matcher.upsert(base, private, fragments, with_sources=True, ledgers=folder)
             close_private(private, graph._core.environment.objects)
