@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from omnigraph.pipeline.scratch import Scratch
-    from omnigraph.pipeline.worker_set import WorkerChoice
-    from omnigraph.pipeline.workers import Message
+    from omnigraph.pipeline.workers import Message, WorkerChoice
     from omnigraph.storage.datasets.tables import Table
 
 
@@ -299,5 +298,5 @@ def find_row_ids(table: Table, ids: list[str]) -> dict[str, int]:
     scans = key_scans(table, None, text_key("id"), extra=(ROW_ID,))
     found: dict[str, int] = {}
     for piece in find_keys(scans, keys, keys):
-        found |= dict(zip(piece["key"].to_pylist(), piece[ROW_ID].to_pylist(), strict=True))
+        found |= {row["key"]: row[ROW_ID] for row in piece.to_pylist()}
     return found

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.rows import GraphCommit, TablePin
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.accepted import Identities
-    from omnigraph.pipeline.worker_set import WorkerChoice
+    from omnigraph.pipeline.workers import WorkerChoice
     from omnigraph.storage.datasets.tables import Table, TableStore
 
 
@@ -210,7 +210,7 @@ class OutdatedRows:
 
 def _ids(delta: Delta, code: int) -> frozenset[str]:
     """Ids of the rows of one operation."""
-    return frozenset(text for rows in delta.only([code]).batches() for text in rows["id"].to_pylist())
+    return frozenset(str(text) for rows in delta.only([code]).batches() for text in rows["id"])
 
 
 # ---- The rows that need a vector

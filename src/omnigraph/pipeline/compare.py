@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pyarrow
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
 from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
 from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
 from omnigraph.storage.datasets.filters import ROW_ID
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 
     from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
     from omnigraph.pipeline.scratch import Scratch
-    from omnigraph.pipeline.worker_set import WorkerSet
-    from omnigraph.pipeline.workers import Message
+    from omnigraph.pipeline.workers import Message, WorkerSet
     from omnigraph.storage.datasets.row_changes import Fragments
     from omnigraph.storage.datasets.tables import Table
 
@@ -48,9 +48,10 @@ if TYPE_CHECKING:
 
 DIGEST_BYTES = 16
 DIGEST = pa.binary(DIGEST_BYTES)
+_Numbers: TypeAlias = "NDArray[np.generic[Any]]"
 
 
-def row_digests(batch: Any, columns: Sequence[str]) -> Any:
+def row_digests(batch: Batch | Rows, columns: Sequence[str]) -> Array:
     """The digests of all rows of a batch over these columns, in their order."""
     present = set(batch.schema.names)
     pieces: list[Any] = []
@@ -61,32 +62,35 @@ def row_digests(batch: Any, columns: Sequence[str]) -> Any:
             pieces.append(_fixed(np.zeros(batch.num_rows, dtype=np.uint8)))
     joined = pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
     digests = b"".join(blake2b(row, digest_size=DIGEST_BYTES).digest() for row in joined.to_pylist())
-    return pa.Array.from_buffers(DIGEST, batch.num_rows, [None, pa.py_buffer(digests)])
+    found: Array = pa.Array.from_buffers(DIGEST, batch.num_rows, [None, pa.py_buffer(digests)])
+    return found
 
 
-def _pieces(column: Any) -> list[Any]:
+def _pieces(column: Column) -> list[Array]:
     """The bytes of a column, one or more per row. A null is one zero byte and nothing else."""
-    if isinstance(column, pa.ChunkedArray):
+    if isinstance(column, pyarrow.ChunkedArray):
         column = column.combine_chunks()
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = column.storage
-    valid = np.asarray(column.is_valid())
-    pieces = _values(column.drop_null() if column.null_count else column)
-    if column.null_count:
+    whole: Array = column.storage if isinstance(column, pyarrow.ExtensionArray) else column
+    valid = np.asarray(whole.is_valid())
+    pieces = _values(whole.drop_null() if whole.null_count else whole)
+    if whole.null_count:
         places = pa.array(np.cumsum(valid) - 1, mask=~valid)
         pieces = [piece.take(places).fill_null(b"") for piece in pieces]
     return [_fixed(valid.astype(np.uint8)), *pieces]
 
 
-def _values(column: Any) -> list[Any]:
+def _values(column: Array) -> list[Array]:
     """The bytes of a column without nulls."""
     kind = column.type
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _lists(column)
-    return _texts(column) if _is_text(kind) else [_fixed(_numbers(column))]
+    if not _is_text(kind):
+        return [_fixed(_numbers(column))]
+    lengths, texts = _texts(column)
+    return [_fixed(lengths), texts]
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: pyarrow.DataType) -> bool:
     return bool(
         pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
@@ -95,7 +99,7 @@ def _is_text(kind: Any) -> bool:
     )
 
 
-def _numbers(column: Any) -> NDArray[Any]:
+def _numbers(column: Array) -> _Numbers:
     """Values of fixed width as integers of the same bits; what is null is zero, and there is one NaN."""
     kind = column.type
     if kind == pa.bool_():
@@ -109,21 +113,21 @@ def _numbers(column: Any) -> NDArray[Any]:
     return numbers
 
 
-def _texts(column: Any) -> list[Any]:
+def _texts(column: Array) -> tuple[_Numbers, Array]:
+    """The lengths of texts in bytes, and these bytes."""
     binary = column.cast(pa.large_binary()).fill_null(b"")
-    return [_fixed(np.asarray(pc.binary_length(binary), dtype=np.int64)), binary]
+    return np.asarray(pc.binary_length(binary), dtype=np.int64), binary
 
 
-def _lists(column: Any) -> list[Any]:
-    items = column.flatten()
+def _lists(column: Array) -> list[Array]:
+    items = pc.list_flatten(column)
     lengths = np.asarray(pc.list_value_length(column), dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     valid = np.asarray(items.is_valid()).astype(np.uint8)
     pieces = [_fixed(lengths), _sliced(offsets, valid)]
     if _is_text(items.type):
         sizes, texts = _texts(items)
-        raw = np.frombuffer(sizes.buffers()[2], dtype=np.int64)[: len(items)]
-        pieces.append(_sliced(offsets, raw))
+        pieces.append(_sliced(offsets, sizes))
         grouped = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), texts)
         pieces.append(pc.binary_join(grouped, pa.scalar(b"", pa.large_binary())))
     else:
@@ -131,17 +135,18 @@ def _lists(column: Any) -> list[Any]:
     return pieces
 
 
-def _fixed(values: NDArray[Any]) -> Any:
+def _fixed(values: _Numbers) -> Array:
     """One value of fixed width per row, as bytes."""
     return _sliced(np.arange(len(values) + 1), values)
 
 
-def _sliced(offsets: NDArray[Any], values: NDArray[Any]) -> Any:
+def _sliced(offsets: _Numbers, values: _Numbers) -> Array:
     """The bytes of the values between two offsets, per row."""
     values = np.ascontiguousarray(values)
     places = (offsets * values.dtype.itemsize).astype(np.int64)
     buffers = [None, pa.py_buffer(places.tobytes()), pa.py_buffer(values.tobytes())]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    found: Array = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    return found
 
 
 # ---- Row differences of two table states
@@ -192,7 +197,7 @@ def row_shape(definition: NodeDef | EdgeDef) -> RowShape:
     return RowShape(columns=("id", *ends, *sorted(definition.properties)), is_edge=is_edge)
 
 
-def scan_side(rows: RowSet, shape: RowShape) -> Iterator[Any]:
+def scan_side(rows: RowSet, shape: RowShape) -> Iterator[Batch]:
     """Ids, digests and row ids of some rows, for edges their ends too; as record batches."""
     nothing = pa.scalar(None, pa.utf8())
     names = [name for name in shape.columns if name is not None]
@@ -208,55 +213,37 @@ def scan_side(rows: RowSet, shape: RowShape) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays(columns, schema=SIDE)
 
 
-def _widened(batch: Any, shape: RowShape) -> Any:
+def _widened(batch: Batch, shape: RowShape) -> Batch:
     for name, type_name in shape.widened:
         wide = batch.column(name).cast(pa.type_for_alias(type_name))
         batch = batch.set_column(batch.schema.get_field_index(name), name, wide)
     return batch
 
 
-def side_of(rows: RowSet, shape: RowShape) -> Any:
-    """As `scan_side`, as one table."""
-    return pa.Table.from_batches(list(scan_side(rows, shape)), schema=SIDE)
-
-
-def delta_of(old: Any, new: Any, *, with_moved: bool = False) -> Any:
-    """The differences of two states as a `DELTA` table, ordered by id.
+def delta_of(old: Rows, new: Rows, *, with_moved: bool = False) -> Rows:
+    """The differences of two states as a `DELTA` table, ordered by id: rows matched by id without those that are equal.
 
     With `with_moved` a row also differs from one with the same values and another row id.
     """
-    return join_sides(old, new, with_moved=with_moved).sort_by("id").combine_chunks()
-
-
-def join_sides(old: Any, new: Any, *, with_moved: bool = False) -> Any:
-    """Rows of two states matched by id; those that are equal in both are left out."""
     both = old.join(new, "id", join_type="full outer", left_suffix="_old", right_suffix="_new", use_threads=False)
     is_equal = pc.fill_null(pc.equal(both["digest_old"], both["digest_new"]), False)
     if with_moved:
         is_equal = pc.and_(is_equal, pc.fill_null(pc.equal(both["row_old"], both["row_new"]), False))
     found = both.filter(pc.invert(is_equal))
-    return pa.table(
-        [
-            found["id"],
-            found["digest_old"],
-            found["digest_new"],
-            found["row_old"],
-            found["row_new"],
-            pc.coalesce(found["src_new"], found["src_old"]),
-            pc.coalesce(found["dst_new"], found["dst_old"]),
-        ],
-        schema=DELTA,
-    )
+    kept = [found[name] for name in ("id", "digest_old", "digest_new", "row_old", "row_new")]
+    ends = [pc.coalesce(found[f"{end}_new"], found[f"{end}_old"]) for end in ("src", "dst")]
+    delta: Rows = pa.table([*kept, *ends], schema=DELTA)
+    return delta.sort_by("id").combine_chunks()
 
 
-def operation_codes(delta: Any) -> NDArray[np.int8]:
+def operation_codes(delta: Rows) -> NDArray[np.int8]:
     """The operation of each row of a `DELTA` table."""
     is_new = np.asarray(delta["old"].is_null())
     is_gone = np.asarray(delta["new"].is_null())
     return np.where(is_new, INSERTED, np.where(is_gone, DELETED, UPDATED)).astype(np.int8)
 
 
-def operation_counts(delta: Any) -> tuple[int, ...]:
+def operation_counts(delta: Rows) -> tuple[int, ...]:
     """The number of rows of a `DELTA` table by operation."""
     return tuple(np.bincount(operation_codes(delta), minlength=OPERATIONS).tolist())
 
@@ -339,7 +326,7 @@ def _lost_rows(before: _Side, after: _Side, engine: WorkerSet, scratch: Scratch)
 class _ReadRowIds:
     buckets: int
 
-    def __call__(self, item: tuple[int, RowPart]) -> Iterator[Any]:
+    def __call__(self, item: tuple[int, RowPart]) -> Iterator[Batch]:
         side, part = item
         for ids in scan_row_ids(part.resolved()):
             columns = [
@@ -354,7 +341,7 @@ class _ReadRowIds:
 class _KeepLost:
     folder: AnswerFolder
 
-    def __call__(self, bucket: int, rows: Any) -> Message:
+    def __call__(self, bucket: int, rows: Rows) -> Message:
         side, ids = rows["side"].to_numpy(), rows["row"].to_numpy()
         left = np.setdiff1d(ids[side == _LOST], ids[side == _KEPT], assume_unique=True)
         name = attempt_name("lost", bucket)

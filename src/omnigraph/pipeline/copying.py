@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from omnigraph.core.arrow import pa
+from omnigraph.core.arrow import Array, Batch, Column, Rows, pa
 from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.pipeline.exchange import BUCKET, Exchange, key_files, run_exchange, write_keys
 from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.rules import ValueRule
     from omnigraph.pipeline.scratch import Scratch
-    from omnigraph.pipeline.worker_set import WorkerSet
+    from omnigraph.pipeline.workers import WorkerSet
     from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
 
@@ -68,15 +68,15 @@ class HeldRows:
     """A part in memory."""
 
     action: Action
-    rows: Any
+    rows: Batch
     is_in_file = False
 
     @property
     def row_count(self) -> int:
         """The number of rows."""
-        return int(self.rows.num_rows)
+        return self.rows.num_rows
 
-    def read(self) -> Any:
+    def read(self) -> Batch:
         """The rows as a `PLAN` batch."""
         return self.rows
 
@@ -92,7 +92,7 @@ class FiledRows:
     batch: int
     is_in_file = True
 
-    def read(self) -> Any:
+    def read(self) -> Batch:
         """The rows as a `PLAN` batch."""
         (batch,) = read_answer(self.folder, self.name, self.batch, self.batch + 1)
         return batch
@@ -158,7 +158,7 @@ class RowPlan:
         return self.of(Action.UPDATE, Action.DELETE)
 
 
-def held_parts(action: Action, rows: Any) -> Iterator[HeldRows]:
+def held_parts(action: Action, rows: Batch) -> Iterator[HeldRows]:
     """Rows of one kind as parts in memory."""
     for begin in range(0, rows.num_rows, PART_ROWS):
         yield HeldRows(action=action, rows=rows.slice(begin, PART_ROWS))
@@ -306,7 +306,7 @@ def copy_rows(item: CopyItem) -> Message:
     bad: list[str] = []
     total = 0
 
-    def batches() -> Iterator[Any]:
+    def batches() -> Iterator[Batch]:
         nonlocal total
         names = [field.name for field in target.schema]
         # Lance pulls these rows, and would report a stop in between as a failure to write.
@@ -324,7 +324,7 @@ def copy_rows(item: CopyItem) -> Message:
     return {"fragments": written, "rows": len(come), "violations": bad, "violation_total": total, "ledger": ledger.name}
 
 
-def _read(table: Table, row_ids: NDArray[np.uint64], columns: list[str]) -> Iterator[Any]:
+def _read(table: Table, row_ids: NDArray[np.uint64], columns: list[str]) -> Iterator[Batch]:
     for begin in range(0, len(row_ids), _BATCH_ROWS):
         missing = len(wanted := row_ids[begin : begin + _BATCH_ROWS])
         for batch in scan_by_row_id(table, wanted, columns):
@@ -370,7 +370,7 @@ class _ReadAddresses:
     target: TableAddress
     buckets: int
 
-    def __call__(self, part: PlannedRows) -> Iterator[Any]:
+    def __call__(self, part: PlannedRows) -> Iterator[Batch]:
         addresses = _addresses(open_address(self.target), part)
         columns = [pa.array(((addresses >> 32) % self.buckets).astype(np.int32)), pa.array(addresses)]
         yield pa.RecordBatch.from_arrays(columns, schema=_ADDRESSES)
@@ -381,7 +381,7 @@ class _MarkRows:
     target: TableAddress
     ledgers: AnswerFolder
 
-    def __call__(self, bucket: int, rows: Any) -> Message:
+    def __call__(self, bucket: int, rows: Rows) -> Message:
         del bucket  # the addresses name their fragments
         return {"marked": shrink_fragments(self.target, rows["address"], self.ledgers), "rows": len(rows)}
 
@@ -431,20 +431,20 @@ def lost_sources(target: Table, plan: RowPlan, engine: WorkerSet, scratch: Scrat
     """Sources of edges of the target that go or are replaced; several parts may name the same one."""
     losing = plan.losing
     if not any(part.is_in_file for part in losing):
-        found: list[str] = _sources(target, losing).to_pylist()
-        return found
+        return list(map(str, _sources(target, losing)))
     folder = scratch.folder(engine.workers)
     address = table_address(target)
     items = [SourceItem(number=number, target=address, part=part, folder=folder) for number, part in enumerate(losing)]
     return key_files(folder, engine.workers.run("find sources", write_sources, items))
 
 
-def _sources(target: Table, parts: Iterable[PlannedRows]) -> Any:
-    chunks: list[Any] = []
+def _sources(target: Table, parts: Iterable[PlannedRows]) -> Array:
+    chunks: list[Array] = []
     for part in parts:
         chunks += take_by_row_id(target, _row_ids(part.read()["target"]), ["src"])["src"].chunks
-    return pa.chunked_array(chunks, pa.utf8()).combine_chunks().unique()
+    found: Array = pa.chunked_array(chunks, pa.utf8()).combine_chunks().unique()
+    return found
 
 
-def _row_ids(column: Any) -> NDArray[np.uint64]:
+def _row_ids(column: Column) -> NDArray[np.uint64]:
     return np.asarray(column.drop_null()).astype(np.uint64)

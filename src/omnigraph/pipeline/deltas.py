@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.compare import (
     DELTA,
@@ -22,7 +22,6 @@ from omnigraph.pipeline.compare import (
     operation_codes,
     operation_counts,
     scan_side,
-    side_of,
 )
 from omnigraph.pipeline.exchange import BUCKET, Exchange, buckets_of, run_exchange
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
@@ -38,8 +37,7 @@ from omnigraph.storage.datasets.row_changes import (
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.scratch import Scratch
-    from omnigraph.pipeline.worker_set import WorkerChoice, WorkerSet
-    from omnigraph.pipeline.workers import Message
+    from omnigraph.pipeline.workers import Message, WorkerChoice, WorkerSet
     from omnigraph.storage.datasets.tables import Table
 
 
@@ -53,55 +51,16 @@ if TYPE_CHECKING:
 BATCH_ROWS = 65_536
 
 
-class Delta(Protocol):
-    """Rows as `differences.DELTA`, ordered by id."""
+class HeldDelta:
+    """Rows as `compare.DELTA` in memory, ordered by id."""
 
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The number of rows of each operation, by its code."""
-        ...
-
-    @property
-    def held_bytes(self) -> int:
-        """The memory that the rows take."""
-        ...
-
-    @property
-    def is_in_files(self) -> bool:
-        """Whether the rows are in files, which go with the object."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Any]:
-        """The rows from one place in the order to another, as tables of at most `BATCH_ROWS`."""
-        ...
-
-    def only(self, codes: Collection[int]) -> Delta:
-        """The rows of some operations."""
-        ...
-
-    def shared(self) -> Delta:
-        """The same rows for several users: `close` removes nothing, the files are removed with the last reference."""
-        ...
-
-    def place_behind(self, entity_id: str) -> int:
-        """The place of the first row behind an id."""
-        ...
-
-    def close(self) -> None:
-        """Remove files of the rows; nothing can be read any more."""
-        ...
-
-
-class HeldDelta(Delta):
-    """Rows in memory."""
-
+    #: Whether the rows are in files, which go with the object.
     is_in_files = False
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._counts = operation_counts(rows)
+        #: The number of rows of each operation, by its code.
+        self.counts = operation_counts(rows)
 
     @property
     @override
@@ -111,32 +70,36 @@ class HeldDelta(Delta):
     @property
     @override
     def held_bytes(self) -> int:
+        """The memory that the rows take."""
         return int(self._rows.nbytes)
 
     def __len__(self) -> int:
         return int(self._rows.num_rows)
 
-    @override
-    def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Any]:
+    def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Rows]:
+        """The rows from one place in the order to another, as tables of at most `BATCH_ROWS`."""
         last = len(self) if end is None else min(end, len(self))
         for first in range(begin, last, BATCH_ROWS):
             yield self._rows.slice(first, min(BATCH_ROWS, last - first))
 
     @override
     def only(self, codes: Collection[int]) -> HeldDelta:
+        """The rows of some operations."""
         return HeldDelta(_with_codes(self._rows, codes))
 
     @override
     def shared(self) -> HeldDelta:
+        """The same rows for several users: `close` removes nothing, the files are removed with the last reference."""
         return self
 
     @override
     def place_behind(self, entity_id: str) -> int:
+        """The place of the first row behind an id."""
         return _count_up_to(self._rows, entity_id)
 
     @override
     def close(self) -> None:
-        pass
+        """Remove files of the rows, after which nothing can be read any more; there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +115,11 @@ class DeltaPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiledDelta(Delta):
-    """Rows in files."""
+class FiledDelta:
+    """Rows in files, with the interface of `HeldDelta`. They are streamed; memory does not grow with their number."""
+
+    is_in_files = True
+    held_bytes = 0
 
     folder: AnswerFolder
     #: Keeps the folder.
@@ -165,25 +131,16 @@ class FiledDelta(Delta):
     @property
     @override
     def counts(self) -> tuple[int, ...]:
+        """As `HeldDelta.counts`."""
         return tuple(
             sum(part.counts[code] for part in self.parts) if code in self.codes else 0 for code in range(OPERATIONS)
         )
 
-    @property
-    @override
-    def held_bytes(self) -> int:
-        return 0
-
-    @property
-    @override
-    def is_in_files(self) -> bool:
-        return True
-
     def __len__(self) -> int:
         return sum(self.counts)
 
-    @override
-    def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Any]:
+    def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Rows]:
+        """As `HeldDelta.batches`."""
         last = len(self) if end is None else min(end, len(self))
         for part in self.parts:
             count = self._count(part)
@@ -193,14 +150,17 @@ class FiledDelta(Delta):
 
     @override
     def only(self, codes: Collection[int]) -> FiledDelta:
+        """As `HeldDelta.only`."""
         return replace(self, codes=self.codes.intersection(codes))
 
     @override
     def shared(self) -> FiledDelta:
+        """As `HeldDelta.shared`."""
         return replace(self, is_shared=True)
 
     @override
     def place_behind(self, entity_id: str) -> int:
+        """As `HeldDelta.place_behind`; reads one part."""
         before = [part for part in self.parts if part.first_id <= entity_id]
         if not before:
             return 0
@@ -210,13 +170,14 @@ class FiledDelta(Delta):
 
     @override
     def close(self) -> None:
+        """As `HeldDelta.close`, unless others use the files."""
         if not self.is_shared:
             self.scratch.close()
 
     def _count(self, part: DeltaPart) -> int:
         return sum(part.counts[code] for code in self.codes)
 
-    def _slice(self, part: DeltaPart, begin: int, end: int) -> Iterator[Any]:
+    def _slice(self, part: DeltaPart, begin: int, end: int) -> Iterator[Rows]:
         """Rows of one part, counted without those that are left out."""
         place, number = 0, 0
         if len(self.codes) == OPERATIONS:
@@ -233,19 +194,22 @@ class FiledDelta(Delta):
             if place >= end:
                 return
 
-    def _read(self, part: DeltaPart, number: int) -> Iterator[Any]:
+    def _read(self, part: DeltaPart, number: int) -> Iterator[Batch]:
         if self.scratch.is_closed:
             raise BadRequestError("these differences were closed: compare again")
         return read_answer(self.folder, part.name, number)
 
 
-def _with_codes(rows: Any, codes: Collection[int]) -> Any:
+Delta: TypeAlias = HeldDelta | FiledDelta
+
+
+def _with_codes(rows: Rows, codes: Collection[int]) -> Rows:
     if len(codes) == OPERATIONS:
         return rows
     return rows.filter(pa.array(np.isin(operation_codes(rows), list(codes))))
 
 
-def _count_up_to(rows: Any, entity_id: str) -> int:
+def _count_up_to(rows: Rows, entity_id: str) -> int:
     behind = pc.greater(rows["id"], pa.scalar(entity_id, pa.utf8()))
     return int(rows.num_rows - np.count_nonzero(np.asarray(behind)))
 
@@ -312,7 +276,7 @@ def filed_deltas(
             for number in range(len(pairs))
         ]
         if not any(map(engine.is_large, totals)):
-            return [_held(pair, number, sides) for number, pair in enumerate(pairs)]
+            return [_held(pair, *_of_pair(sides, number)) for number, pair in enumerate(pairs)]
         folder = scratch.folder(chosen.workers)
         exchange = Exchange(
             stage="compare rows",
@@ -353,7 +317,7 @@ def _sides(
 # ---- ranges of ids
 
 
-def _sampled(sides: Sequence[_Side], engine: WorkerSet) -> tuple[list[_Side], list[int], Any]:
+def _sampled(sides: Sequence[_Side], engine: WorkerSet) -> tuple[list[_Side], list[int], Array]:
     """Those of the sides that have rows, how many these are, and the ids at which buckets begin."""
     most = max(1, sum(side.part.row_count for side in sides))
     wanted = _SAMPLED_PER_BUCKET * _buckets(most, engine)
@@ -389,9 +353,9 @@ def sample_ids(item: tuple[RowPart, float]) -> Message:
 @dataclass(frozen=True, slots=True)
 class _ReadSide:
     shapes: tuple[tuple[RowShape, RowShape], ...]
-    splitters: Any
+    splitters: Array
 
-    def __call__(self, item: _Side) -> Iterator[Any]:
+    def __call__(self, item: _Side) -> Iterator[Batch]:
         for batch in scan_side(item.part.resolved(), self.shapes[item.pair][item.side]):
             marks = [pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows) for number in (item.pair, item.side)]
             columns = [buckets_of(self.splitters, batch.column("id")), *marks, *batch.columns]
@@ -405,10 +369,10 @@ class _Match:
     #: By the number of the pair.
     with_moved: tuple[bool, ...]
 
-    def __call__(self, bucket: int, rows: Any) -> Message:
+    def __call__(self, bucket: int, rows: Rows) -> Message:
         """Match the rows of one bucket; all rows of an id are in the same one."""
         parts = []
-        for pair in rows["pair"].unique().to_pylist():
+        for pair in np.unique(rows["pair"]).tolist():
             mine = rows.filter(pc.equal(rows["pair"], pair))
             old, new = (
                 mine.filter(pc.equal(mine["side"], side)).select(SIDE.names).cast(SIDE) for side in (_OLD, _NEW)
@@ -422,13 +386,10 @@ class _Match:
         return {"parts": parts, "rows": rows.num_rows}
 
 
-def _held(pair: Pair, number: int, sides: Sequence[_Side]) -> HeldDelta:
-    tables = []
+def _of_pair(sides: Sequence[_Side], number: int) -> Iterator[list[RowSet]]:
+    """The rows of the two states of a pair."""
     for which in (_OLD, _NEW):
-        parts = [item.part for item in sides if (item.pair, item.side) == (number, which)]
-        batches = (batch for part in parts for batch in scan_side(part.resolved(), pair.shapes[which]))
-        tables.append(pa.Table.from_batches(list(batches), schema=SIDE))
-    return HeldDelta(delta_of(*tables, with_moved=pair.with_moved))
+        yield [item.part.resolved() for item in sides if (item.pair, item.side) == (number, which)]
 
 
 # ---- Comparing table states
@@ -464,7 +425,7 @@ def deltas_between(pairs: Sequence[Pair], engine: WorkerChoice, scratch: Scratch
     rows = [None if sets is None else sets[0].row_count + sets[1].row_count for sets in named]
     if any(count is None or (count and engine.is_large(count)) for count in rows):
         return filed_deltas(pairs, named, engine, scratch)
-    return [_held_in_memory(pair, *sets) for pair, sets in zip(pairs, named, strict=True) if sets is not None]
+    return [_held(pair, [sets[0]], [sets[1]]) for pair, sets in zip(pairs, named, strict=True) if sets is not None]
 
 
 def _candidates(pair: Pair, limit: int) -> tuple[RowSet, RowSet] | None:
@@ -482,8 +443,12 @@ def _candidates(pair: Pair, limit: int) -> tuple[RowSet, RowSet] | None:
     return (none, every) if old is None else (every, none)
 
 
-def _held_in_memory(pair: Pair, gone: RowSet, come: RowSet) -> HeldDelta:
-    if not gone.row_count and not come.row_count:
+def _held(pair: Pair, gone: Sequence[RowSet], come: Sequence[RowSet]) -> HeldDelta:
+    """The differences of rows that are compared in this process."""
+    if not any(rows.row_count for rows in (*gone, *come)):
         return HeldDelta(DELTA.empty_table())
-    old, new = side_of(gone, pair.shapes[0]), side_of(come, pair.shapes[1])
+    old, new = (
+        pa.Table.from_batches([batch for rows in some for batch in scan_side(rows, shape)], SIDE)
+        for some, shape in zip((gone, come), pair.shapes, strict=True)
+    )
     return HeldDelta(delta_of(old, new, with_moved=pair.with_moved))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, overload, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Protocol, overload, runtime_checkable
 
 import numpy as np
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.core.budget import work_steps
+from omnigraph.pipeline.keys import text_bytes
 from omnigraph.pipeline.workers import Item, Message, Workers, advance
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 
 if TYPE_CHECKING:
+    import pyarrow
     from numpy.typing import NDArray
 
 
@@ -38,17 +40,17 @@ class Exchange(Generic[Item]):
     stage: str
     items: Sequence[Item]
     #: Gives the rows of an item as record batches of `schema`.
-    read: Callable[[Item], Iterable[Any]]
+    read: Callable[[Item], Iterable[Batch]]
     #: Begins with `BUCKET`.
-    schema: Any
+    schema: pyarrow.Schema
     buckets: int
     #: Gets the number of a bucket and all its rows as a table; not called for buckets without rows.
-    handle: Callable[[int, Any], Message]
+    handle: Callable[[int, Rows], Message]
 
 
-def gathered(batches: Iterable[Any]) -> Iterator[Any]:
+def gathered(batches: Iterable[Batch]) -> Iterator[Rows]:
     """Neighbouring batches together, as tables of so many rows as are sorted at once."""
-    waiting: list[Any] = []
+    waiting: list[Batch] = []
     rows = size = 0
     for batch in batches:
         waiting.append(batch)
@@ -61,7 +63,7 @@ def gathered(batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(waiting)
 
 
-def by_bucket(rows: Any, buckets: int) -> Iterator[Any]:
+def by_bucket(rows: Rows, buckets: int) -> Iterator[Batch]:
     """One batch for each bucket, in their order, also where it has no rows."""
     order = np.argsort(rows[BUCKET].to_numpy(), kind="stable")
     ordered = rows.take(pa.array(order)).combine_chunks()
@@ -73,22 +75,18 @@ def by_bucket(rows: Any, buckets: int) -> Iterator[Any]:
         begin = end
 
 
-def buckets_of(splitters: Any, keys: Any) -> Any:
+def buckets_of(splitters: Array, keys: Array) -> Array:
     """The bucket of each key: how many of the splitters, which are sorted, it does not lie before."""
-    if isinstance(keys, pa.ChunkedArray):
-        keys = keys.combine_chunks()
-    return pc.search_sorted(splitters, keys, side="right").cast(pa.int32())
+    found: Array = pc.search_sorted(splitters, keys, side="right").cast(pa.int32())
+    return found
 
 
-def text_hashes(texts: Any) -> NDArray[np.uint64]:
+def text_hashes(texts: Array) -> NDArray[np.uint64]:
     """A hash of each text of an array without nulls: equal texts have equal ones, in every process."""
-    _, offset_buffer, data_buffer = texts.buffers()
-    offsets = np.frombuffer(offset_buffer or bytes(4), dtype=np.int32)
-    offsets = offsets[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
-    data = np.frombuffer(data_buffer or b"", dtype=np.uint8)[: offsets[-1]]
+    offsets, data = text_bytes(texts)
     # Eight bytes behind, so that a whole word begins at every byte.
     padded = np.concatenate([data, np.zeros(_WORD, dtype=np.uint8)])
-    words: Any = np.ndarray((len(data) + 1,), "<u8", buffer=padded, strides=(1,))
+    words = np.ndarray((len(data) + 1,), np.dtype("<u8"), buffer=padded, strides=(1,))
     lengths = np.diff(offsets)
     hashes = lengths.astype(np.uint64)
     for begin in range(0, min(int(lengths.max(initial=0)), _HASHED_BYTES), _WORD):
@@ -109,9 +107,10 @@ def _mixed(hashes: NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.
     return np.asarray(mixed ^ (mixed >> np.uint64(32)))
 
 
-def hash_buckets(hashes: NDArray[np.uint64], buckets: int) -> Any:
+def hash_buckets(hashes: NDArray[np.uint64], buckets: int) -> Array:
     """The bucket of each hash."""
-    return pa.array((hashes % np.uint64(buckets)).astype(np.int32))
+    found: Array = pa.array((hashes % np.uint64(buckets)).astype(np.int32))
+    return found
 
 
 # ---- Exchanging rows by bucket
@@ -124,8 +123,8 @@ def hash_buckets(hashes: NDArray[np.uint64], buckets: int) -> Any:
 class Shuffles(Protocol):
     """Workers that bring rows together by themselves."""
 
-    def exchange(self, exchange: Exchange[Any]) -> list[Message]:
-        """The answers for all buckets that have rows, in the order of their numbers."""
+    def exchange(self, exchange: Exchange[Item]) -> list[Message]:
+        """As `run_exchange`."""
         ...
 
 
@@ -185,7 +184,7 @@ class KeyFiles(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         for name in self.names:
             for batch in self.batches(name):
-                yield from batch.column(0).to_pylist()
+                yield from map(str, batch.column(0).to_pylist())
 
     @overload
     def __getitem__(self, place: int) -> str: ...
@@ -194,12 +193,12 @@ class KeyFiles(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | Sequence[str]:
         return list(self)[place]
 
-    def batches(self, name: str) -> Iterator[Any]:
+    def batches(self, name: str) -> Iterator[Batch]:
         """The keys of one file, as batches with a column `key`."""
         yield from read_answer(self.folder, name)
 
 
-def write_keys(folder: AnswerFolder, part: int, batches: Iterable[Any]) -> Message:
+def write_keys(folder: AnswerFolder, part: int, batches: Iterable[Batch]) -> Message:
     """Write the keys of batches with one column; for `key_files`."""
     name = attempt_name("keys", part)
     rows = (pa.RecordBatch.from_arrays([batch.column(0)], schema=_SCHEMA) for batch in batches)

@@ -59,7 +59,7 @@ class Joins:
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
         """Rows whose key is none of the ids."""
         mine = _keys(references)
-        left = wanted = mine["key"].unique()
+        left = wanted = pa.array(mine["key"].unique(), pa.utf8())
         for table in find_keys(ids, wanted, wanted):
             left = left.filter(pc.invert(pc.is_in(left, table["key"].combine_chunks())))
             if not len(left):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Array, Column, Rows, pa, pc
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import derive_id, new_ulid
 from omnigraph.core.types import BaseType, EnumType, Scalar, ScalarType
@@ -21,6 +22,8 @@ from omnigraph.storage.datasets.partitions import TableAddress, open_address, sc
 from omnigraph.writes.columns import PROBE_CHUNK, stored_values
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from omnigraph.storage.datasets.tables import Table
 
 
@@ -44,7 +47,7 @@ def new_id_prefix() -> str:
     return new_ulid()[:16]
 
 
-def generated_ids(prefix: str, part: int, first_row: int, count: int) -> Any:
+def generated_ids(prefix: str, part: int, first_row: int, count: int) -> Array:
     """Ids of `count` rows, beginning with a row of a part of the input."""
     if part >= MAX_PARTS or first_row + count > 1 << _ROW_BITS:
         raise InternalError(f"part {part} of the input has too many rows for generated ids")
@@ -58,10 +61,11 @@ def generated_ids(prefix: str, part: int, first_row: int, count: int) -> Any:
         letters[:, width - 1 - place] = _ALPHABET[digits.astype(np.intp)]
     offsets = np.arange(0, width * (count + 1), width, dtype=np.int32)
     buffers = (pa.py_buffer(offsets), pa.py_buffer(letters))
-    return pa.StringArray.from_buffers(count, *buffers)
+    found: Array = pa.StringArray.from_buffers(count, *buffers)
+    return found
 
 
-def spelled(base: BaseType, column: Any) -> Any:
+def spelled(base: BaseType, column: Array) -> Array:
     """The canonical spellings of a stored column; null stays null."""
     match base:
         case EnumType() | ScalarType(Scalar.STRING):
@@ -72,22 +76,25 @@ def spelled(base: BaseType, column: Any) -> Any:
             return column.view(pa.int64()).cast(pa.utf8())
         case ScalarType(Scalar.BOOL | Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64):
             return column.cast(pa.utf8())
-    values = stored_values(column)
+    values = stored_values(pa.chunked_array([column]))
     texts = [None if value is None else canonical_spelling(base, value) for value in values]
-    return pa.array(texts, pa.utf8())
+    found: Array = pa.array(texts, pa.utf8())
+    return found
 
 
-def derived_ids(spellings: Sequence[Any]) -> Any:
+def derived_ids(spellings: Sequence[Array]) -> Array:
     """Ids of keyed nodes from the spellings of their members in id order; null where a member is null."""
     if len(spellings) == 1:
         return spellings[0]
     if any(pc.any(pc.match_substring_regex(c, _NEEDS_ESCAPE)).as_py() for c in spellings):
         rows = zip(*(column.to_pylist() for column in spellings), strict=True)
-        return pa.array([None if None in row else derive_id(row) for row in rows], pa.utf8())
-    pieces: list[Any] = ['["', spellings[0]]
-    for column in spellings[1:]:
-        pieces += ['","', column]
-    return pc.binary_join_element_wise(*pieces, '"]', "")
+        ids: Array = pa.array([None if None in row else derive_id(row) for row in rows], pa.utf8())
+    else:
+        pieces: list[Array | str] = ['["', spellings[0]]
+        for column in spellings[1:]:
+            pieces += ['","', column]
+        ids = pc.binary_join_element_wise(*pieces, '"]', "")
+    return ids
 
 
 # ---- A prefilter for texts
@@ -105,42 +112,45 @@ _WIDTH = 8
 class KeyPrefilter:
     """A filter of texts that may be in a set."""
 
-    def __init__(self, texts: Any) -> None:
-        self._seen: Any = None
+    def __init__(self, texts: Array) -> None:
+        self._seen: NDArray[np.bool_] | None = None
         if 0 < len(texts) <= _MAX_TEXTS:
             self._seen = np.zeros(1 << _BITS, dtype=bool)
             self._seen[_places(texts)] = True
 
-    def passes(self, texts: Any) -> Any:
+    def passes(self, texts: Column) -> NDArray[np.bool_] | None:
         """A mask of the texts that may be in the set; None when it cannot tell."""
         if self._seen is None or not len(texts):
             return None
         return self._seen[_places(texts)]
 
 
-def _places(texts: Any) -> Any:
-    """The place of each text in the bitmap. No text is null."""
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.combine_chunks()
+def text_bytes(texts: Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Where the texts of a column without nulls begin and end, and their bytes."""
     _, offset_buffer, data_buffer = texts.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int32)
-    offsets = offsets[texts.offset : texts.offset + len(texts) + 1]
-    data = np.frombuffer(data_buffer or b"", dtype=np.uint8)[: offsets[-1]]
+    ends = np.frombuffer(memoryview(offset_buffer or bytes(4)), dtype=np.int32)
+    offsets = ends[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    return offsets, np.frombuffer(memoryview(data_buffer or b""), dtype=np.uint8)[: offsets[-1]]
+
+
+def _places(texts: Column) -> NDArray[np.int64]:
+    """The place of each text in the bitmap. No text is null."""
+    offsets, data = text_bytes(texts.combine_chunks() if isinstance(texts, pyarrow.ChunkedArray) else texts)
     with np.errstate(over="ignore"):
         places = (_tails(data, offsets) * _MULTIPLIER) >> np.uint64(64 - _BITS)
     return places.astype(np.int64)
 
 
-def _tails(data: Any, offsets: Any) -> Any:
+def _tails(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
     """The last eight bytes of each text as a number, fewer for a shorter one."""
     lengths = np.diff(offsets)
     width = int(lengths[0])
     if width >= _WIDTH and (lengths == width).all():
         begin = int(offsets[0]) + width - _WIDTH
-        return np.ndarray((len(lengths),), "<u8", buffer=data, offset=begin, strides=(width,)).copy()
+        return np.ndarray((len(lengths),), np.dtype("<u8"), buffer=data, offset=begin, strides=(width,)).copy()
     # Eight bytes in front, so that even the first text has eight bytes before its end.
     padded = np.concatenate([np.zeros(_WIDTH, dtype=np.uint8), data])
-    words: Any = np.ndarray((len(data) + 1,), "<u8", buffer=padded, strides=(1,))
+    words = np.ndarray((len(data) + 1,), np.dtype("<u8"), buffer=padded, strides=(1,))
     tails = words[offsets[1:]]
     short = np.flatnonzero(lengths < _WIDTH)
     # The bytes before a short text belong to its neighbour.
@@ -235,7 +245,7 @@ def text_key(column: str) -> list[tuple[str, BaseType]]:
     return [(column, _TEXT)]
 
 
-def scan_keys(scan: KeyScan, where: str | None = None) -> Iterator[Any]:
+def scan_keys(scan: KeyScan, where: str | None = None) -> Iterator[Rows]:
     """Tables `key, address` and the extra columns; rows without a key are left out."""
     names = [name for name, _ in scan.members]
     columns = list(dict.fromkeys([*names, *scan.extra, ROW_ADDRESS]))
@@ -249,12 +259,12 @@ def scan_keys(scan: KeyScan, where: str | None = None) -> Iterator[Any]:
         yield table.filter(table["key"].is_valid()) if key.null_count else table
 
 
-def _signed(column: Any) -> Any:
+def _signed(column: Array) -> Array:
     """Spark has no unsigned types, and row ids never need the last bit."""
     return column.cast(pa.int64()) if pa.types.is_uint64(column.type) else column
 
 
-def find_keys(scans: Sequence[KeyScan], keys: Any, firsts: Any) -> Iterator[Any]:
+def find_keys(scans: Sequence[KeyScan], keys: Array, firsts: Array) -> Iterator[Rows]:
     """As `scan_keys`, only rows with one of the keys.
 
     A few keys are looked up through the index of the first member, whose values are `firsts`; otherwise all rows
@@ -265,7 +275,7 @@ def find_keys(scans: Sequence[KeyScan], keys: Any, firsts: Any) -> Iterator[Any]
     assert len({scan.address for scan in scans}) == 1, "an index belongs to one table"
     if can_probe(scans, len(firsts)):
         name = scans[0].members[0][0]
-        texts = firsts.to_pylist()
+        texts = list(map(str, firsts.to_pylist()))
         for begin in range(0, len(texts), PROBE_CHUNK):
             where = to_sql(OneOf(name, texts[begin : begin + PROBE_CHUNK]))
             yield from (_only(t, keys) for scan in _widened(scans) for t in scan_keys(scan, where))
@@ -294,10 +304,10 @@ def is_few(brought: int, others: Sequence[KeyScan], small_rows: int = SMALL_ROWS
     return not others or total_rows(others) <= streamed or can_probe(others, brought)
 
 
-def _sifted(tables: Iterator[Any], keys: Any) -> Iterator[Any]:
+def _sifted(tables: Iterator[Rows], keys: Array) -> Iterator[Rows]:
     """Rows with one of the keys. Those that may have one are gathered: every look-up begins by hashing all keys."""
     prefilter = KeyPrefilter(keys)
-    waiting: list[Any] = []
+    waiting: list[Rows] = []
     rows = 0
     for table in tables:
         mask = prefilter.passes(table["key"])
@@ -310,7 +320,7 @@ def _sifted(tables: Iterator[Any], keys: Any) -> Iterator[Any]:
         yield _only(pa.concat_tables(waiting), keys)
 
 
-def _only(table: Any, keys: Any) -> Any:
+def _only(table: Rows, keys: Array) -> Rows:
     return table.filter(pc.is_in(table["key"], keys))
 
 
@@ -320,19 +330,21 @@ def _widened(scans: Sequence[KeyScan]) -> list[KeyScan]:
     return [replace(scans[0], fragments=fragments, rows=total_rows(scans))]
 
 
-def first_members(scans: Sequence[KeyScan]) -> Any:
+def first_members(scans: Sequence[KeyScan]) -> Array:
     """The distinct values of the first member of a key."""
     narrow = [replace(scan, members=scan.members[:1], extra=()) for scan in scans]
     chunks = [chunk for scan in narrow for t in scan_keys(scan) for chunk in t["key"].chunks]
-    return pa.concat_arrays(chunks).unique() if chunks else pa.array([], pa.utf8())
+    found: Array = pa.concat_arrays(chunks).unique() if chunks else pa.array([], pa.utf8())
+    return found
 
 
-def _joined(spellings: list[Any]) -> Any:
+def _joined(spellings: list[Array]) -> Array:
     """Several texts as one, with their lengths, so that different texts never become equal."""
-    pieces: list[Any] = []
+    pieces: list[Array] = []
     for text in spellings:
         pieces += [pc.binary_length(text).cast(pa.utf8()), text]
-    return pc.binary_join_element_wise(*pieces, "\x1f")
+    found: Array = pc.binary_join_element_wise(*pieces, "\x1f")
+    return found
 
 
 def joined_text(key: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from omnigraph.core.arrow import pa as _pa
-from omnigraph.core.arrow import pc
+from omnigraph.core.arrow import Array, Batch, Field, pa, pc
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import is_wider
 from omnigraph.lang.schema.backfill import Call, Constant, Expression, PropertyValue, used_properties
@@ -32,7 +31,7 @@ from omnigraph.writes.columns import blob_columns, column_array, table_schema
 from omnigraph.writes.rules import check_values
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow
 
     from omnigraph.lang.schema.plan import MigrationPlan
     from omnigraph.storage.datasets.staged import StagedWrite
@@ -42,34 +41,30 @@ if TYPE_CHECKING:
 # ---- The interpreter of backfill expressions
 
 
-def evaluate(expression: Expression, batch: Any, field: Any) -> Any:
+_TEXT_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
+    "concat": lambda *columns: pc.binary_join_element_wise(*columns, ""),
+    "lower": pc.utf8_lower,
+    "upper": pc.utf8_upper,
+    "trim": pc.utf8_trim_whitespace,
+}
+
+
+def evaluate(expression: Expression, batch: Batch, field: Field) -> Array:
     """The values of an expression for every row, as a column of a field's type; null where it has none."""
     match expression:
         case Constant(value):
-            return column_array(field, [value]).take(_pa.array(np.zeros(batch.num_rows, np.int64)))
+            return column_array(field, [value]).take(pa.array(np.zeros(batch.num_rows, np.int64)))
         case PropertyValue(name):
             column = batch.column(name)
             return column if column.type == field.type else column.cast(field.type)
         case Call("coalesce", arguments):
-            return pc.coalesce(*(evaluate(item, batch, field) for item in arguments))
+            found: Array = pc.coalesce(*(evaluate(item, batch, field) for item in arguments))
+            return found
         case Call(function, arguments):
-            text = _pa.field(field.name, _pa.utf8())
-            return _text_function(function, [evaluate(item, batch, text) for item in arguments])
+            text = pa.field(field.name, pa.utf8())
+            return _TEXT_FUNCTIONS[function](*(evaluate(item, batch, text) for item in arguments))
         case _:
             assert_never(expression)
-
-
-def _text_function(function: str, columns: list[Any]) -> Any:
-    match function:
-        case "concat":
-            return pc.binary_join_element_wise(*columns, "")
-        case "lower":
-            return pc.utf8_lower(columns[0])
-        case "upper":
-            return pc.utf8_upper(columns[0])
-        case "trim":
-            return pc.utf8_trim_whitespace(columns[0])
-    raise AssertionError(f"the checker lets no function {function!r} pass")
 
 
 # ---- Rewriting columns in tasks
@@ -85,7 +80,7 @@ class ColumnChange:
     The values of `origin`, in the type of the field; where they are null, those of `backfill`.
     """
 
-    field: Any
+    field: Field
     origin: str | None = None
     backfill: Expression | None = None
     is_widened: bool = False
@@ -168,7 +163,9 @@ def _rewritten(table: Table, key: TableKey, change: TableChange, workers: Worker
     return _reshaped(stage_table(table, targets, fragments), answers)
 
 
-def _run(table: Table, workers: Workers, stage: str, task: Any, items: Sequence[_Item]) -> list[Message]:
+def _run(
+    table: Table, workers: Workers, stage: str, task: Callable[[_Item], Message], items: Sequence[_Item]
+) -> list[Message]:
     answers: list[Message] = []
     try:
         answers = workers.run(stage, task, items, keep_failures=True)
@@ -199,10 +196,10 @@ class _Values:
         self.reads = sorted({"id"}.union(*(column.reads for column in item.columns)))
         self.nulls = ViolationCounts()
 
-    def compute(self, batch: Any) -> list[Any]:
+    def compute(self, batch: Batch) -> list[Array]:
         return [self._column(column, batch) for column in self._columns]
 
-    def _column(self, column: ColumnChange, batch: Any) -> Any:
+    def _column(self, column: ColumnChange, batch: Batch) -> Array:
         field_ = column.field
         values = None
         if column.origin is not None:
@@ -213,9 +210,9 @@ class _Values:
             filled = evaluate(column.backfill, batch, field_)
             values = filled if values is None else pc.coalesce(values, filled)
         if values is None:
-            values = _pa.nulls(batch.num_rows, field_.type)
+            values = pa.nulls(batch.num_rows, field_.type)
         if not field_.nullable and values.null_count:
-            rows = _pa.table({"id": batch.column("id"), field_.name: values})
+            rows = pa.table({"id": batch.column("id"), field_.name: values})
             for violation in check_values(self._key, [required(self._key, field_.name)], rows):
                 self.nulls.add_all(violation)
         return values
@@ -254,7 +251,7 @@ class TableMigration:
     #: Present columns that become required as they are, with the names they will have.
     required: Mapping[str, str] = field(default_factory=dict)
 
-    def moves(self, present: pa.Schema) -> bool:
+    def moves(self, present: pyarrow.Schema) -> bool:
         """Whether the columns are not what they are now."""
         wanted = [
             (column.origin, column.field.name, column.field.nullable, column.target.is_written)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -35,7 +35,7 @@ from omnigraph.writes.rules import ChangedRows, Found, Violation, check, check_v
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.joins import Joins
-    from omnigraph.pipeline.worker_set import WorkerSet
+    from omnigraph.pipeline.workers import WorkerSet
     from omnigraph.storage.datasets.tables import Table
 
 
@@ -113,13 +113,13 @@ class ViolationCounts:
         found = [record for records in self.examples.values() for record in records]
         return LoadReport(totals=dict(self.totals), examples=tuple(found), relations_checked=relations_checked)
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self) -> Message:
         """The counts as plain JSON values."""
         records = [record.to_json() for kept in self.examples.values() for record in kept]
         return {"totals": self.totals, "examples": records}
 
     @staticmethod
-    def from_message(message: dict[str, Any]) -> ViolationCounts:
+    def from_message(message: Message) -> ViolationCounts:
         """The inverse of `to_message`."""
         counts = ViolationCounts(totals=dict(message["totals"]))
         for body in message["examples"]:
@@ -249,7 +249,7 @@ class TableChanges(ChangedRows):
     def existing(self, key: TableKey, ids: Collection[str]) -> set[str]:
         keys = pa.array(list(ids), pa.utf8())
         pieces = find_keys(key_scans(self._image(key).table, None, text_key("id")), keys, keys)
-        return {entity_id for piece in pieces for entity_id in piece["key"].to_pylist()}
+        return {str(entity_id) for piece in pieces for entity_id in piece["key"].to_pylist()}
 
     def _image(self, key: TableKey) -> Image:
         return self.images.get(key) or self.untouched(key)

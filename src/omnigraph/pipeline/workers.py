@@ -1,4 +1,4 @@
-"""Workers that run tasks, their messages and progress, and the names of their jobs."""
+"""Workers that run tasks, their messages and progress, the names of their jobs, and the choice of workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from omnigraph.errors import OmniError
 from omnigraph.errors.bodies import error_from_body
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from omnigraph.core.arrow import Batch
+    from omnigraph.pipeline.joins import Joins
+    from omnigraph.pipeline.load.sources import FrameAccess
+    from omnigraph.pipeline.upsert import Matcher
 
 
 # ---- Progress of bulk work
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 #: What a stage tells when its work is not wanted any more, and tasks that run have to end first.
 STOPPING = "stopping… (running tasks end first)"
+_Value = TypeVar("_Value")
 #: What hears of the rows of the task that runs here.
 _LISTENER: ContextVar[Callable[[int], None] | None] = ContextVar("omnigraph_rows", default=None)
 
@@ -39,11 +43,17 @@ def advance(rows: int) -> None:
 @contextmanager
 def listening(listener: Callable[[int], None]) -> Iterator[None]:
     """Hear of the rows of a task that runs in the block."""
-    token = _LISTENER.set(listener)
+    with _during(_LISTENER, listener):
+        yield
+
+
+@contextmanager
+def _during(variable: ContextVar[_Value], value: _Value) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _LISTENER.reset(token)
+        variable.reset(token)
 
 
 class StageProgress(Protocol):
@@ -51,15 +61,15 @@ class StageProgress(Protocol):
 
     def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
         """So many tasks and rows are done, of so many tasks if that is known. What it raises stops the work."""
-        ...
+        return
 
     def tell(self, detail: str) -> None:
         """The stage works on this now."""
-        ...
+        return
 
     def note(self, fact: str) -> None:
         """Something that is worth knowing about the stage when it is over."""
-        ...
+        return
 
 
 class Progress(Protocol):
@@ -67,18 +77,10 @@ class Progress(Protocol):
 
     def stage(self, name: str, tasks: int) -> AbstractContextManager[StageProgress]:
         """A stage begins; it ends with the block."""
-        ...
 
 
-class _Nothing:
-    def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
-        del tasks, rows, total
-
-    def tell(self, detail: str) -> None:
-        del detail
-
-    def note(self, fact: str) -> None:
-        del fact
+class _Nothing(StageProgress):
+    pass
 
 
 class Silent:
@@ -189,7 +191,7 @@ class Workers(Protocol):
     def run_batches(
         self,
         stage: str,
-        task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]],
+        task: Callable[[int, Iterable[Batch]], Iterable[Message]],
         frame: Any,  # an Arrow table or a Spark frame, as the implementation takes it
     ) -> list[Message]:
         """The answers of a task to all partitions of a frame; it gets the number of the partition."""
@@ -234,7 +236,7 @@ class LocalWorkers(Workers):
 
     @override
     def run_batches(
-        self, stage: str, task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], frame: Any
+        self, stage: str, task: Callable[[int, Iterable[Batch]], Iterable[Message]], frame: Any
     ) -> list[Message]:
         with self._progress.stage(stage, 1) as progress:
             tally = _Tally(progress)
@@ -305,21 +307,15 @@ def operation(kind: str, uri: str) -> Iterator[None]:
     ...     job_name("check relations")
     'omnigraph load papers.omni: check relations (Cites)'
     """
-    token = _OPERATION.set(f"{kind} {uri.rstrip('/').rpartition('/')[2]}")
-    try:
+    with _during(_OPERATION, f"{kind} {uri.rstrip('/').rpartition('/')[2]}"):
         yield
-    finally:
-        _OPERATION.reset(token)
 
 
 @contextmanager
 def detail(text: str) -> Iterator[None]:
     """Name what a stage works on inside a block."""
-    token = _DETAIL.set(text)
-    try:
+    with _during(_DETAIL, text):
         yield
-    finally:
-        _DETAIL.reset(token)
 
 
 def job_name(stage: str) -> str:
@@ -327,3 +323,39 @@ def job_name(stage: str) -> str:
     operation_name, what = _OPERATION.get(), _DETAIL.get()
     name = f"omnigraph {operation_name}" if operation_name else "omnigraph"
     return f"{name}: {stage}" + (f" ({what})" if what else "")
+
+
+# ---- Workers with their joins and matcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSet:
+    """Workers with their joins and matcher, for one bulk operation."""
+
+    workers: Workers
+    joins: Joins
+    matcher: Matcher
+    progress: Progress
+    #: Shows the jobs of `joins` and `matcher` in the stage that they belong to.
+    inner: InnerProgress = field(default_factory=InnerProgress)
+    #: For frames and tables that are not in this process; None where there are none.
+    frames: FrameAccess | None = None
+
+
+class WorkerChoice(Protocol):
+    """Chooses who works on a number of rows."""
+
+    #: Rows that this process compares or copies by itself, in memory.
+    small_rows: int
+
+    def is_large(self, rows: int) -> bool:
+        """Whether so many rows are kept in files, and never in memory together."""
+        ...
+
+    def for_rows(self, rows: int) -> WorkerSet:
+        """The workers for this row count.
+
+        Raises:
+            SparkError: Spark does not start, or its executors lack this package.
+        """
+        ...

@@ -16,6 +16,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyspark.sql import functions as sql
 from typing_extensions import override
 
@@ -353,8 +354,8 @@ def _address_task(item: tuple[KeyScan, tuple[str, ...]]) -> Message:
     found: dict[str, list[int]] = {}
     for table in scan_keys(scan):
         hits = table.filter(pc.is_in(table["key"], wanted))
-        for key in hits["key"].unique().to_pylist():
-            some = hits.filter(pc.equal(hits["key"], key))["address"].to_pylist()
+        for key in map(str, hits["key"].unique()):
+            some = np.asarray(hits.filter(pc.equal(hits["key"], key))["address"]).tolist()
             found[key] = heapq.nsmallest(MAX_EXAMPLES, [*found.get(key, ()), *some])
     return {"addresses": found, "rows": scan.rows}
 
@@ -384,9 +385,8 @@ def _missing_task(item: tuple[KeyScan, tuple[KeyScan, ...], str]) -> Message:
             bad = pc.sum(mask).as_py() or 0
             if bad:
                 total += bad
-                shown = table.filter(mask)
-                pairs = zip(shown["address"].to_pylist(), shown["key"].to_pylist(), strict=True)
-                examples = heapq.nsmallest(MAX_EXAMPLES, [*examples, *pairs])
+                shown = table.filter(mask).sort_by("address").slice(0, MAX_EXAMPLES).to_pylist()
+                examples = heapq.nsmallest(MAX_EXAMPLES, [*examples, *((row["address"], row["key"]) for row in shown)])
     return {"total": total, "examples": examples, "rows": scan.rows}
 
 

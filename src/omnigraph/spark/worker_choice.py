@@ -9,8 +9,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.joins import Joins
 from omnigraph.pipeline.keys import SMALL_ROWS
 from omnigraph.pipeline.upsert import Matcher
-from omnigraph.pipeline.worker_set import WorkerSet
-from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Silent
+from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Silent, WorkerSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

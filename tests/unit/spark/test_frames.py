@@ -23,6 +23,7 @@ from omnigraph.commit.targets import open_pin
 from omnigraph.errors import BadRequestError, InternalError, NotFoundError, StorageError
 from omnigraph.pipeline import keys
 from omnigraph.pipeline.keys import cut_scans, key_scans, scan_keys, text_key, total_rows
+from omnigraph.pipeline.joins import Joins
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark.data_source import batch_schema, spare_collections, spark_schema, spark_type, to_spark
 from omnigraph.spark.joins import SparkJoins
@@ -382,6 +383,6 @@ def test_scans_are_cut_into_equal_windows_that_hold_every_row_once(scans, monkey
 def test_many_given_keys_are_not_held_by_this_process(spark, scans, monkeypatch):
     """A merge that only deletes edges touches no row, and names all sources that lost one."""
     joins = SparkJoins(SparkWorkers(spark, Silent()), small_rows=3)
-    monkeypatch.setattr(joins._local, "outside", None)
+    monkeypatch.setattr(Joins, "outside", None)
     found = joins.outside(scans, [], 2, None, [str(n) for n in range(4)])
     assert found.total == 4

@@ -6,12 +6,12 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.core.arrow import arrow_type, pc
+from omnigraph.core.arrow import Array, Field, arrow_type, pc
 from omnigraph.core.types import FLOATS, BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import blob_text, reference_of
 from omnigraph.errors import BadRequestError
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 # ---- JSON lines
 
-
-#: The published stubs type each kernel per element type, which columns do not know.
-Array: TypeAlias = Any
 
 #: Offsets of 64 bits: the lines of one batch may hold large blobs.
 _TEXT = pa.large_utf8()
@@ -135,7 +132,8 @@ def _scalars(scalar: Scalar, column: Array) -> Array:
             # Arrow gives the fewest digits that read back as the same number. A bare `-0` is an integer to readers
             # of JSON, and loses its sign.
             digits = column.cast(_TEXT)
-            return pc.if_else(pc.equal(digits, "-0"), "-0.0", digits)
+            found: Array = pc.if_else(pc.equal(digits, "-0"), "-0.0", digits)
+            return found
         case _:
             return column.cast(_TEXT)
 
@@ -156,7 +154,8 @@ def _quoted(column: Array) -> Array:
     if not pc.any(special).as_py():
         return quoted
     escaped = (json.dumps(text, ensure_ascii=False) for text in texts.filter(special).to_pylist())
-    return pc.replace_with_mask(quoted, special, pa.array(escaped, _TEXT))
+    found: Array = pc.replace_with_mask(quoted, special, pa.array(escaped, _TEXT))
+    return found
 
 
 def _lists(column: Array, render: Callable[[Array], Array]) -> Array:
@@ -166,13 +165,15 @@ def _lists(column: Array, render: Callable[[Array], Array]) -> Array:
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
     lists = pa.ListArray.from_arrays(offsets, items)
     texts = _joined("[", pc.binary_join(lists, pa.scalar(",", _TEXT)), "]")
-    return pc.if_else(column.is_valid(), texts, pa.scalar(None, _TEXT))
+    found: Array = pc.if_else(column.is_valid(), texts, pa.scalar(None, _TEXT))
+    return found
 
 
 def _joined(*pieces: Array | str) -> Array:
     """Per row all pieces one after the other; null when one of them is."""
     parts = [pa.scalar(piece, _TEXT) if isinstance(piece, str) else piece for piece in pieces]
-    return pc.binary_join_element_wise(*parts, pa.scalar("", _TEXT))
+    found: Array = pc.binary_join_element_wise(*parts, pa.scalar("", _TEXT))
+    return found
 
 
 def _check_finite(owner: str, base: BaseType, column: Array, ids: Array) -> None:
@@ -214,7 +215,7 @@ def folder_of(shape: TypeShape) -> str:
 def parquet_schema(shape: TypeShape) -> pa.Schema:
     """The columns of the files of a type."""
     fixed = [_ENDS.get(name, name) for name in shape.columns if name in ("id", *_ENDS)]
-    fields: list[pa.Field[Any]] = [pa.field(name, pa.utf8(), nullable=False) for name in fixed]
+    fields: list[Field] = [pa.field(name, pa.utf8(), nullable=False) for name in fixed]
     fields += [
         pa.field(name, CELL_PARTS if name in shape.referring else _natural_type(type_.base), nullable=type_.nullable)
         for name, type_ in shape.properties
@@ -273,10 +274,11 @@ def _natural_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _natural(column: Any, field: pa.Field[Any]) -> Any:
+def _natural(column: Array, field: Field) -> Array:
     wanted = field.type
     if wanted == CELL_PARTS:
-        return cell_parts(column)
+        found: Array = cell_parts(column)
+        return found
     if pa.types.is_large_binary(column.type):
         column = plain_bytes(column, field.name)
     # By way of the bare number: as a calendar day a date64 would lose its time.
