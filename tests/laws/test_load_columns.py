@@ -27,9 +27,9 @@ from omnigraph.core.values import canonical_spelling
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import keys as keys_module
 from omnigraph.pipeline.exchange import key_files, write_keys
-from omnigraph.pipeline.joins import Joins
 from omnigraph.pipeline.keys import (
     MAX_PARTS,
+    Joins,
     KeyScan,
     derived_ids,
     generated_ids,

@@ -21,7 +21,7 @@ from omnigraph.errors.writes import RowImage
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.pipeline.compare import RowShape, row_shape
 from omnigraph.pipeline.deltas import Delta, delta_between
-from omnigraph.pipeline.scratch import Scratch, ScratchPlace
+from omnigraph.pipeline.exchange import Scratch, ScratchPlace
 from omnigraph.storage.datasets.filters import ROW_ID
 from omnigraph.storage.datasets.row_changes import take_by_row_id
 

@@ -28,7 +28,7 @@ from omnigraph.commit.targets import Target, check_readable, reading_pins, resol
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.errors.writes import RowImage
-from omnigraph.pipeline.scratch import ScratchPlace
+from omnigraph.pipeline.exchange import ScratchPlace
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark import ElasticWorkers
 

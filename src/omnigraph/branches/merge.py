@@ -25,7 +25,7 @@ from omnigraph.errors.writes import RowImage
 from omnigraph.lang.schema.rules import EdgesPerSource, End, Unique
 from omnigraph.pipeline.compare import row_shape
 from omnigraph.pipeline.copying import CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
-from omnigraph.pipeline.scratch import Scratch, ScratchPlace
+from omnigraph.pipeline.exchange import Scratch, ScratchPlace
 from omnigraph.pipeline.violations import Image, TableChanges
 from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private, stage_fragments
 from omnigraph.writes.rules import Violation, check

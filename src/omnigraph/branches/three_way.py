@@ -36,7 +36,7 @@ from omnigraph.storage.datasets.filters import ROW_ID
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.exchange import Scratch
     from omnigraph.pipeline.workers import Message, WorkerChoice
     from omnigraph.storage.datasets.tables import Table
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
-    from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.exchange import Scratch
     from omnigraph.pipeline.workers import Message, WorkerSet
     from omnigraph.storage.datasets.row_changes import Fragments
     from omnigraph.storage.datasets.tables import Table

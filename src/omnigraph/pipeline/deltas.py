@@ -36,7 +36,7 @@ from omnigraph.storage.datasets.row_changes import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.exchange import Scratch
     from omnigraph.pipeline.workers import Message, WorkerChoice, WorkerSet
     from omnigraph.storage.datasets.tables import Table
 

@@ -16,7 +16,7 @@ from omnigraph.errors.bodies import error_from_body
 
 if TYPE_CHECKING:
     from omnigraph.core.arrow import Batch
-    from omnigraph.pipeline.joins import Joins
+    from omnigraph.pipeline.keys import Joins
     from omnigraph.pipeline.load.sources import FrameAccess
     from omnigraph.pipeline.upsert import Matcher
 

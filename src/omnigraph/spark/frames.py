@@ -11,8 +11,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from typing_extensions import override
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.source_columns import SourceColumns, spark_columns
-from omnigraph.pipeline.load.sources import FrameAccess
+from omnigraph.pipeline.load.column_map import SourceColumns, spark_columns
 from omnigraph.spark.jobs import check_session, spark_errors
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Questions about keys, answered by Spark: the same answers as `pipeline.joins` for any number of rows.
+"""Questions about keys, answered by Spark: the same answers as `pipeline.keys` for any number of rows.
 
 Spark knows nothing of the size of a frame that Python makes and believes it to be tiny, so every join here says how it
 is to be done, from our own counts of both sides: rows are shuffled and merged, unless one side is known to be small.
@@ -25,8 +25,17 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.rules import Example
 from omnigraph.pipeline.exchange import KeyFiles
-from omnigraph.pipeline.joins import Joins, owned, row_examples
-from omnigraph.pipeline.keys import SMALL_ROWS, KeyScan, cut_scans, is_few, scan_keys, total_rows
+from omnigraph.pipeline.keys import (
+    SMALL_ROWS,
+    Joins,
+    KeyScan,
+    cut_scans,
+    is_few,
+    owned,
+    row_examples,
+    scan_keys,
+    total_rows,
+)
 from omnigraph.spark.tasks import Batches, BatchFunction, Kept, carrying, numbers_in
 from omnigraph.storage.datasets.fragments import read_addresses
 from omnigraph.storage.datasets.partitions import open_address

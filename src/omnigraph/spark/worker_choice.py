@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnigraph.core.budget import patiently
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.joins import Joins
-from omnigraph.pipeline.keys import SMALL_ROWS
+from omnigraph.pipeline.keys import SMALL_ROWS, Joins
 from omnigraph.pipeline.upsert import Matcher
 from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Silent, WorkerSet
 

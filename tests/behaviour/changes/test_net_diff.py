@@ -15,7 +15,7 @@ from omnigraph.branches.deltas import Operation
 from omnigraph.errors import BadRequestError, BranchNotFoundError, LoadRejectedError, NotFoundError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import deltas
-from omnigraph.pipeline.scratch import SCRATCH, Scratch, ScratchPlace
+from omnigraph.pipeline.exchange import SCRATCH, Scratch, ScratchPlace
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark import worker_choice
 from omnigraph.spark.workers import SparkWorkers

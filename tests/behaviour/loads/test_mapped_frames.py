@@ -19,9 +19,8 @@ from pyspark.errors import AnalysisException
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRecord, BadRequestError, LoadRejectedError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline.load.column_map import ColumnMap
+from omnigraph.pipeline.load.column_map import ColumnMap, plain_columns
 from omnigraph.pipeline.load.mapping import MappedType
-from omnigraph.pipeline.load.source_columns import plain_columns
 from omnigraph.pipeline.load.sources import Frame, FrameSource, chosen_columns
 from omnigraph.pipeline.load.value_forms import column_source
 from omnigraph.spark.frames import SparkFrames

@@ -25,8 +25,16 @@ from omnigraph.errors import QueryCancelledError, QueryTimeoutError
 from omnigraph.pipeline import deltas, exchange
 from omnigraph.pipeline.compare import DELTA, DIGEST, operation_codes, operation_counts, row_digests
 from omnigraph.pipeline.deltas import DeltaPart, FiledDelta, HeldDelta
-from omnigraph.pipeline.exchange import BUCKET, Exchange, buckets_of, hash_buckets, run_exchange, text_hashes
-from omnigraph.pipeline.scratch import Scratch, ScratchPlace
+from omnigraph.pipeline.exchange import (
+    BUCKET,
+    Exchange,
+    Scratch,
+    ScratchPlace,
+    buckets_of,
+    hash_buckets,
+    run_exchange,
+    text_hashes,
+)
 from omnigraph.pipeline.workers import LocalWorkers, Silent, advance, failure_message, raise_failure
 from omnigraph.spark.tasks import RowTally
 from omnigraph.storage.answers import write_answer

@@ -22,8 +22,7 @@ from omnigraph import Graph, spark_frame
 from omnigraph.commit.targets import open_pin
 from omnigraph.errors import BadRequestError, InternalError, NotFoundError, StorageError
 from omnigraph.pipeline import keys
-from omnigraph.pipeline.keys import cut_scans, key_scans, scan_keys, text_key, total_rows
-from omnigraph.pipeline.joins import Joins
+from omnigraph.pipeline.keys import Joins, cut_scans, key_scans, scan_keys, text_key, total_rows
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark.data_source import batch_schema, spare_collections, spark_schema, spark_type, to_spark
 from omnigraph.spark.joins import SparkJoins

@@ -20,7 +20,7 @@ from omnigraph.errors import StorageError
 from omnigraph.pipeline import compare
 from omnigraph.pipeline.compare import find_parts, listed_parts
 from omnigraph.pipeline.copying import PLAN, Action, CopyItem, HeldRows, copy_rows
-from omnigraph.pipeline.scratch import Scratch, ScratchPlace
+from omnigraph.pipeline.exchange import Scratch, ScratchPlace
 from omnigraph.pipeline.upsert import RewriteItem, ShrinkItem, rewrite_fragment, shrink_fragment
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark.worker_choice import make_engine

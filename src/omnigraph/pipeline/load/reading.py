@@ -17,9 +17,12 @@ from omnigraph.errors.writes import LINE, RECORD
 from omnigraph.pipeline.load.column_map import (
     ColumnMap,
     NotAnObjectError,
+    SourceColumns,
+    arrow_columns,
     json_columns,
     json_member,
     map_columns,
+    plain_columns,
     raw_records,
 )
 from omnigraph.pipeline.load.inputs import line_blocks, open_bytes, open_text, readable
@@ -34,7 +37,6 @@ from omnigraph.pipeline.load.records import (
     not_utf8,
     read_record,
 )
-from omnigraph.pipeline.load.source_columns import SourceColumns, arrow_columns, plain_columns
 from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from omnigraph.core.arrow import pa
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
-from omnigraph.pipeline.load.column_map import ColumnMap, map_columns, raw_records
+from omnigraph.pipeline.load.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
 from omnigraph.pipeline.load.inputs import check_one_input, find_files
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, TypeMapping, endings_of, read_mapping
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
-from omnigraph.pipeline.load.source_columns import SourceColumns, arrow_columns
 from omnigraph.pipeline.load.value_forms import column_source
 
 if TYPE_CHECKING:
