@@ -46,7 +46,7 @@ from omnigraph.pipeline.load.jsonl import count_bad, group_records, read_lines
 from omnigraph.pipeline.load.plan import Grammar, LoadPlan, shapes_of
 from omnigraph.pipeline.load.records import BadRecordError, decode_line
 from omnigraph.pipeline.load.shaping import RawRecords, shape_records
-from omnigraph.pipeline.load.values import Timestamps
+from omnigraph.pipeline.load.values import Reading, Timestamps
 from omnigraph.pipeline.upsert import Matcher, Upserted
 from omnigraph.pipeline.violations import ViolationCounts
 from omnigraph.pipeline.workers import LocalWorkers, Silent
@@ -266,12 +266,12 @@ def plain(column: Any) -> str:
 
 def _check_column(base: Any, column: Any, *, is_text: bool = False) -> None:
     type_ = PropertyType(base=base, nullable=True)
-    fast = fast_column(type_, column, is_text=is_text)
+    fast = fast_column(type_, column, Reading(is_text=is_text))
     if fast is None:
         return
     # Not in full: a stored moment is a date64 with a time of day, which Arrow calls invalid.
     fast.validate()
-    slow, violations = slow_column(type_, column.to_pylist(), is_text=is_text)
+    slow, violations = slow_column(type_, column.to_pylist(), Reading(is_text=is_text))
     assert violations == {}
     assert fast.type == slow.type
     assert plain(fast) == plain(slow)
@@ -318,7 +318,7 @@ def test_finer_moments_of_columns_follow_the_rule(
     if any(n is not None and abs(n) >= 2**63 for n in exact):
         return
     expected = [None if n is None else _whole_millisecond(n, rule) for n in exact]
-    fast = fast_column(_MOMENT, column, timestamps=rule)
+    fast = fast_column(_MOMENT, column, Reading(timestamps=rule))
     assert fast is not None
     assert fast.view(pa.int64()).to_pylist() == expected
 
@@ -340,8 +340,8 @@ def test_finer_moments_of_columns_follow_the_rule(
 )
 def test_finer_moments_of_texts_follow_the_rule(rule: Timestamps, texts: list[str | None]) -> None:
     column = pa.array(texts, pa.utf8())
-    fast = fast_column(_MOMENT, column, timestamps=rule)
-    slow, violations = slow_column(_MOMENT, texts, timestamps=rule)
+    fast = fast_column(_MOMENT, column, Reading(timestamps=rule))
+    slow, violations = slow_column(_MOMENT, texts, Reading(timestamps=rule))
     if fast is not None:
         assert violations == {}
         assert plain(fast) == plain(slow)
@@ -359,18 +359,18 @@ def test_finer_moments_of_texts_follow_the_rule(rule: Timestamps, texts: list[st
 
 def test_a_moment_that_is_too_fine_is_shown_with_all_of_its_digits() -> None:
     moments = pa.array([0, 1_714_565_000_123_456_789, -1], pa.timestamp("ns"))
-    _, violations = stored_column(_MOMENT, moments, timestamps=Timestamps.REFUSE)
+    _, violations = stored_column(_MOMENT, moments, Reading(timestamps=Timestamps.REFUSE))
     assert set(violations) == {1, 2}
     assert "'2024-05-01T12:03:20.123456789Z' is finer than milliseconds" in violations[1]
     assert "`timestamps: round`" in violations[1]
     lists = pa.array([[0], [1]], pa.list_(pa.timestamp("us")))
     several = PropertyType(base=ListType(Scalar.DATETIME), nullable=True)
-    _, violations = stored_column(several, lists, timestamps=Timestamps.REFUSE)
+    _, violations = stored_column(several, lists, Reading(timestamps=Timestamps.REFUSE))
     assert list(violations) == [1]
     for rule, expected in ((Timestamps.ROUND, [2]), (Timestamps.TRUNCATE, [1])):
         fine = pa.array([[1500], None], pa.list_(pa.timestamp("us", "UTC")))
-        stored, violations = stored_column(several, fine, timestamps=rule)
-        slow, more = slow_column(several, fine.to_pylist(), timestamps=rule)
+        stored, violations = stored_column(several, fine, Reading(timestamps=rule))
+        slow, more = slow_column(several, fine.to_pylist(), Reading(timestamps=rule))
         assert violations == more == {}
         assert [plain(column) for column in (stored, slow)] == [repr([expected, None])] * 2
 

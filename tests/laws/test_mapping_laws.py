@@ -34,7 +34,7 @@ from omnigraph.errors import LoadRejectedError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load.mapping import value_source
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.load.values import Timestamps
+from omnigraph.pipeline.load.values import Reading, Timestamps
 from support.graphs import rows_of
 from support.spark import spark
 from support.strategies import (
@@ -142,7 +142,7 @@ def accepted(name: str, reading: dict[str, Any], timestamps: str) -> list[str]:
     source = value_source({"column": "c", **reading}, "here")
     given = MappedColumn(source=source, columns={"c": pa.array(texts)}, count=len(texts))
     type_ = PropertyType(base=TYPES[name], nullable=True)
-    _, violations = read_mapped(given, type_, timestamps=Timestamps(timestamps))
+    _, violations = read_mapped(given, type_, Reading(timestamps=Timestamps(timestamps)))
     return [text for place, text in enumerate(texts) if place not in violations]
 
 

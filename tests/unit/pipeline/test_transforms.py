@@ -22,7 +22,7 @@ from omnigraph.pipeline.load.inputs import find_files
 from omnigraph.pipeline.load.mapping import value_source
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.load.value_forms import date_format, read_moments
-from omnigraph.pipeline.load.values import Timestamps
+from omnigraph.pipeline.load.values import Reading, Timestamps
 from support.subtests import each_case
 
 
@@ -47,7 +47,7 @@ def read(spec: dict[str, Any], base: Any, *columns: Any, **options: Any) -> tupl
     count = len(columns[0]) if columns else 2
     timestamps = options.pop("timestamps", Timestamps.REFUSE)
     given = MappedColumn(source=value_source(spec, "here"), columns=named, count=count, **options)
-    stored, violations = read_mapped(given, PropertyType(base=base, nullable=True), timestamps=timestamps)
+    stored, violations = read_mapped(given, PropertyType(base=base, nullable=True), Reading(timestamps=timestamps))
     stored.validate()
     if pa.types.is_date64(stored.type):
         stored = stored.view(pa.timestamp("ms"))
@@ -251,7 +251,7 @@ def test_moments_in_json_lists_keep_their_time() -> None:
     source = value_source({"column": "a", "date_format": "%d.%m.%Y %H:%M"}, "here")
     given = MappedColumn(source=source, columns={"a": [["1.1.1970 00:01"], ["x"]]}, count=2)
     type_ = PropertyType(base=ListType(Scalar.DATETIME), nullable=True)
-    stored, violations = read_mapped(given, type_, timestamps=Timestamps.REFUSE)
+    stored, violations = read_mapped(given, type_, Reading(timestamps=Timestamps.REFUSE))
     assert stored.flatten().view(pa.int64()).to_pylist() == [60_000]
     assert violations == {1: "item 1: 'x' is not a date of the form %d.%m.%Y %H:%M"}
 

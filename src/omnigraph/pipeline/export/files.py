@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -155,7 +154,7 @@ def _blocks(table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _write_run(blocks: Iterable[pa.RecordBatch], folder: str) -> str:
     path = os.path.join(folder, f"{new_ulid()}.run")
-    options: Any = pa.ipc.IpcWriteOptions(compression="lz4")
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, LINES, options=options) as writer:
         for block in blocks:
             writer.write_batch(block)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from omnigraph.core.arrow import pa, pc
+import pyarrow
+
+from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.core.source import did_you_mean, nearest
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.columns import is_list_type
 from omnigraph.pipeline.load.shaping import RawRecords
-from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped
 from omnigraph.pipeline.load.value_forms import EndSource, Transforms, ValueSource, column_source, refuse_null_texts
-from omnigraph.pipeline.load.values import Timestamps
+from omnigraph.pipeline.load.values import Reading, Timestamps
 from omnigraph.pipeline.violations import shown
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from omnigraph.pipeline.load.mapping import MappedType
     from omnigraph.pipeline.load.plan import EntityShape
 
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 #: How many members of a struct a message names.
 _SHOWN_MEMBERS = 8
 _STRUCT, _MAP = "struct", "map"
+_LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +111,7 @@ def plain_columns(names: Sequence[str]) -> SourceColumns:
     return SourceColumns(names=tuple(names))
 
 
-def arrow_columns(schema: Any) -> SourceColumns:
+def arrow_columns(schema: pyarrow.Schema) -> SourceColumns:
     """The columns of Arrow data."""
     found = {item.name: _nested_arrow(item.type) for item in schema}
     return _columns(schema.names, found)
@@ -123,12 +128,12 @@ def _columns(names: Sequence[str], found: Mapping[str, Nested | None]) -> Source
     return SourceColumns(names=tuple(names), nested=nested)
 
 
-def _nested_arrow(kind: Any) -> Nested | None:
-    if pa.types.is_struct(kind):
+def _nested_arrow(kind: pyarrow.DataType) -> Nested | None:
+    if isinstance(kind, pyarrow.StructType):
         return Nested(kind=_STRUCT, members={item.name: _nested_arrow(item.type) for item in kind})
     if pa.types.is_map(kind):
         return Nested(kind=_MAP)
-    inner = _nested_arrow(kind.value_type) if is_list_type(kind) else None
+    inner = _nested_arrow(kind.value_type) if isinstance(kind, _LISTS) else None
     return None if inner is None else Nested(kind=f"list of {inner.kind}s")
 
 
@@ -434,7 +439,7 @@ def _check_constant(source: ValueSource, type_: PropertyType, owner: str, timest
     if source.columns:
         return
     given = MappedColumn(source=source, columns={}, count=1)
-    _, violations = read_mapped(given, type_, timestamps=timestamps)
+    _, violations = read_mapped(given, type_, Reading(timestamps=timestamps))
     if violations:
         raise BadRequestError(f"{where}: the constant does not fit {owner}: {violations[0]}")
 
@@ -450,25 +455,31 @@ def _listed(names: list[str]) -> str:
 
 
 def raw_records(
-    shape: EntityShape, batch: Any, chosen: ColumnMap, numbers: Any, *, is_text: bool = False
+    shape: EntityShape,
+    batch: Batch | Rows | Mapping[str, list[object]],
+    chosen: ColumnMap,
+    numbers: NDArray[np.int64],
+    *,
+    is_text: bool = False,
 ) -> RawRecords:
     """Mapped columns of a batch, or of a dictionary of lists, as records of a type.
 
     Raises:
         BadRequestError: the texts for null of a value cannot be values of its column.
     """
-    names = set(batch if isinstance(batch, dict) else batch.schema.names)
+    names = set(batch if isinstance(batch, Mapping) else batch.schema.names)
 
-    def column(path: str) -> Any:
+    def column(path: str) -> Given:
         if path in chosen.constants:
-            return pa.repeat(pa.scalar(chosen.constants[path], pa.utf8()), len(numbers))
+            constant: Array = pa.repeat(pa.scalar(chosen.constants[path], pa.utf8()), len(numbers))
+            return constant
         steps = () if path in names else chosen.steps[path]
         found = batch[steps[0] if steps else path]
-        if isinstance(found, pa.ChunkedArray):
+        if isinstance(found, pyarrow.ChunkedArray):
             found = found.combine_chunks()
         return pc.struct_field(found, list(steps[1:])) if steps else found
 
-    def values(source: ValueSource) -> Any:
+    def values(source: ValueSource) -> Given | MappedColumn:
         is_constant = bool(source.columns) and chosen.constants.keys() >= set(source.columns)
         if source.plain_column is not None and not is_constant:
             return column(source.plain_column)
@@ -484,19 +495,17 @@ def raw_records(
             is_text=is_text or is_constant,
         )
 
-    def ids(source: ValueSource) -> Any:
+    def ids(source: ValueSource) -> Given | MappedColumn:
         found = values(source)
         if not isinstance(found, list):
             return found
         # Numbers are ids in tables, whatever format they are written in.
         return [str(item) if type(item) is int else item for item in found]
 
-    ends: Any = None
-    if chosen.ends is not None:
-        ends = tuple(
-            ids(end) if isinstance(end, ValueSource) else {member: values(source) for member, source in end.items()}
-            for end in chosen.ends
-        )
+    ends = [
+        ids(end) if isinstance(end, ValueSource) else {member: values(source) for member, source in end.items()}
+        for end in chosen.ends or ()
+    ]
     plain = {name: source.only_column for name, source in chosen.properties.items()}
     for side, end in zip(("from", "to"), chosen.ends or (), strict=False):
         if not isinstance(end, ValueSource):
@@ -505,10 +514,9 @@ def raw_records(
         shape=shape,
         columns={name: values(source) for name, source in chosen.properties.items()},
         ids=None if chosen.id is None else ids(chosen.id),
-        ends=ends,
+        ends=(ends[0], ends[1]) if ends else None,
         lines=numbers,
-        is_text=is_text,
-        timestamps=chosen.timestamps,
+        reading=Reading(is_text=is_text, timestamps=chosen.timestamps),
         plain={name: found for name, found in plain.items() if found is not None},
     )
 
@@ -524,10 +532,14 @@ class NotAnObjectError(Exception):
         self.value = value
 
 
+#: Members of objects, by name, down to values.
+_Members: TypeAlias = "dict[str, _Members]"
+
+
 def json_columns(present: Sequence[str], wanted: Iterable[str]) -> SourceColumns:
     """The columns of some objects: the members that any of them has, and those that a mapping names."""
     names = dict.fromkeys(present)
-    nested: dict[str, dict[str, Any]] = {}
+    nested: dict[str, _Members] = {}
     for path in wanted:
         top, *rest = path.split(".")
         if path in names or top not in names or not rest:
@@ -540,12 +552,12 @@ def json_columns(present: Sequence[str], wanted: Iterable[str]) -> SourceColumns
     return SourceColumns(names=tuple(names), nested=found, is_open=True)
 
 
-def _struct(members: dict[str, Any]) -> Nested:
+def _struct(members: _Members) -> Nested:
     inner = {name: _struct(some) if some else None for name, some in members.items()}
     return Nested(kind="struct", members=inner)
 
 
-def json_member(row: dict[str, Any], path: str) -> Any:
+def json_member(row: Mapping[str, object], path: str) -> object:
     """The member of an object, or of the objects inside of it; null when it is missing.
 
     Raises:
@@ -553,7 +565,7 @@ def json_member(row: dict[str, Any], path: str) -> Any:
     """
     if path in row or "." not in path:
         return row.get(path)
-    found: Any = row
+    found: object = row
     for step in path.split("."):
         if found is None:
             return None

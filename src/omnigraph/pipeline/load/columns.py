@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow
 
-from omnigraph.core.arrow import arrow_field, arrow_type, pa, pc
+from omnigraph.core.arrow import Array, arrow_field, arrow_type, pa, pc
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.core.values import MARK
-from omnigraph.pipeline.load.values import Timestamps, Tolerance, load_value, text_value
+from omnigraph.core.values import MARK, StoredValue
+from omnigraph.pipeline.load.values import AS_IS, Reading, Timestamps, load_value, text_value
 from omnigraph.writes.columns import column_array
 
-Column = Any  # an Arrow array; its stubs cannot say of which type
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _DATE_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _MOMENT_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z?$"
@@ -38,58 +40,44 @@ _INTEGERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64)
 
 
 def stored_column(
-    type_: PropertyType,
-    given: Column,
-    *,
-    is_text: bool = False,
-    tolerance: Tolerance | None = None,
-    timestamps: Timestamps | None = None,
-) -> tuple[Column, dict[int, str]]:
+    type_: PropertyType, given: Array | list[object], reading: Reading = AS_IS
+) -> tuple[Array, dict[int, str]]:
     """The stored column of an Arrow column or a list, and violation texts about its bad values; those are null."""
     if not isinstance(given, list):
-        fast = fast_column(type_, given, is_text=is_text, timestamps=timestamps)
+        fast = fast_column(type_, given, reading)
         if fast is not None:
             return fast, {}
-    values = python_values(type_, given)
-    return slow_column(type_, values, is_text=is_text, tolerance=tolerance, timestamps=timestamps)
+    return slow_column(type_, python_values(type_, given), reading)
 
 
-def fast_column(
-    type_: PropertyType, column: Column, *, is_text: bool = False, timestamps: Timestamps | None = None
-) -> Column | None:
-    """The stored column, or None when some value needs a closer look. `is_text`: the source has no types."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_null(column.type):
-        return pa.nulls(len(column), arrow_type(type_.base))
+def fast_column(type_: PropertyType, column: Array, reading: Reading = AS_IS) -> Array | None:
+    """The stored column, or None when some value needs a closer look."""
+    column = decoded(column)
     try:
-        return _fast(type_.base, column, is_text=is_text, timestamps=timestamps)
+        if pa.types.is_null(column.type):
+            return column.cast(arrow_type(type_.base))
+        return _fast(type_.base, column, reading)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError):
         return None
 
 
 def slow_column(
-    type_: PropertyType,
-    values: Sequence[object],
-    *,
-    is_text: bool = False,
-    tolerance: Tolerance | None = None,
-    timestamps: Timestamps | None = None,
-) -> tuple[Column, dict[int, str]]:
+    type_: PropertyType, values: Sequence[object], reading: Reading = AS_IS
+) -> tuple[Array, dict[int, str]]:
     """The stored column and violation texts about its bad values, by position; those are null."""
-    stored: list[Any] = []
+    stored: list[StoredValue] = []
     violations: dict[int, str] = {}
     for position, value in enumerate(values):
         try:
-            typed = text_value(type_, value) if is_text and isinstance(value, str) else value
-            stored.append(load_value(type_, typed, tolerance=tolerance, timestamps=timestamps))
+            typed = text_value(type_, value) if reading.is_text and isinstance(value, str) else value
+            stored.append(load_value(type_, typed, reading))
         except ValueError as problem:
             stored.append(None)
             violations[position] = str(problem)
     return column_array(arrow_field("column", type_), stored), violations
 
 
-def python_values(type_: PropertyType, column: Column) -> list[Any]:
+def python_values(type_: PropertyType, column: Array | list[object]) -> list[object]:
     """The values of a column for `slow_column`, also those that Python has no object for."""
     if isinstance(column, list):
         return column
@@ -107,10 +95,10 @@ def python_values(type_: PropertyType, column: Column) -> list[Any]:
         return [_python_value(item, are_days=are_days) for item in column]
 
 
-def _python_lists(item: Scalar, column: Column) -> list[Any]:
+def _python_lists(item: Scalar, column: Array) -> list[object]:
     """Lists of the values that each item would be alone."""
-    items = python_values(PropertyType(base=ScalarType(item), nullable=True), column.flatten())
-    found: list[Any] = []
+    items = python_values(PropertyType(base=ScalarType(item), nullable=True), pc.list_flatten(column))
+    found: list[object] = []
     end = 0
     for length in pc.list_value_length(column).to_pylist():
         begin, end = end, end + (length or 0)
@@ -130,7 +118,7 @@ def _moment(value: int | None, unit: str) -> int | str | None:
     return f"{np.array(value, dtype=f'datetime64[{unit}]')}Z"
 
 
-def _day(item: Any, number: int | None) -> Any:
+def _day(item: Any, number: int | None) -> object:
     """The day that begins at a moment, also beyond the calendar of Python; any other moment as it is."""
     if number is None:
         return None
@@ -148,7 +136,7 @@ class _Strange:
         return self.text
 
 
-def _python_value(item: Any, *, are_days: bool = False) -> Any:
+def _python_value(item: Any, *, are_days: bool = False) -> object:
     try:
         return item.as_py()
     except UnicodeDecodeError:
@@ -167,7 +155,7 @@ def _python_value(item: Any, *, are_days: bool = False) -> Any:
         return _Strange(f"{item.value} of type {item.type}")
 
 
-def _fast(base: BaseType, column: Column, *, is_text: bool, timestamps: Timestamps | None) -> Column | None:
+def _fast(base: BaseType, column: Array, reading: Reading) -> Array | None:
     match base:
         case ScalarType(Scalar.BLOB):
             is_binary = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
@@ -175,19 +163,17 @@ def _fast(base: BaseType, column: Column, *, is_text: bool, timestamps: Timestam
                 return None
             return column.cast(pa.large_binary())
         case ScalarType(scalar):
-            return _fast_scalar(scalar, column, is_text=is_text, timestamps=timestamps)
+            return _fast_scalar(scalar, column, reading)
         case EnumType():
-            return _fast_scalar(Scalar.STRING, column, is_text=is_text)
+            return _fast_scalar(Scalar.STRING, column, reading)
         case ListType(item):
-            return None if is_text else _fast_list(item, column, timestamps)
+            return None if reading.is_text else _fast_list(item, column, reading)
         case VectorType(dimension):
-            return None if is_text else _fast_vector(dimension, column)
+            return None if reading.is_text else _fast_vector(dimension, column)
 
 
-def _fast_scalar(
-    scalar: Scalar, column: Column, *, is_text: bool = False, timestamps: Timestamps | None = None
-) -> Column | None:
-    kind = column.type
+def _fast_scalar(scalar: Scalar, column: Array, reading: Reading) -> Array | None:
+    kind, is_text = column.type, reading.is_text
     is_string = is_text_type(kind)
     if is_string:
         column = column.cast(pa.utf8())
@@ -198,12 +184,12 @@ def _fast_scalar(
             return column if is_string else None
         case Scalar.BOOL:
             if is_text and is_string and _all(pc.is_in(column, pa.array(["true", "false"]))):
-                return pc.equal(column, "true")
+                return column.cast(pa.bool_())
             return column if pa.types.is_boolean(kind) else None
         case Scalar.DATE:
             return _fast_date(column, is_text=is_text)
         case Scalar.DATETIME:
-            return _fast_moment(column, is_text=is_text, timestamps=timestamps)
+            return _fast_moment(column, reading)
     if is_string:
         pattern = _INTEGER_TEXT if scalar in _INTEGERS else _FLOAT_TEXT
         if not is_text or not _matches(column, pattern):
@@ -215,7 +201,7 @@ def _fast_scalar(
     return _finite(column, scalar)
 
 
-def _finite(column: Column, scalar: Scalar) -> Column | None:
+def _finite(column: Array, scalar: Scalar) -> Array | None:
     if pa.types.is_decimal(column.type):
         # Arrow does not always find the nearest float.
         return None
@@ -226,7 +212,7 @@ def _finite(column: Column, scalar: Scalar) -> Column | None:
     return column if _all(pc.is_finite(column)) else None
 
 
-def _fast_date(column: Column, *, is_text: bool) -> Column | None:
+def _fast_date(column: Array, *, is_text: bool) -> Array | None:
     if pa.types.is_date32(column.type):
         return column
     if pa.types.is_integer(column.type):
@@ -241,21 +227,23 @@ def _fast_date(column: Column, *, is_text: bool) -> Column | None:
     return None
 
 
-def _days_of_timestamps(column: Column) -> Column | None:
+def _days_of_timestamps(column: Array) -> Array | None:
     """The days of moments at midnight UTC; Arrow would cut others, and count in the zone of the column."""
     numbers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     days, rest = np.divmod(numbers, _STEPS_PER_DAY[column.type.unit])
     if rest.any():
         return None
     mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-    return pa.array(days, pa.int64(), mask=mask).cast(pa.int32()).cast(pa.date32())
+    found: Array = pa.array(days, pa.int64(), mask=mask).cast(pa.int32()).cast(pa.date32())
+    return found
 
 
-def _fast_moment(column: Column, *, is_text: bool, timestamps: Timestamps | None) -> Column | None:
+def _fast_moment(column: Array, reading: Reading) -> Array | None:
+    timestamps = reading.timestamps
     if pa.types.is_string(column.type):
         if _matches(column, _MOMENT_TEXT) and not _any(pc.starts_with(column, "0000")):
             column = pc.utf8_rtrim(column, "Z").cast(pa.timestamp("ms"))
-        elif is_text and _matches(column, _INTEGER_TEXT):
+        elif reading.is_text and _matches(column, _INTEGER_TEXT):
             column = column.cast(pa.int64())
         elif timestamps not in _COARSE and _matches(column, _FINE_TEXT):
             if _any(pc.starts_with(column, "0000")):
@@ -271,7 +259,7 @@ def _fast_moment(column: Column, *, is_text: bool, timestamps: Timestamps | None
     return column.cast(pa.int64()).view(pa.date64())
 
 
-def _moments_of_timestamps(column: Column, timestamps: Timestamps | None) -> Column:
+def _moments_of_timestamps(column: Array, timestamps: Timestamps | None) -> Array:
     """Milliseconds; finer moments as the rule says, and an error of Arrow when it refuses them."""
     steps = _STEPS.get(column.type.unit)
     if steps is None or timestamps in _COARSE:
@@ -281,7 +269,7 @@ def _moments_of_timestamps(column: Column, timestamps: Timestamps | None) -> Col
     return _milliseconds(whole, finer, steps, timestamps, column)
 
 
-def _moments_of_texts(column: Column, timestamps: Timestamps | None) -> Column:
+def _moments_of_texts(column: Array, timestamps: Timestamps | None) -> Array:
     """Milliseconds of texts with up to nine digits behind the point: exact in any year."""
     seconds = pc.utf8_slice_codeunits(column, 0, 19).cast(pa.timestamp("s")).cast(pa.int64())
     digits = pc.utf8_rtrim(pc.utf8_slice_codeunits(column, *_FRACTION), "Z")
@@ -291,81 +279,89 @@ def _moments_of_texts(column: Column, timestamps: Timestamps | None) -> Column:
     return _milliseconds(whole, finer, _STEPS["ns"], timestamps, column)
 
 
-def _milliseconds(whole: Any, finer: Any, steps: int, timestamps: Timestamps | None, column: Column) -> Column:
+def _milliseconds(
+    whole: NDArray[np.int64], finer: NDArray[np.int64], steps: int, timestamps: Timestamps | None, column: Array
+) -> Array:
     if timestamps is Timestamps.ROUND:
         whole = whole + (2 * finer >= steps)
     mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-    return pa.array(whole, pa.int64(), mask=mask)
+    found: Array = pa.array(whole, pa.int64(), mask=mask)
+    return found
 
 
-def _fast_list(item: Scalar, column: Column, timestamps: Timestamps | None) -> Column | None:
+def _fast_list(item: Scalar, column: Array, reading: Reading) -> Array | None:
     if not is_list_type(column.type):
         return None
     lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int32())
-    flat = column.flatten()
+    flat = pc.list_flatten(column)
     if flat.null_count:
         return None
     values = pa.nulls(0, arrow_type(ScalarType(item)))
     if len(flat):
-        values = _fast_scalar(item, flat, timestamps=timestamps)
+        values = _fast_scalar(item, flat, reading)
     if values is None:
         return None
     offsets = np.concatenate(([0], np.cumsum(lengths.to_numpy(zero_copy_only=False))))
     mask = column.is_null() if column.null_count else None
     wanted = arrow_type(ListType(item))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=wanted, mask=mask)
+    found: Array = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=wanted, mask=mask)
+    return found
 
 
-def _fast_vector(dimension: int, column: Column) -> Column | None:
+def _fast_vector(dimension: int, column: Array) -> Array | None:
     if not is_list_type(column.type):
         return None
     if not _all(pc.equal(pc.list_value_length(column), dimension)):
         return None
-    flat = column.flatten()
+    flat = pc.list_flatten(column)
     if flat.null_count or (len(flat) and not _is_number(flat.type)):
         return None
     values = _finite(flat, Scalar.F32)
     if values is None:
         return None
     wanted = arrow_type(VectorType(dimension))
-    if not column.null_count:
-        return pa.FixedSizeListArray.from_arrays(values, type=wanted)
-    filled = np.zeros((len(column), dimension), dtype=np.float32)
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    filled[valid] = values.to_numpy(zero_copy_only=False).reshape(-1, dimension)
-    return pa.FixedSizeListArray.from_arrays(
-        pa.array(filled.reshape(-1), pa.float32()), type=wanted, mask=column.is_null()
-    )
+    mask = None
+    if column.null_count:
+        filled = np.zeros((len(column), dimension), dtype=np.float32)
+        filled[np.asarray(column.is_valid())] = np.asarray(values).reshape(-1, dimension)
+        values, mask = pa.array(filled.reshape(-1), pa.float32()), column.is_null()
+    found: Array = pa.FixedSizeListArray.from_arrays(values, type=wanted, mask=mask)
+    return found
 
 
-def is_text_type(kind: Any) -> bool:
+def decoded(column: Array) -> Array:
+    """The values of a column themselves, where it has places in a dictionary."""
+    return column.dictionary_decode() if isinstance(column, pyarrow.DictionaryArray) else column
+
+
+def is_text_type(kind: pyarrow.DataType) -> bool:
     """Whether an Arrow type holds texts."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _is_number(kind: Any) -> bool:
+def _is_number(kind: pyarrow.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def is_list_type(kind: Any) -> bool:
+def is_list_type(kind: pyarrow.DataType) -> bool:
     """Whether an Arrow type holds lists that have offsets or one length."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _matches(column: Column, pattern: str) -> bool:
+def _matches(column: Array, pattern: str) -> bool:
     return _all(pc.match_substring_regex(column, pattern))
 
 
-def _all(mask: Column) -> bool:
+def _all(mask: Array) -> bool:
     """Whether a mask holds everywhere; null values are exempt."""
     return pc.all(mask, min_count=0).as_py() is not False
 
 
-def _any(mask: Column) -> bool:
+def _any(mask: Array) -> bool:
     return pc.any(mask, min_count=0).as_py() is True
 
 
-def positions(mask: Column) -> list[int]:
+def positions(mask: Array) -> list[int]:
     """The positions where a mask is true."""
     found: list[int] = np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
     return found

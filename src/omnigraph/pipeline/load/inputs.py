@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal, Protocol
 from urllib.parse import unquote
 
-import pyarrow.fs as _fs
+import pyarrow
+from pyarrow import fs
 
-from omnigraph.core.arrow import pa
 from omnigraph.core.env_settings import WholeNumber
 from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 from omnigraph.errors.text import size_text
@@ -26,8 +26,6 @@ from omnigraph.pipeline.load.records import MAX_LINE_BYTES
 # packed texts here, for columnar files where their batches are read.
 
 
-fs: Any = _fs
-
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _PATTERN = re.compile(r"[*?\[]")
 #: How names begin that are not part of the data: `_SUCCESS`, `_temporary`, `.part-0.crc`.
@@ -37,7 +35,7 @@ _ANY_FOLDERS = "**"
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 #: Folders in which tables keep their log.
 _TABLE_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
-_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+_COMPRESSIONS: dict[str, Literal["gzip", "zstd", "bz2"]] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
 UNPACK_MAX_RATIO = WholeNumber(
@@ -89,7 +87,7 @@ class InputFile:
             )
 
     @property
-    def compression(self) -> str | None:
+    def compression(self) -> Literal["gzip", "zstd", "bz2"] | None:
         """The compression, by the file extension."""
         return _COMPRESSIONS.get(PurePosixPath(self.path).suffix)
 
@@ -173,7 +171,7 @@ def _partitions(path: str, base: str) -> tuple[tuple[str, str | None], ...]:
     return tuple(found.items())
 
 
-def _below(system: Any, source: str, path: str, endings: tuple[str, ...] | None) -> list[Any]:
+def _below(system: fs.FileSystem, source: str, path: str, endings: tuple[str, ...] | None) -> list[fs.FileInfo]:
     infos = system.get_file_info(fs.FileSelector(path, recursive=True))
     root = len(PurePosixPath(path).parts)
     files = []
@@ -187,7 +185,7 @@ def _below(system: Any, source: str, path: str, endings: tuple[str, ...] | None)
     return files
 
 
-def _refuse_table_folders(source: str, infos: list[Any], files: list[Any]) -> None:
+def _refuse_table_folders(source: str, infos: list[fs.FileInfo], files: list[fs.FileInfo]) -> None:
     """Refuse data files of tables: those that were deleted or replaced may still be there, and only a log knows.
 
     Raises:
@@ -220,7 +218,7 @@ def _fixed_folder(pattern: str) -> str:
     return fixed.rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
 
 
-def _matching(system: Any, source: str, pattern: str) -> list[Any]:
+def _matching(system: fs.FileSystem, source: str, pattern: str) -> list[fs.FileInfo]:
     folder = _fixed_folder(pattern)
     selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
     root = len(PurePosixPath(folder).parts)
@@ -274,8 +272,16 @@ def _is_step(name: str, step: str) -> bool:
     return step == _ANY_FOLDERS or fnmatch.fnmatchcase(name, step)
 
 
+class ByteStream(Protocol):
+    """What content is read from."""
+
+    def read(self, count: int, /) -> bytes:
+        """Up to so many bytes; none at the end."""
+        ...
+
+
 @contextmanager
-def open_bytes(file: InputFile) -> Iterator[Any]:
+def open_bytes(file: InputFile) -> Iterator[pyarrow.NativeFile]:
     """The file as a seekable stream of the bytes that are stored."""
     system, path = _system(file.path)
     try:
@@ -287,7 +293,7 @@ def open_bytes(file: InputFile) -> Iterator[Any]:
 
 
 @contextmanager
-def open_text(file: InputFile) -> Iterator[Any]:
+def open_text(file: InputFile) -> Iterator[ByteStream]:
     """The file as a stream of its content, unpacked.
 
     Reading it raises `ResourceLimitError` when there is too much for such a file.
@@ -301,7 +307,7 @@ def open_text(file: InputFile) -> Iterator[Any]:
         if file.compression is None:
             yield packed
             return
-        with pa.CompressedInputStream(packed, file.compression) as stream:
+        with pyarrow.CompressedInputStream(packed, file.compression) as stream:
             yield _Unpacked(file, stream)
 
 
@@ -310,14 +316,14 @@ class _Unpacked:
 
     closed = False
 
-    def __init__(self, file: InputFile, stream: Any) -> None:
+    def __init__(self, file: InputFile, stream: ByteStream) -> None:
         self._file = file
         self._stream = stream
         self._content_bytes = 0
 
     def read(self, count: int) -> bytes:
         """Up to so many bytes of the content; none at its end."""
-        block: bytes = self._stream.read(count)
+        block = self._stream.read(count)
         self._content_bytes += len(block)
         self._file.check_content(self._content_bytes)
         return block
@@ -331,7 +337,7 @@ def readable(file: InputFile) -> Iterator[None]:
     """Failures while a file is read become one that names it."""
     try:
         yield
-    except (pa.ArrowInvalid, pa.ArrowException, EOFError) as error:
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowException, EOFError) as error:
         raise InputFileError(file.path, f"it is damaged: {_reason(error)}") from error
     except OSError as error:
         raise InputFileError(file.path, _reason(error)) from error
@@ -342,7 +348,7 @@ def _reason(error: BaseException) -> str:
     return lines[0].strip()[:300] if lines else type(error).__name__
 
 
-def _system(source: str) -> tuple[Any, str]:
+def _system(source: str) -> tuple[fs.FileSystem, str]:
     if not _SCHEME.match(source):
         return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(source))
     if source.startswith("file://"):
@@ -359,7 +365,7 @@ def _system(source: str) -> tuple[Any, str]:
         return fs.S3FileSystem(**options), source.removeprefix("s3://")
     try:
         system, path = fs.FileSystem.from_uri(source)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pyarrow.ArrowInvalid, OSError) as error:
         raise InputFileError(source, _reason(error)) from error
     return system, path
 
@@ -370,7 +376,7 @@ def _system(source: str) -> tuple[Any, str]:
 _BLOCK_BYTES = 8 * 1024 * 1024
 
 
-def line_blocks(stream: Any, begin: int, end: int | None) -> Iterator[list[bytes]]:
+def line_blocks(stream: ByteStream, begin: int, end: int | None) -> Iterator[list[bytes]]:
     """Lists of lines that begin at or behind `begin` and before `end`; the stream stands one byte before `begin`.
 
     A line that is longer than any record may be is cut behind the allowed length, so that it is still too long. At
@@ -440,7 +446,7 @@ class _OpenLine:
         return rest
 
 
-def _skip_to_next_line(stream: Any, line: _OpenLine) -> bool:
+def _skip_to_next_line(stream: ByteStream, line: _OpenLine) -> bool:
     """Pass over the line that reaches into this part: it belongs to the one before. False at the end of the file."""
     position = line.begin - 1
     while block := stream.read(_BLOCK_BYTES):

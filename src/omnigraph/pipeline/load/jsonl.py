@@ -7,14 +7,16 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pyarrow
 import pyarrow.json as _json
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Array, Rows, pa, pc
+from omnigraph.core.ids import node_table_key
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
-from omnigraph.pipeline.load.inputs import InputFile, open_text
+from omnigraph.pipeline.load.inputs import ByteStream, InputFile, open_text
 from omnigraph.pipeline.load.records import (
     MAX_LINE_BYTES,
     BadRecordError,
@@ -29,6 +31,8 @@ from omnigraph.pipeline.load.shaping import RawRecords
 from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
 
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 
 
 pj: Any = _json
+_Numbers: TypeAlias = "NDArray[np.int64]"
 
 _KIND = pa.schema([("type", pa.utf8()), ("edge", pa.utf8())])
 #: What C++ and Python read differently: an integer minus zero keeps its sign there, and NaN is a number.
@@ -49,7 +54,7 @@ _moments_seen: dict[str, int] = {}
 
 
 def read_lines(
-    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, violations: ViolationCounts, source: str
+    lines: Sequence[bytes], numbers: _Numbers, plan: LoadPlan, violations: ViolationCounts, source: str
 ) -> Iterator[RawRecords]:
     """The records of some lines, one group per type; lines that are not a record are counted in `violations`."""
     if not _are_plain(lines):
@@ -102,7 +107,7 @@ def _are_plain(lines: Sequence[bytes]) -> bool:
     return begins == ends == len(lines)
 
 
-def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShape | None, Any]]:
+def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShape | None, _Numbers]]:
     """Positions of lines by type; None for lines that need a closer look."""
     everything = np.arange(len(lines))
     plain = _are_plain(lines) or all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines)
@@ -115,7 +120,7 @@ def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShap
     nodes, edges = (kinds[name].combine_chunks() for name in ("type", "edge"))
     both = pc.and_(nodes.is_valid(), edges.is_valid()).to_numpy(zero_copy_only=False)
     left = np.ones(len(lines), dtype=bool)
-    found: dict[str, tuple[EntityShape, Any]] = {}
+    found: dict[str, tuple[EntityShape, NDArray[np.bool_]]] = {}
     for column, is_edge in ((nodes, False), (edges, True)):
         for name in column.unique().to_pylist():
             shape = None if name is None else _shape(name, is_edge, plan)
@@ -135,26 +140,27 @@ def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShap
 
 
 def _shape(name: str, is_edge: bool, plan: LoadPlan) -> EntityShape | None:
-    key: Any = plan.edge_words.get(name.casefold()) if is_edge else f"node:{name}"
-    return plan.shapes.get(key)
+    key = plan.edge_words.get(name.casefold()) if is_edge else node_table_key(name)
+    return None if key is None else plan.shapes.get(key)
 
 
-def _parse(blob: bytes, schema: Any, unexpected: str) -> Any:
+def _parse(blob: bytes, schema: pyarrow.Schema, unexpected: str) -> Rows | None:
     """Lines as a table, or None when one of them does not fit."""
     try:
-        return pj.read_json(
+        table: Rows = pj.read_json(
             pa.BufferReader(blob),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(blob) + 1),
             parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+    return table
 
 
 # ---- a group of plain lines
 
 
-def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> RawRecords | None:
+def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: _Numbers) -> RawRecords | None:
     blob = b"\n".join(lines)
     if _has_odd_numbers(blob):
         return None
@@ -213,43 +219,44 @@ def _has_odd_numbers(blob: bytes) -> bool:
     return has_constant and _CONSTANT.search(blob) is not None
 
 
-def _member(data: Any, name: str) -> Any:
-    column = pc.struct_field(data, name)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+def _member(data: Array, name: str) -> Array:
+    column: Array = pc.struct_field(data, name)
+    return column
 
 
-def _has_null_item(column: Any) -> bool:
-    return bool(pa.types.is_list(column.type) and column.flatten().null_count)
+def _has_null_item(column: Array) -> bool:
+    return bool(pa.types.is_list(column.type) and pc.list_flatten(column).null_count)
 
 
-def _line_schema(shape: EntityShape, moments: Any) -> Any:
+def _line_schema(shape: EntityShape, moments: pyarrow.DataType) -> pyarrow.Schema:
     properties = shape.definition.properties
     members = {name: _json_type(prop.type.base, moments) for name, prop in properties.items()}
     members["id"] = pa.utf8()
     head = (
         [("type", pa.utf8())] if shape.ends is None else [("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8())]
     )
-    return pa.schema([*head, ("id", pa.utf8()), ("data", pa.struct(list(members.items())))])
+    found: pyarrow.Schema = pa.schema([*head, ("id", pa.utf8()), ("data", pa.struct(list(members.items())))])
+    return found
 
 
-def _json_type(base: BaseType, moments: Any) -> Any:
+def _json_type(base: BaseType, moments: pyarrow.DataType) -> pyarrow.DataType:
     match base:
         case ListType(item):
-            return pa.list_(_json_type(ScalarType(item), moments))
+            return pyarrow.list_(_json_type(ScalarType(item), moments))
         case VectorType():
-            return pa.list_(pa.float64())
+            return pyarrow.list_(pyarrow.float64())
         case EnumType() | ScalarType(Scalar.STRING | Scalar.BLOB):
-            return pa.utf8()
+            return pyarrow.utf8()
         case ScalarType(Scalar.BOOL):
-            return pa.bool_()
+            return pyarrow.bool_()
         case ScalarType(Scalar.DATE | Scalar.DATETIME):
             return moments
         case ScalarType(Scalar.F32 | Scalar.F64):
-            return pa.float64()
+            return pyarrow.float64()
         case ScalarType(Scalar.U64):
-            return pa.uint64()
+            return pyarrow.uint64()
         case _:
-            return pa.int64()
+            return pyarrow.int64()
 
 
 def _has_moments(shape: EntityShape) -> bool:
@@ -266,7 +273,7 @@ def _has_moments(shape: EntityShape) -> bool:
 
 
 def _slow_records(
-    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, violations: ViolationCounts, source: str
+    lines: Sequence[bytes], numbers: _Numbers, plan: LoadPlan, violations: ViolationCounts, source: str
 ) -> Iterator[RawRecords]:
     found: list[tuple[int, Record]] = []
     for line, number in zip(lines, numbers.tolist(), strict=True):
@@ -361,7 +368,7 @@ def read_items(file: InputFile, decoder: json.JSONDecoder) -> Iterator[tuple[obj
 class _Text:
     """The part of a text that is in memory, and where the reading stands in it."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self.known = ""
         self.position = 0
         #: Characters that were dropped before what is known.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -86,15 +86,15 @@ class _ValueBody(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True, strict=True)
 
     column: str | None = None
-    concat: list[Any] | None = None
+    concat: list[object] | None = None
     separator: str | None = None
-    constant: Any = None
+    constant: object = None
     trim: _Flag = False
     null: _Words | None = None
     split: str | None = None
-    truths: Any = Field(default=None, alias="bool")
+    truths: object = Field(default=None, alias="bool")
     date_format: _Words | None = None
-    number: Any = None
+    number: object = None
 
 
 def read_body(body: type[_Body], content: object, where: str) -> _Body:
@@ -111,7 +111,7 @@ def read_body(body: type[_Body], content: object, where: str) -> _Body:
         raise BadRequestError(f"{where}: {listed(problems, 'the value')}") from error
 
 
-def named_content(content: object, where: str) -> dict[str, Any]:
+def named_content(content: object, where: str) -> dict[str, object]:
     """Keys and values of one place of a mapping, its keys as texts.
 
     Raises:
@@ -359,10 +359,10 @@ class _TypeBody(BaseModel):
     table: str | None = None
     format: str | None = None
     columns: dict[str, str] | None = None
-    properties: dict[str, Any] | None = None
-    id: str | dict[str, Any] | None = None
-    source_end: str | dict[str, Any] | None = Field(default=None, alias="from")
-    target_end: str | dict[str, Any] | None = Field(default=None, alias="to")
+    properties: dict[str, object] | None = None
+    id: str | dict[str, object] | None = None
+    source_end: str | dict[str, object] | None = Field(default=None, alias="from")
+    target_end: str | dict[str, object] | None = Field(default=None, alias="to")
     delimiter: str | None = None
     null: str | list[str] | None = None
     multiline: Annotated[bool, Field(strict=False)] | None = None
@@ -372,8 +372,8 @@ class _TypeBody(BaseModel):
 class _MappingBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    nodes: dict[str, Any] = Field(default_factory=dict)
-    edges: dict[str, Any] = Field(default_factory=dict)
+    nodes: dict[str, object] = Field(default_factory=dict)
+    edges: dict[str, object] = Field(default_factory=dict)
     timestamps: str | None = None
 
 
@@ -387,8 +387,8 @@ def read_mapping(
         ConfigurationError: the file is not a mapping; every finding has its place.
         BadRequestError: the mapping does not fit this schema; the text says what is wrong and where.
     """
-    content: object
-    where, base, content = "the mapping", Path.cwd(), given
+    where, base = "the mapping", Path.cwd()
+    content: object = given
     path = None if hasattr(given, "keys") else Path(os.fspath(given))
     if path is not None:
         where, base, content = str(path), path.parent, read_yaml(path, are_texts=True)

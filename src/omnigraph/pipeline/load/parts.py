@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import pyarrow
 import pyarrow.orc as _orc
 import pyarrow.parquet as _parquet
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Batch, pa, pc
 from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.pipeline.keys import MAX_PARTS
 from omnigraph.pipeline.load.inputs import InputFile, find_files, open_bytes, readable
@@ -40,7 +40,7 @@ class ColumnarTable(Protocol):
     """An open file of columns."""
 
     #: Its columns, as Arrow reads them.
-    schema: Any
+    schema: pyarrow.Schema
 
     def group_rows(self) -> list[int]:
         """The rows of each of its groups, which tasks read.
@@ -50,7 +50,7 @@ class ColumnarTable(Protocol):
         """
         ...
 
-    def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Any]:
+    def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Batch]:
         """Some columns of some groups, in bounded pieces; `address.city` is a member of a struct.
 
         Raises:
@@ -83,7 +83,7 @@ def _damage(file: InputFile) -> Iterator[None]:
 
 
 class _Parquet:
-    def __init__(self, file: InputFile, stream: Any) -> None:
+    def __init__(self, file: InputFile, stream: pyarrow.NativeFile) -> None:
         self._input = file
         self._stream = stream
         self._table = parquet.ParquetFile(stream, schema_depth_limit=_MAX_SCHEMA_DEPTH)
@@ -101,11 +101,11 @@ class _Parquet:
         self._input.check_content(sum(declared))
         return rows
 
-    def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Any]:
+    def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Batch]:
         with _damage(self._input):
             yield from self._batches(groups, columns)
 
-    def _batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Any]:
+    def _batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Batch]:
         content_bytes = 0
         for group in groups:
             longest = self._longest_values(group, columns)
@@ -116,7 +116,7 @@ class _Parquet:
                 self._input.check_content(content_bytes)
                 yield batch
 
-    def _leaves(self, group: int, columns: list[str] | None = None) -> Iterator[Any]:
+    def _leaves(self, group: int, columns: list[str] | None = None) -> Iterator[_parquet.ColumnChunkMetaData]:
         """The metadata of each stored column of a row group; a column of lists is stored as its items."""
         known, wanted = self._metadata.row_group(group), set(columns or ())
         for number in range(known.num_columns):
@@ -202,7 +202,7 @@ def _dictionary_arrays(column: Any) -> Iterator[Any]:
 
 
 class _Orc:
-    def __init__(self, file: InputFile, stream: Any) -> None:
+    def __init__(self, file: InputFile, stream: pyarrow.NativeFile) -> None:
         self._input = file
         self._table = orc.ORCFile(stream)
         self.schema = self._table.schema
@@ -214,7 +214,7 @@ class _Orc:
             stripes = range(self._table.nstripes)
             return [self._table.read_stripe(number, columns=[0]).num_rows for number in stripes]
 
-    def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Any]:
+    def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Batch]:
         content_bytes = 0
         for group in groups:
             with _damage(self._input):
@@ -240,24 +240,15 @@ _LARGEST_PART_BYTES = 64 * 1024 * 1024
 _PART_ROWS = 1_048_576
 
 
-class PartKind(StrEnum):
-    """The kind of a part, which decides how it is read."""
-
-    GRAPH_LINES = "graph_lines"
-    GRAPH_OBJECTS = "graph_objects"
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
-    ORC = "orc"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """Some records of one file."""
 
-    number: int
-    kind: PartKind
     file: InputFile
+    #: None: records of the graph format.
+    format: SourceFormat | None = None
+    #: In the order of the input.
+    number: int = 0
     #: Lines that begin in this range of bytes belong to the part; up to the end of the file without an end.
     begin: int = 0
     end: int | None = None
@@ -266,35 +257,6 @@ class Part:
     #: Records of the file before this part, where they are known.
     first_record: int = 0
     mapped: MappedType | None = None
-
-
-@dataclass(slots=True)
-class _Cutter:
-    """Makes numbered parts of about equal size."""
-
-    parallelism: int
-    parts: list[Part] = field(default_factory=list)
-
-    def add(self, kind: PartKind, file: InputFile, **rest: Any) -> None:
-        self.parts.append(Part(number=len(self.parts), kind=kind, file=file, **rest))
-
-    def add_lines(self, kind: PartKind, file: InputFile, size: int, **rest: Any) -> None:
-        begins = range(0, max(file.size, 1), size)
-        for begin in begins:
-            end = begin + size if begin + size < file.size else None
-            self.add(kind, file, begin=begin, end=end, **rest)
-
-    def add_groups(self, kind: PartKind, file: InputFile, sizes: Sequence[int], limit: int, mapped: MappedType) -> None:
-        chosen: list[int] = []
-        first = rows = 0
-        for number, size in enumerate(sizes):
-            if chosen and rows + size > limit:
-                self.add(kind, file, groups=tuple(chosen), first_record=first, mapped=mapped)
-                first, rows, chosen = first + rows, 0, []
-            chosen.append(number)
-            rows += size
-        if chosen:
-            self.add(kind, file, groups=tuple(chosen), first_record=first, mapped=mapped)
 
 
 def cut_graph_files(source: str, parallelism: int, *, is_strict: bool) -> list[Part]:
@@ -306,16 +268,12 @@ def cut_graph_files(source: str, parallelism: int, *, is_strict: bool) -> list[P
     """
     files = find_files(source, GRAPH_ENDINGS)
     refuse_tables(files)
-    cutter = _Cutter(parallelism)
     size = _part_bytes(sum(file.size for file in files), parallelism)
-    for file in files:
-        if not is_strict:
-            cutter.add(PartKind.GRAPH_OBJECTS, file)
-        elif file.compression is not None:
-            cutter.add(PartKind.GRAPH_LINES, file)
-        else:
-            cutter.add_lines(PartKind.GRAPH_LINES, file, size)
-    return _checked(cutter.parts)
+    return _numbered(
+        Part(file=file, begin=begin, end=end)
+        for file in files
+        for begin, end in _ranges(file, size, is_whole=not is_strict or file.compression is not None)
+    )
 
 
 def refuse_tables(files: Sequence[InputFile]) -> None:
@@ -339,42 +297,56 @@ def cut_mapped_files(types: Sequence[MappedType], parallelism: int) -> list[Part
         InputFileError: a file cannot be read.
         BadRequestError: a format is unknown.
     """
-    cutter = _Cutter(parallelism)
     found = [
-        (mapped, file)
+        (mapped, file, format_of(file, mapped))
         for mapped in types
         if mapped.format is not SourceFormat.TABLE
         for file in find_files(mapped.source, endings_of(mapped))
     ]
-    size = _part_bytes(sum(file.size for _, file in found), parallelism)
-    groups = _group_rows((file, format_of(file, mapped)) for mapped, file in found)
+    size = _part_bytes(sum(file.size for _, file, _ in found), parallelism)
+    groups = _group_rows((file, kind) for _, file, kind in found)
     # Over all files, as for text: a file of many is not cut only because there are many tasks.
-    total = sum(sum(groups.get(file, ())) for _, file in found)
+    total = sum(sum(groups.get(file, ())) for _, file, _ in found)
     limit = min(_PART_ROWS, max(1, -(-total // parallelism)))
-    for mapped, file in found:
-        match format_of(file, mapped):
-            case SourceFormat.PARQUET:
-                cutter.add_groups(PartKind.PARQUET, file, groups[file], limit, mapped)
-            case SourceFormat.ORC:
-                cutter.add_groups(PartKind.ORC, file, groups[file], limit, mapped)
-            case SourceFormat.CSV:
-                _cut_text(cutter, PartKind.CSV, file, mapped, size)
-            case SourceFormat.JSON:
-                _cut_text(cutter, PartKind.JSON, file, mapped, size)
-            case SourceFormat.TABLE:
-                continue
-    return _checked(cutter.parts)
+    parts: list[Part] = []
+    for mapped, file, kind in found:
+        whole = Part(file=file, format=kind, mapped=mapped)
+        if file in groups:
+            parts += _cut_groups(whole, groups[file], limit)
+        else:
+            ranges = _ranges(file, size, is_whole=_is_whole(file, kind, mapped))
+            parts += [replace(whole, begin=begin, end=end) for begin, end in ranges]
+    return _numbered(parts)
 
 
-def _cut_text(cutter: _Cutter, kind: PartKind, file: InputFile, mapped: MappedType, size: int) -> None:
-    is_whole = file.compression is not None or (kind is PartKind.CSV and mapped.csv.multiline)
-    if kind is PartKind.JSON and not is_whole:
-        with open_bytes(file) as stream, readable(file):
-            is_whole = stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
-    if is_whole:
-        cutter.add(kind, file, mapped=mapped)
-    else:
-        cutter.add_lines(kind, file, size, mapped=mapped)
+def _cut_groups(whole: Part, sizes: Sequence[int], limit: int) -> Iterator[Part]:
+    """Parts of a columnar file: neighbouring groups together, while they have few rows."""
+    chosen: list[int] = []
+    first = rows = 0
+    for number, size in enumerate(sizes):
+        if chosen and rows + size > limit:
+            yield replace(whole, groups=tuple(chosen), first_record=first)
+            first, rows, chosen = first + rows, 0, []
+        chosen.append(number)
+        rows += size
+    if chosen:
+        yield replace(whole, groups=tuple(chosen), first_record=first)
+
+
+def _ranges(file: InputFile, size: int, *, is_whole: bool) -> Iterator[tuple[int, int | None]]:
+    """The ranges of bytes of a file of lines; one that cannot be cut has one."""
+    for begin in (0,) if is_whole else range(0, max(file.size, 1), size):
+        yield begin, None if is_whole or begin + size >= file.size else begin + size
+
+
+def _is_whole(file: InputFile, kind: SourceFormat, mapped: MappedType) -> bool:
+    """Whether one task has to read a text: it is packed, or its records are not lines."""
+    if file.compression is not None:
+        return True
+    if kind is SourceFormat.CSV:
+        return mapped.csv.multiline
+    with open_bytes(file) as stream, readable(file):
+        return bool(stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[")
 
 
 def _group_rows(files: Iterable[tuple[InputFile, SourceFormat]]) -> dict[InputFile, list[int]]:
@@ -391,10 +363,11 @@ def _part_bytes(total: int, parallelism: int) -> int:
     return min(max(total // (2 * parallelism), _SMALLEST_PART_BYTES), _LARGEST_PART_BYTES)
 
 
-def _checked(parts: list[Part]) -> list[Part]:
-    if len(parts) > MAX_PARTS:
-        raise BadRequestError(f"the input has {len(parts):,} parts, more than {MAX_PARTS:,}: use larger files")
-    return parts
+def _numbered(parts: Iterable[Part]) -> list[Part]:
+    numbered = [replace(part, number=number) for number, part in enumerate(parts)]
+    if len(numbered) > MAX_PARTS:
+        raise BadRequestError(f"the input has {len(numbered):,} parts, more than {MAX_PARTS:,}: use larger files")
+    return numbered
 
 
 def input_bytes(parts: Sequence[Part]) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from omnigraph.core.arrow import pa
+import pyarrow
+
+from omnigraph.core.arrow import Array, pa
 from omnigraph.core.env_settings import WholeNumber
 from omnigraph.core.values import MANAGED
 from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 # Which of both is decided by the mode: an overwrite keeps references, whatever adds to existing rows copies the
 # bytes. A task looks at its own records; the number of them is bounded for the whole load.
 
-
-#: The published stubs of pyarrow describe arrays of one type only.
 
 EXTERNAL_BLOB_MAX_BYTES = WholeNumber(
     "OMNIGRAPH_EXTERNAL_BLOB_MAX_BYTES",
@@ -61,17 +61,17 @@ def external_rule(policy: ExternalPolicy, *, is_overwrite: bool) -> ExternalRule
     return ExternalRule(policy=policy, keeps_references=is_overwrite, max_bytes=EXTERNAL_BLOB_MAX_BYTES.read())
 
 
-def is_cell_parts(kind: Any) -> bool:
+def is_cell_parts(kind: pyarrow.DataType) -> bool:
     """Whether a column has the form in which an export writes bytes and addresses side by side."""
-    return bool(pa.types.is_struct(kind)) and {item.name for item in kind} == {"data", "uri"}
+    return isinstance(kind, pyarrow.StructType) and set(kind.names) == {"data", "uri"}
 
 
-def cell_values(column: Any) -> list[Any]:
+def cell_values(column: Array) -> list[object]:
     """Such a column as plain values: bytes, or the text of an address. What has both stays as it is, and is refused."""
     return [_cell_value(value) for value in column.to_pylist()]
 
 
-def _cell_value(value: dict[str, Any] | None) -> Any:
+def _cell_value(value: Mapping[str, object] | None) -> object:
     if value is None:
         return None
     data, uri = value["data"], value["uri"]
@@ -80,14 +80,14 @@ def _cell_value(value: dict[str, Any] | None) -> Any:
     return uri if data is None else data
 
 
-def external_texts(values: list[Any]) -> dict[int, str]:
+def external_texts(values: list[object]) -> dict[int, str]:
     """The values that are addresses of external blobs, by position."""
     return {
         place: value for place, value in enumerate(values) if isinstance(value, str) and not value.startswith(MANAGED)
     }
 
 
-def with_external(stored: Any, texts: Mapping[int, str], rule: ExternalRule) -> tuple[Any, dict[int, str]]:
+def with_external(stored: Array, texts: Mapping[int, str], rule: ExternalRule) -> tuple[Array, dict[int, str]]:
     """A column of cells with those of external blobs filled in, and violation texts about addresses, by position.
 
     Raises:

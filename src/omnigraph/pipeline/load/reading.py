@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import pyarrow.csv as _csv
 
-from omnigraph.core.arrow import pa
+from omnigraph.core.arrow import Batch, Rows, pa
 from omnigraph.errors import InputFileError
 from omnigraph.errors.text import size_text
 from omnigraph.errors.writes import LINE, RECORD
@@ -25,9 +26,10 @@ from omnigraph.pipeline.load.column_map import (
     plain_columns,
     raw_records,
 )
-from omnigraph.pipeline.load.inputs import line_blocks, open_bytes, open_text, readable
+from omnigraph.pipeline.load.inputs import ByteStream, line_blocks, open_bytes, open_text, readable
 from omnigraph.pipeline.load.jsonl import count_bad, group_records, is_utf8, read_items, read_lines, read_objects
-from omnigraph.pipeline.load.parts import Part, PartKind, open_table
+from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
+from omnigraph.pipeline.load.parts import Part, open_table
 from omnigraph.pipeline.load.records import (
     LINE_TOO_LONG,
     MAX_LINE_BYTES,
@@ -40,11 +42,14 @@ from omnigraph.pipeline.load.records import (
 from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.load.mapping import MappedType
+    from numpy.typing import NDArray
+
     from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
     from omnigraph.pipeline.load.shaping import RawRecords
 
 csv: Any = _csv
+_Numbers: TypeAlias = "NDArray[np.int64]"
+_Object: TypeAlias = dict[str, object]
 
 _BLOCK_BYTES = 8 * 1024 * 1024
 #: Longer lines that name the columns of a CSV file are not ones.
@@ -68,12 +73,14 @@ class PartReader:
     @property
     def unit(self) -> str:
         """The unit that `lines` counts; of JSON it is known after reading."""
-        match self._part.kind:
-            case PartKind.PARQUET | PartKind.ORC | PartKind.GRAPH_OBJECTS:
-                return RECORD
-            case PartKind.CSV if self._mapped[0].csv.multiline:
-                return RECORD
-        return RECORD if self._is_list else LINE
+        match self._part.format:
+            case None:
+                return LINE if self._plan.is_strict else RECORD
+            case SourceFormat.CSV:
+                return RECORD if self._mapped[0].csv.multiline else LINE
+            case SourceFormat.JSON:
+                return RECORD if self._is_list else LINE
+        return RECORD
 
     def records(self) -> Iterator[RawRecords]:
         """All records of the part.
@@ -83,17 +90,15 @@ class PartReader:
             BadRequestError: a mapping does not fit the file.
         """
         with readable(self._part.file):
-            match self._part.kind:
-                case PartKind.GRAPH_LINES:
-                    yield from self._graph_lines()
-                case PartKind.GRAPH_OBJECTS:
-                    yield from self._graph_objects()
-                case PartKind.PARQUET | PartKind.ORC:
-                    yield from self._columnar()
-                case PartKind.CSV:
+            match self._part.format:
+                case None:
+                    yield from self._graph_lines() if self._plan.is_strict else self._graph_objects()
+                case SourceFormat.CSV:
                     yield from self._csv()
-                case PartKind.JSON:
+                case SourceFormat.JSON:
                     yield from self._json()
+                case _:
+                    yield from self._columnar()
 
     # ---- the graph format
 
@@ -137,17 +142,17 @@ class PartReader:
 
     def _columnar(self) -> Iterator[RawRecords]:
         part = self._part
-        with open_table(part.file, is_parquet=part.kind is PartKind.PARQUET) as table:
+        with open_table(part.file, is_parquet=part.format is SourceFormat.PARQUET) as table:
             chosen = self._columns_for(arrow_columns(table.schema))
             for batch in table.batches(part.groups, chosen.columns):
                 yield self.mapped_records(batch, chosen)
 
-    def mapped_records(self, batch: Any, chosen: ColumnMap, *, is_text: bool = False) -> RawRecords:
+    def mapped_records(self, batch: Batch, chosen: ColumnMap) -> RawRecords:
         """The records of a batch of mapped columns; they follow those that were read before."""
         first = self.lines
         self.lines += batch.num_rows
         numbers = np.arange(first + 1, first + batch.num_rows + 1, dtype=np.int64)
-        return raw_records(self._mapped[1], batch, chosen, numbers, is_text=is_text)
+        return raw_records(self._mapped[1], batch, chosen, numbers)
 
     @property
     def _delimiter(self) -> str:
@@ -204,8 +209,8 @@ class PartReader:
         return f"the line has {_values(refused[0])} instead of {len(names):,}"
 
     def _csv_tables(
-        self, lines: list[bytes], positions: Any, names: list[str], mapped: MappedType
-    ) -> Iterator[tuple[Any, Any]]:
+        self, lines: list[bytes], positions: _Numbers, names: list[str], mapped: MappedType
+    ) -> Iterator[tuple[Rows, _Numbers]]:
         """Tables of the good lines with their positions; the others are in `_bad_lines` afterwards."""
         # A quote that a line does not close would silently take a part of the next one.
         is_bad = [line.count(b'"') % 2 == 1 or not is_utf8(line) for line in lines]
@@ -234,11 +239,12 @@ class PartReader:
     def _csv_stream(self, mapped: MappedType, names: list[str], chosen: ColumnMap) -> Iterator[RawRecords]:
         refused: set[int] = set()
 
-        def refuse(row: Any) -> str:
+        def refuse(row: _csv.InvalidRow) -> str:
             text = f"the record has {_values(row.actual_columns)} instead of {row.expected_columns:,}"
             # Arrow counts the line of names too.
-            refused.add(int(row.number) - 1)
-            self._refuse(int(row.number) - 1, _INVALID_CSV, text, row.text)
+            number = (row.number or 0) - 1
+            refused.add(number)
+            self._refuse(number, _INVALID_CSV, text, row.text)
             return "skip"
 
         with open_text(self._part.file) as stream:
@@ -251,7 +257,7 @@ class PartReader:
             # Arrow takes the rest of the file for a value.
             self._refuse(self.lines, _INVALID_CSV, "a quote is never closed")
 
-    def _numbers_without(self, refused: set[int], count: int) -> Any:
+    def _numbers_without(self, refused: set[int], count: int) -> _Numbers:
         """The numbers of the next good records; refused ones have theirs in between."""
         numbers: list[int] = []
         while len(numbers) < count:
@@ -297,7 +303,7 @@ class PartReader:
         return [str(name) for name in parsed.schema.names], b"\n" in first or b"\r" in first
 
     def _csv_options(
-        self, names: list[str], mapped: MappedType, *, skip_rows: int = 0, on_bad: Any = None
+        self, names: list[str], mapped: MappedType, *, skip_rows: int = 0, on_bad: Callable[..., str]
     ) -> dict[str, Any]:
         return {
             "read_options": csv.ReadOptions(
@@ -317,19 +323,20 @@ class PartReader:
             ),
         }
 
-    def _parse_csv(self, blob: bytes, names: list[str], mapped: MappedType, refused: dict[int, int]) -> Any:
+    def _parse_csv(self, blob: bytes, names: list[str], mapped: MappedType, refused: dict[int, int]) -> Rows | None:
         """Lines as a table without those that have another number of values: `refused` has it by their position."""
 
-        def refuse(row: Any) -> str:
-            refused[int(row.number) - 1] = int(row.actual_columns)
+        def refuse(row: _csv.InvalidRow) -> str:
+            refused[(row.number or 0) - 1] = row.actual_columns
             return "skip"
 
         try:
             options = self._csv_options(names, mapped, on_bad=refuse)
             options["read_options"].block_size = len(blob) + 1
-            return csv.read_csv(pa.BufferReader(blob), **options)
+            table: Rows = csv.read_csv(pa.BufferReader(blob), **options)
         except pa.ArrowInvalid:
             return None
+        return table
 
     def _json(self) -> Iterator[RawRecords]:
         """Objects of properties: one per line, or one list of them."""
@@ -346,11 +353,9 @@ class PartReader:
             batch = {name: [row.get(name) for row in rows] for name in chosen.columns}
             yield raw_records(shape, batch, chosen, numbers)
 
-    def _with_members(
-        self, rows: list[dict[str, Any]], numbers: Any, paths: list[str]
-    ) -> tuple[list[dict[str, Any]], Any]:
+    def _with_members(self, rows: list[_Object], numbers: _Numbers, paths: list[str]) -> tuple[list[_Object], _Numbers]:
         """Rows with the values at the end of paths; those in which a path leads nowhere are counted and left out."""
-        found: list[dict[str, Any]] = []
+        found: list[_Object] = []
         places: list[int] = []
         for row, number in zip(rows, numbers.tolist(), strict=True):
             try:
@@ -360,7 +365,7 @@ class PartReader:
                 self._refuse(number, "invalid JSON", str(error), error.value)
         return found, np.array(places, dtype=np.int64)
 
-    def _json_rows(self) -> Iterator[tuple[list[dict[str, Any]], Any]]:
+    def _json_rows(self) -> Iterator[tuple[list[_Object], _Numbers]]:
         strict = decoder(self._plan)
         with open_text(self._part.file) as stream:
             first = stream.read(64).removeprefix(_BYTE_ORDER_MARK)
@@ -370,7 +375,7 @@ class PartReader:
             yield from self._listed_rows(strict)
             return
         for lines, numbers in self._line_blocks():
-            found: list[dict[str, Any]] = []
+            found: list[_Object] = []
             places: list[int] = []
             for line, number in zip(lines, numbers.tolist(), strict=True):
                 if not line.strip() or not self._is_short_enough(line, number):
@@ -391,9 +396,9 @@ class PartReader:
             if found:
                 yield found, np.array(places, dtype=np.int64)
 
-    def _listed_rows(self, strict: json.JSONDecoder) -> Iterator[tuple[list[dict[str, Any]], Any]]:
+    def _listed_rows(self, strict: json.JSONDecoder) -> Iterator[tuple[list[_Object], _Numbers]]:
         """The objects of one list; its items are counted, not its lines."""
-        found: list[dict[str, Any]] = []
+        found: list[_Object] = []
         places: list[int] = []
         size = 0
         for row, length in read_items(self._part.file, strict):
@@ -426,7 +431,7 @@ class PartReader:
     def first_lines(self, size: int) -> list[bytes]:
         """Some of the first lines of the part as they are; objects where lines do not count. Reads little more."""
         with readable(self._part.file):
-            if self._part.kind is PartKind.GRAPH_LINES:
+            if self._plan.is_strict:
                 return self._first_lines(size)
             found: list[bytes] = []
             for body, length in read_objects(self._part.file, decoder(self._plan)):
@@ -439,25 +444,28 @@ class PartReader:
             return found
 
     def _first_lines(self, size: int) -> list[bytes]:
-        part = self._part
-        is_packed = part.file.compression is not None
-        with open_text(part.file) if is_packed else open_bytes(part.file) as stream:
-            if part.begin:
-                stream.seek(part.begin - 1)
+        with self._content() as stream:
             begun = stream.read(size)
-        if part.begin == 0:
-            begun = begun.removeprefix(_BYTE_ORDER_MARK)
-        lines: list[bytes] = begun.split(b"\n")
+        begin = self._part.begin
+        lines = (begun if begin else begun.removeprefix(_BYTE_ORDER_MARK)).split(b"\n")
         # The first line belongs to the part before, the last one goes on; a file may also be one line.
-        return lines[1 if part.begin else 0 : -1] or lines
+        return lines[1 if begin else 0 : -1] or lines
 
-    def _line_blocks(self) -> Iterator[tuple[list[bytes], Any]]:
+    @contextmanager
+    def _content(self) -> Iterator[ByteStream]:
+        """The content of the file from one byte before the part; what is packed is one part."""
+        if self._part.file.compression is not None:
+            with open_text(self._part.file) as content:
+                yield content
+            return
+        with open_bytes(self._part.file) as stream:
+            stream.seek(max(self._part.begin - 1, 0))
+            yield stream
+
+    def _line_blocks(self) -> Iterator[tuple[list[bytes], _Numbers]]:
         """The lines that begin in the part, with their numbers from 1."""
         part = self._part
-        is_packed = part.file.compression is not None
-        with open_text(part.file) if is_packed else open_bytes(part.file) as stream:
-            if part.begin:
-                stream.seek(part.begin - 1)
+        with self._content() as stream:
             for lines in line_blocks(stream, part.begin, part.end):
                 first = self.lines
                 self.lines += len(lines)
@@ -480,7 +488,7 @@ class _CountedQuotes:
 
     closed = False
 
-    def __init__(self, stream: Any, path: str) -> None:
+    def __init__(self, stream: ByteStream, path: str) -> None:
         self.quotes = 0
         self._stream = stream
         self._path = path

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
@@ -58,7 +58,7 @@ class Record:
     """A record with known type; its values are not judged yet."""
 
     shape: EntityShape
-    data: dict[str, Any]
+    data: Mapping[str, object]
     id: object = None
     source: object = None
     target: object = None
@@ -125,8 +125,7 @@ def is_too_complex(line: bytes) -> bool:
 
 def decoder(plan: LoadPlan) -> json.JSONDecoder:
     """A JSON decoder of the grammar: strict refuses a repeated member at any depth."""
-    hook: Callable[[list[tuple[str, Any]]], Any] | None = _distinct if plan.is_strict else None
-    return json.JSONDecoder(object_pairs_hook=hook, parse_constant=_no_constant)
+    return json.JSONDecoder(object_pairs_hook=_distinct if plan.is_strict else None, parse_constant=_no_constant)
 
 
 def read_record(body: object, plan: LoadPlan) -> Record:
@@ -155,7 +154,7 @@ def read_record(body: object, plan: LoadPlan) -> Record:
     )
 
 
-def _given_id(body: dict[str, Any], data: dict[str, Any], shape: EntityShape) -> object:
+def _given_id(body: Mapping[str, object], data: Mapping[str, object], shape: EntityShape) -> object:
     """The explicit id of a record: a member of its own, as newer exports have it, or one of its data."""
     outer, inner = body.get("id"), data.get("id")
     if outer is not None and inner is not None and outer != inner:
@@ -187,7 +186,7 @@ def _quoted(name: object, known: list[str]) -> str:
     return f"`{name}`" + (f": {hint}" if hint else "")
 
 
-def _check_members(body: dict[str, Any], data: dict[str, Any], kind: str, shape: EntityShape) -> None:
+def _check_members(body: Mapping[str, object], data: Mapping[str, object], kind: str, shape: EntityShape) -> None:
     violations: list[RecordViolation] = []
     for name, value in body.items():
         if name not in _ENVELOPE[kind]:
@@ -200,7 +199,9 @@ def _check_members(body: dict[str, Any], data: dict[str, Any], kind: str, shape:
         raise BadRecordError(*violations)
 
 
-def unknown_fields(shape: EntityShape, names: list[str], values: dict[str, Any] | None = None) -> list[RecordViolation]:
+def unknown_fields(
+    shape: EntityShape, names: list[str], values: Mapping[str, object] | None = None
+) -> list[RecordViolation]:
     """Names that are not a property of a type."""
     properties = shape.definition.properties
     violations = []
@@ -220,7 +221,7 @@ def unknown_fields(shape: EntityShape, names: list[str], values: dict[str, Any] 
     return violations
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from omnigraph.core.arrow import arrow_type, pa, pc
+from omnigraph.core.arrow import Array, Rows, arrow_type, pa, pc
 from omnigraph.core.ids import TableKey, split_id
-from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
+from omnigraph.core.types import BaseType, EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
 from omnigraph.lang.schema.rules import EndGiven, Example, Required, ValueRule, rule_field, rule_name, violation_text
 from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
@@ -28,13 +28,18 @@ from omnigraph.pipeline.load.plan import (
     is_cell_parts,
     with_external,
 )
-from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.load.values import Timestamps, Tolerance
+from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped
+from omnigraph.pipeline.load.values import AS_IS, Reading, Tolerance
 from omnigraph.pipeline.violations import Place, ViolationCounts, shown
 from omnigraph.writes.columns import stored_values, table_schema
 from omnigraph.writes.pending import check_cells
 from omnigraph.writes.rules import shown_values, violating
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: A column of ids, or columns of key members by name.
+_End: TypeAlias = "Given | MappedColumn | Mapping[str, Given | MappedColumn]"
 _STRING = PropertyType(base=ScalarType(Scalar.STRING), nullable=True)
 _BLOB = ScalarType(Scalar.BLOB)
 
@@ -45,17 +50,14 @@ class RawRecords:
 
     shape: EntityShape
     #: Property → values; a property that is not here is missing in all records.
-    columns: dict[str, Any]
+    columns: Mapping[str, Given | MappedColumn]
     #: Explicit ids, where the source has any.
-    ids: Any = None
-    #: Per end of an edge: a column of ids, or columns of key members by name.
-    ends: tuple[Any, Any] | None = None
+    ids: Given | MappedColumn | None = None
+    #: Source and target of edges.
+    ends: tuple[_End, _End] | None = None
     #: Line or record of each record, counted from 1 within its part of the input.
-    lines: Any
-    #: Whether all values are texts of a source without types.
-    is_text: bool = False
-    #: What a mapping says about moments that are finer than `DateTime`; graph records have none.
-    timestamps: Timestamps | None = None
+    lines: NDArray[np.int64]
+    reading: Reading = AS_IS
     #: Property, or end and member as in `from.code` → the one column of a mapping that feeds it.
     plain: Mapping[str, str] = field(default_factory=dict)
 
@@ -89,8 +91,8 @@ class RawRecords:
             )
 
 
-def _cut(end: Any, part: slice) -> Any:
-    if isinstance(end, dict):
+def _cut(end: _End, part: slice) -> _End:
+    if isinstance(end, Mapping):
         return {name: column[part] for name, column in end.items()}
     return end[part]
 
@@ -99,8 +101,8 @@ def _cut(end: Any, part: slice) -> Any:
 class Shaped:
     """Good rows, where they came from, and what was wrong with the others."""
 
-    rows: Any
-    lines: Any
+    rows: Rows
+    lines: NDArray[np.int64]
     violations: ViolationCounts
     #: Old spellings of ids that were accepted, with the canonical ids.
     aliases: set[tuple[str, str]] = field(default_factory=set)
@@ -162,7 +164,7 @@ def shape_records(raw: RawRecords, plan: LoadPlan, *, source: str, part: int, fi
     )
 
 
-def _property_column(name: str, judge: _Judge) -> Any:
+def _property_column(name: str, judge: _Judge) -> Array:
     raw = judge.raw
     type_ = raw.shape.definition.properties[name].type
     given = raw.columns.get(name)
@@ -184,11 +186,19 @@ def _property_column(name: str, judge: _Judge) -> Any:
         for position in positions(violating(required, stored)):
             if position not in violations:
                 judge.violate(position, required, None)
-    return stored
+    found: Array = stored
+    return found
 
 
 def _refuse_values(
-    given: Any, type_: PropertyType, violations: dict[int, str], judge: _Judge, *, rule: str, name: str, hint: str = ""
+    given: Given | MappedColumn,
+    type_: PropertyType,
+    violations: dict[int, str],
+    judge: _Judge,
+    *,
+    rule: str,
+    name: str,
+    hint: str = "",
 ) -> None:
     """Report values that do not fit, as the source has them; the hint is about those that `concat` takes."""
     values = None
@@ -210,18 +220,23 @@ def _text_hint(type_: PropertyType, name: str, column: str | None) -> str:
 
 
 def _stored(
-    type_: PropertyType, given: Any, judge: _Judge, tolerance: Tolerance | None = None
-) -> tuple[Any, dict[int, str]]:
+    type_: PropertyType, given: Given | MappedColumn, judge: _Judge, tolerance: Tolerance | None = None
+) -> tuple[Array, dict[int, str]]:
     """A stored column and the violations in it; ids and ends are read without tolerance."""
-    raw = judge.raw
+    reading = replace(judge.raw.reading, tolerance=tolerance)
     if isinstance(given, MappedColumn):
-        return read_mapped(given, type_, tolerance=tolerance, timestamps=raw.timestamps)
-    return stored_column(type_, given, is_text=raw.is_text, tolerance=tolerance, timestamps=raw.timestamps)
+        return read_mapped(given, type_, reading)
+    return stored_column(type_, given, reading)
 
 
-def _blobs(type_: PropertyType, given: Any, judge: _Judge, tolerance: Tolerance | None) -> tuple[Any, dict[int, str]]:
+def _blobs(
+    type_: PropertyType, given: Given | MappedColumn, judge: _Judge, tolerance: Tolerance | None
+) -> tuple[Array, dict[int, str]]:
     """The cells of a Blob column; addresses go their own way where any are allowed."""
     rule = judge.plan.external
+    if isinstance(given, MappedColumn):
+        # The name of a folder; any other column of a Blob is taken as it is.
+        return _stored(type_, given, judge, tolerance)
     if not isinstance(given, list) and is_cell_parts(given.type):
         given = cell_values(given)
     is_binary = not isinstance(given, list) and pa.types.is_binary(given.type)
@@ -239,7 +254,7 @@ def _blobs(type_: PropertyType, given: Any, judge: _Judge, tolerance: Tolerance 
     return stored, violations | refused
 
 
-def _apply_rule(rule: ValueRule, column: Any, judge: _Judge) -> None:
+def _apply_rule(rule: ValueRule, column: Array, judge: _Judge) -> None:
     bad = violating(rule, column)
     if pc.any(bad).as_py():
         for position, value in zip(positions(bad), shown_values(column.filter(bad)), strict=True):
@@ -249,14 +264,14 @@ def _apply_rule(rule: ValueRule, column: Any, judge: _Judge) -> None:
 # ---- ends and ids
 
 
-def _end_column(name: str, given: Any, end: EndType, judge: _Judge) -> Any:
-    if isinstance(given, dict):
+def _end_column(name: str, given: _End, end: EndType, judge: _Judge) -> Array:
+    if isinstance(given, Mapping):
         found = _composed(given, end, judge, name)
     else:
         found = _id_texts(given, name, judge, [base for _, base in end.members])
     aliases = judge.plan.aliases.get(end.name)
     if aliases:
-        found = pa.array([aliases.get(text, text) for text in found.to_pylist()], pa.utf8())
+        found = pa.array([None if text is None else aliases.get(text, text) for text in found.to_pylist()], pa.utf8())
     if found.null_count:
         rule = EndGiven(edge_type=judge.raw.shape.name, end=name, node_type=end.name)
         for position in positions(found.is_null()):
@@ -265,7 +280,7 @@ def _end_column(name: str, given: Any, end: EndType, judge: _Judge) -> Any:
     return found
 
 
-def _composed(given: dict[str, Any], end: EndType, judge: _Judge, name: str) -> Any:
+def _composed(given: Mapping[str, Given | MappedColumn], end: EndType, judge: _Judge, name: str) -> Array:
     """Ids of keyed nodes from columns of their key members; null where a member is null or does not fit."""
     rule = f"invalid `{name}` of {judge.raw.shape.name}"
     spellings = []
@@ -279,7 +294,7 @@ def _composed(given: dict[str, Any], end: EndType, judge: _Judge, name: str) -> 
     return derived_ids(spellings)
 
 
-def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
+def _id_texts(given: Given | MappedColumn, name: str, judge: _Judge, key: list[BaseType]) -> Array:
     """A column of ids as text: typed columns of a one-member key are spelled, integers are their digits."""
     rule = f"invalid `{name}` of {judge.raw.shape.name}"
     if isinstance(given, MappedColumn):
@@ -299,7 +314,7 @@ def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
     if texts is not None:
         return texts
     if len(key) == 1:
-        typed = fast_column(PropertyType(base=key[0], nullable=True), given, timestamps=judge.raw.timestamps)
+        typed = fast_column(PropertyType(base=key[0], nullable=True), given, replace(judge.raw.reading, is_text=False))
         if typed is not None:
             return spelled(key[0], typed)
     if pa.types.is_integer(given.type):
@@ -307,10 +322,11 @@ def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
     for position, value in enumerate(python_values(_STRING, given)):
         if value is not None:
             judge.refuse(position, rule, name, value, f"{rule}: {shown(value)} is not an id")
-    return pa.nulls(len(given), pa.utf8())
+    found: Array = pa.nulls(len(given), pa.utf8())
+    return found
 
 
-def _id_column(columns: dict[str, Any], judge: _Judge, place: tuple[int, int]) -> Any:
+def _id_column(columns: Mapping[str, Array], judge: _Judge, place: tuple[int, int]) -> Array:
     raw = judge.raw
     properties = raw.shape.definition.properties
     given = None
@@ -326,7 +342,7 @@ def _id_column(columns: dict[str, Any], judge: _Judge, place: tuple[int, int]) -
     return derived
 
 
-def _compare_ids(given: Any, derived: Any, judge: _Judge) -> None:
+def _compare_ids(given: Array, derived: Array, judge: _Judge) -> None:
     """An explicit id of a keyed node says what its key says."""
     shape = judge.raw.shape
     for position in positions(pc.fill_null(pc.not_equal(given, derived), False)):
@@ -344,7 +360,7 @@ def _means_same(shape: EntityShape, old: str, canonical: str) -> bool:
     parts = split_id(canonical, len(shape.key_members))
     for name, part in zip(shape.key_members, parts, strict=True):
         type_ = PropertyType(base=shape.definition.properties[name].type.base, nullable=True)
-        stored, violations = slow_column(type_, [old], is_text=True)
+        stored, violations = slow_column(type_, [old], Reading(is_text=True))
         if not violations:
             value = stored_values(pa.chunked_array([stored]))[0]
             if value == parse_spelling(type_.base, part):

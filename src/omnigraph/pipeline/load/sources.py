@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from omnigraph.core.arrow import pa
+from omnigraph.core.arrow import Rows, pa
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class FrameAccess(Protocol):
     """Access to frames that are not in this process, and to tables that become such frames."""
 
-    def columns(self, frame: Any) -> SourceColumns:
+    def columns(self, frame: object) -> SourceColumns:
         """The columns of a frame.
 
         Raises:
@@ -44,7 +44,7 @@ class FrameAccess(Protocol):
         """
         ...
 
-    def selected(self, frame: Any, paths: Sequence[Sequence[str]], name: str) -> Any:
+    def selected(self, frame: object, paths: Sequence[Sequence[str]], name: str) -> object:
         """A frame with these columns only, members of structs as columns of their own.
 
         Raises:
@@ -52,7 +52,7 @@ class FrameAccess(Protocol):
         """
         ...
 
-    def table(self, name: str) -> Any:
+    def table(self, name: str) -> object:
         """A table by its name, in any catalog, as a frame.
 
         Raises:
@@ -111,8 +111,7 @@ def read_frames(
             _refuse_source(key, mapping)
             entry = MappedType(type_key=key, source="", timestamps=mapping.timestamps)
         data = _data(name, given)
-        is_local = isinstance(data, pa.Table)
-        columns = arrow_columns(data.schema) if is_local else access().columns(data)
+        columns = arrow_columns(data.schema) if isinstance(data, Rows) else access().columns(data)
         columns = replace(columns, index=_index_names(given))
         if key.kind == "edge" and entry.ends is None:
             known = {*columns.names, *columns.index}
@@ -144,7 +143,7 @@ def frame_source(frame: Frame, plan: LoadPlan) -> FrameSource:
     return FrameSource(name=where, type_key=frame.type_key, chosen=chosen, paths=paths)
 
 
-def chosen_columns(frame: Frame, source: FrameSource, access: FrameAccess | None) -> Any:
+def chosen_columns(frame: Frame, source: FrameSource, access: FrameAccess | None) -> object:
     """The data of a frame; of one elsewhere only what tasks read, members of structs as columns of their own.
 
     Raises:
@@ -191,7 +190,7 @@ def _index_names(given: Any) -> tuple[str, ...]:
     return tuple(name for name in given.index.names if isinstance(name, str))
 
 
-def _data(name: str, given: Any) -> Any:
+def _data(name: str, given: object) -> object:
     if isinstance(given, pa.Table):
         return given
     if isinstance(given, pa.RecordBatch):

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from omnigraph.core.arrow import Batch
 from omnigraph.core.budget import work_steps
 from omnigraph.errors import OmniError
 from omnigraph.errors.writes import LINE, ROW
@@ -23,8 +24,6 @@ from omnigraph.writes.columns import blob_columns
 from omnigraph.writes.pending import check_cells
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.load.parts import Part
 
@@ -76,7 +75,7 @@ class FrameTask:
     source: FrameSource
     plan: LoadPlan
 
-    def __call__(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+    def __call__(self, partition: int, batches: Iterable[Batch]) -> Iterator[Message]:
         """The answer for one partition."""
         name = partition_name(self.source, partition)
         stage = _Stage(self.plan, name, partition, ViolationCounts())
@@ -92,7 +91,7 @@ class FrameTask:
 @dataclass(slots=True)
 class _Pending:
     rows: int = 0
-    waiting: list[Any] = field(default_factory=list)
+    waiting: list[Batch] = field(default_factory=list)
     waiting_bytes: int = 0
     waiting_rows: int = 0
     fragments: list[str] = field(default_factory=list)
@@ -271,7 +270,7 @@ class Provenance:
                         continue
                     shaped = shape_records(raw, self._plan, source=part.file.path, part=part.number, first_row=row)
                     row += raw.count
-                    ids = shaped.rows["id"].to_pylist()
+                    ids = map(str, shaped.rows["id"].to_pylist())
                     found.update(
                         (name, self._placed(part, line)) for name, line in zip(ids, shaped.lines.tolist(), strict=True)
                     )

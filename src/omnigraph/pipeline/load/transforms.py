@@ -8,15 +8,15 @@ not a text goes on as it is, and the type of the property judges it. What no ste
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
-from omnigraph.pipeline.load.columns import is_list_type, is_text_type, positions, stored_column
+from omnigraph.pipeline.load.columns import decoded, is_list_type, is_text_type, positions, stored_column
 from omnigraph.pipeline.load.value_forms import (
     BoolWords,
     FixedText,
@@ -28,10 +28,14 @@ from omnigraph.pipeline.load.value_forms import (
     notation,
     read_moments,
 )
-from omnigraph.pipeline.load.values import Timestamps, Tolerance, too_fine
+from omnigraph.pipeline.load.values import AS_IS, Reading, Timestamps, too_fine
 from omnigraph.pipeline.violations import shown
 
-Column = Any  # an Arrow array; its stubs cannot say of which type
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: The values of a source: as Arrow, or as Python values.
+Given: TypeAlias = "Array | list[object]"
 #: What is wrong with values, by position.
 ViolationTexts = dict[int, str]
 
@@ -47,8 +51,8 @@ class MappedColumn:
     """Values of some records that are still to be read."""
 
     source: ValueSource
-    #: The columns of the source, as Arrow or as Python values.
-    columns: Mapping[str, Any]
+    #: The columns of the source.
+    columns: Mapping[str, Given]
     count: int
     #: Whether the source has no types.
     is_text: bool = False
@@ -64,7 +68,7 @@ class MappedColumn:
         return self.count
 
     @property
-    def only_column(self) -> Any:
+    def only_column(self) -> Given | None:
         """The values of the column, where there is one and no text is made of it."""
         name = self.source.only_column
         return None if name is None else self.columns[name]
@@ -79,7 +83,7 @@ class MappedColumn:
             return values[0]
         return self.source.separator.join("" if item is None else shown(item) for item in values)
 
-    def prepare(self) -> tuple[Column, ViolationTexts]:
+    def prepare(self) -> tuple[Array, ViolationTexts]:
         """The values after `trim`, `null` and `concat`, and what is wrong with some; those are null."""
         violations: ViolationTexts = {}
         if self.only_column is not None:
@@ -93,47 +97,43 @@ class MappedColumn:
         separator = pa.scalar(self.source.separator, pa.utf8())
         return pc.binary_join_element_wise(*texts, separator), violations
 
-    def _cleaned(self, column: Column, violations: ViolationTexts) -> Column:
+    def _cleaned(self, column: Given, violations: ViolationTexts) -> Array:
         if isinstance(column, list):
             column = _texts_of_values(column, violations)
         return _cleaned(column, self.source.transforms, violations)
 
 
-def read_mapped(
-    given: MappedColumn,
-    type_: PropertyType,
-    *,
-    tolerance: Tolerance | None = None,
-    timestamps: Timestamps | None = None,
-) -> tuple[Column, ViolationTexts]:
+def read_mapped(given: MappedColumn, type_: PropertyType, reading: Reading = AS_IS) -> tuple[Array, ViolationTexts]:
     """The stored column of mapped values, and violation texts about bad ones, by position; those are null."""
     if isinstance(given.only_column, list):
-        return _read_values(given, type_, tolerance=tolerance, timestamps=timestamps)
+        return _read_values(given, given.only_column, type_, reading)
     column, violations = given.prepare()
-    step = _Step(transforms=given.source.transforms, violations=violations, timestamps=timestamps)
+    step = _Step(transforms=given.source.transforms, violations=violations, timestamps=reading.timestamps)
     # A fixed text has no type either.
     is_text = given.is_text or not given.source.columns
     column, is_text = step.read(column, type_.base, is_text=is_text)
-    stored, more = stored_column(type_, column, is_text=is_text, tolerance=tolerance, timestamps=timestamps)
+    stored, more = stored_column(type_, column, replace(reading, is_text=is_text))
     return stored, dict(sorted((more | violations).items()))
 
 
 def _read_values(
-    given: MappedColumn, type_: PropertyType, *, tolerance: Tolerance | None, timestamps: Timestamps | None
-) -> tuple[Column, ViolationTexts]:
+    given: MappedColumn, values: list[object], type_: PropertyType, reading: Reading
+) -> tuple[Array, ViolationTexts]:
     """Python values of several types, as JSON has them: those of one type are read together."""
-    stored: list[Column] = []
+    stored: list[Array] = []
     order: list[int] = []
     violations: ViolationTexts = {}
     (name,) = given.columns
-    for places, column in _by_type(given.columns[name]):
-        if isinstance(column, list) and isinstance(column[0], list) and _has_items(given, type_):
-            some, found = _read_lists(given, column, type_, tolerance=tolerance, timestamps=timestamps)
+    # The items of lists are read as the mapping says, where it does.
+    has_items = isinstance(type_.base, ListType | VectorType) and given.source.transforms.is_typed
+    for places, column in _by_type(values):
+        lists = [item for item in column if isinstance(item, list)] if has_items and isinstance(column, list) else []
+        if lists:
+            some, found = _read_lists(given, lists, type_, reading)
         elif isinstance(column, list):
-            some, found = stored_column(type_, column, tolerance=tolerance, timestamps=timestamps)
+            some, found = stored_column(type_, column, reading)
         else:
-            part = replace(given, columns={name: column}, count=len(column))
-            some, found = read_mapped(part, type_, tolerance=tolerance, timestamps=timestamps)
+            some, found = read_mapped(replace(given, columns={name: column}, count=len(column)), type_, reading)
         stored.append(some)
         order += places
         violations |= {places[position]: text for position, text in found.items()}
@@ -144,32 +144,21 @@ def _read_values(
     return pa.concat_arrays(stored).take(pa.array(back)), dict(sorted(violations.items()))
 
 
-def _has_items(given: MappedColumn, type_: PropertyType) -> bool:
-    """Whether the mapping says how the items of lists are written."""
-    is_list = isinstance(type_.base, ListType | VectorType)
-    return is_list and given.source.transforms.is_typed
-
-
 def _read_lists(
-    given: MappedColumn,
-    lists: list[list[Any]],
-    type_: PropertyType,
-    *,
-    tolerance: Tolerance | None,
-    timestamps: Timestamps | None,
-) -> tuple[Column, ViolationTexts]:
+    given: MappedColumn, lists: list[list[object]], type_: PropertyType, reading: Reading
+) -> tuple[Array, ViolationTexts]:
     """Python lists: their items are read as single values are."""
     (name,) = given.columns
     items = [item for some in lists for item in some]
     steps = replace(given.source.transforms, null=(), split=None)
     part = MappedColumn(source=replace(given.source, transforms=steps), columns={name: items}, count=len(items))
     item_type = PropertyType(base=_item_type(type_.base), nullable=True)
-    stored, found = read_mapped(part, item_type, timestamps=timestamps)
+    stored, found = read_mapped(part, item_type, replace(reading, tolerance=None))
     violations: ViolationTexts = {}
     lengths = np.array([len(some) for some in lists], dtype=np.int64)
     missing = np.zeros(len(lists), dtype=bool)
     column = _lists_of(stored, lengths, missing, found, violations)
-    whole, more = stored_column(type_, column, tolerance=tolerance, timestamps=timestamps)
+    whole, more = stored_column(type_, column, reading)
     return whole, more | violations
 
 
@@ -178,37 +167,35 @@ def _item_type(base: BaseType) -> ScalarType:
     return ScalarType(base.item) if isinstance(base, ListType) else ScalarType(Scalar.F64)
 
 
-def _by_type(values: list[Any]) -> Iterator[tuple[list[int], Column]]:
+def _by_type(values: list[object]) -> Iterator[tuple[list[int], Given]]:
     """Values with their positions: texts, truth values and numbers as Arrow, lists and everything else as they are."""
     kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-    groups: dict[Any, list[int]] = {}
+    groups: dict[type | None, list[int]] = {}
     for position, value in enumerate(values):
-        kind: Any = str if value is None else type(value)
-        if kind is int and not _LEAST <= value <= _MOST:
-            kind = None
-        is_known = kind in kinds or kind in (str, list)
+        kind: type = str if value is None else type(value)
+        is_known = kind in (*kinds, str, list) and not (type(value) is int and not _LEAST <= value <= _MOST)
         groups.setdefault(kind if is_known else None, []).append(position)
-    for kind, places in groups.items():
+    for found, places in groups.items():
         some = [values[place] for place in places]
-        if kind is str:
+        if found is str:
             yield places, _text_array(some)
         else:
-            yield places, pa.array(some, kinds[kind]) if kind in kinds else some
+            yield places, pa.array(some, kinds[found]) if found is not None and found in kinds else some
 
 
-def _text_array(texts: list[str | None]) -> Column:
+def _text_array(texts: Sequence[object]) -> Array:
     try:
-        return pa.array(texts, pa.utf8())
+        found: Array = pa.array(texts, pa.utf8())
     except UnicodeEncodeError:
         # Half a surrogate pair: the check of texts finds it.
-        encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
-        return pa.array(encoded, pa.binary()).view(pa.utf8())
+        encoded = [None if text is None else str(text).encode("utf-8", "surrogatepass") for text in texts]
+        found = pa.array(encoded, pa.binary()).view(pa.utf8())
+    return found
 
 
-def _value(column: Any, position: int) -> object:
+def _value(column: Given, position: int) -> object:
     if isinstance(column, list):
-        found: object = column[position]
-        return found
+        return column[position]
     try:
         return column[position].as_py()
     except (UnicodeDecodeError, OverflowError, ValueError):
@@ -218,9 +205,8 @@ def _value(column: Any, position: int) -> object:
 # ---- trim, null, concat
 
 
-def _cleaned(column: Column, transforms: Transforms, violations: ViolationTexts) -> Column:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+def _cleaned(column: Array, transforms: Transforms, violations: ViolationTexts) -> Array:
+    column = decoded(column)
     if is_text_type(column.type):
         column = _checked(column, violations)
         if transforms.trim:
@@ -233,7 +219,7 @@ def _cleaned(column: Column, transforms: Transforms, violations: ViolationTexts)
     return column
 
 
-def _checked(column: Column, violations: ViolationTexts) -> Column:
+def _checked(column: Array, violations: ViolationTexts) -> Array:
     """A column of texts that are UTF-8: files are trusted about their texts when they are opened."""
     column = column.cast(pa.utf8())
     try:
@@ -246,11 +232,12 @@ def _checked(column: Column, violations: ViolationTexts) -> Column:
             except UnicodeDecodeError:
                 texts.append(None)
                 violations[position] = "the text is not UTF-8"
-        return pa.array(texts, pa.utf8())
+        found: Array = pa.array(texts, pa.utf8())
+        return found
     return column
 
 
-def _texts_of_values(values: list[Any], violations: ViolationTexts) -> Column:
+def _texts_of_values(values: list[object], violations: ViolationTexts) -> Array:
     """Python values as texts, where they have one notation."""
     texts: list[str | None] = []
     for position, value in enumerate(values):
@@ -264,7 +251,7 @@ def _texts_of_values(values: list[Any], violations: ViolationTexts) -> Column:
     return _text_array(texts)
 
 
-def _joinable(column: Column, violations: ViolationTexts) -> Column:
+def _joinable(column: Array, violations: ViolationTexts) -> Array:
     kind = column.type
     if pa.types.is_string(kind):
         return column
@@ -272,7 +259,8 @@ def _joinable(column: Column, violations: ViolationTexts) -> Column:
         return column.cast(pa.utf8())
     for position in positions(column.is_valid()):
         violations.setdefault(position, _not_joinable(_value(column, position)))
-    return pa.nulls(len(column), pa.utf8())
+    found: Array = pa.nulls(len(column), pa.utf8())
+    return found
 
 
 def _not_joinable(value: object) -> str:
@@ -290,14 +278,14 @@ class _Step:
     violations: ViolationTexts
     timestamps: Timestamps | None
 
-    def read(self, column: Column, base: BaseType, *, is_text: bool) -> tuple[Column, bool]:
+    def read(self, column: Array, base: BaseType, *, is_text: bool) -> tuple[Array, bool]:
         """The column for the type of a property, and whether its texts are those of a source without types."""
         match base:
             case ListType() | VectorType():
                 return self._read_list(column, _item_type(base), is_text=is_text)
         return self._read_scalar(column, base, is_text=is_text)
 
-    def _read_scalar(self, column: Column, base: BaseType, *, is_text: bool) -> tuple[Column, bool]:
+    def _read_scalar(self, column: Array, base: BaseType, *, is_text: bool) -> tuple[Array, bool]:
         steps, kind = self.transforms, column.type
         if pa.types.is_integer(kind) and (steps.words is not None or steps.date_formats):
             # 20240131 is a date in the notation %Y%m%d, not a number of days.
@@ -312,7 +300,7 @@ class _Step:
             return self._numbers(column, steps.number), True
         return column, is_text
 
-    def _truths(self, texts: Column, words: BoolWords) -> Column:
+    def _truths(self, texts: Array, words: BoolWords) -> Array:
         is_true = pc.is_in(texts, pa.array(words.true, pa.utf8()))
         is_false = pc.is_in(texts, pa.array(words.false, pa.utf8()))
         told = " nor ".join(
@@ -320,9 +308,10 @@ class _Step:
         )
         is_good = pc.or_(is_true, is_false)
         self._refuse(texts, is_good, lambda text: f"{text!r} is neither {told}")
-        return pc.if_else(is_good, is_true, pa.scalar(None, pa.bool_()))
+        found: Array = pc.if_else(is_good, is_true, pa.scalar(None, pa.bool_()))
+        return found
 
-    def _numbers(self, texts: Column, form: NumberForm) -> Column:
+    def _numbers(self, texts: Array, form: NumberForm) -> Array:
         is_good = pc.match_substring_regex(texts, form.pattern)
         self._refuse(texts, is_good, lambda text: f"{text!r} is not {form.description}")
         texts = pc.if_else(is_good, texts, pa.scalar(None, pa.utf8()))
@@ -330,7 +319,7 @@ class _Step:
             texts = pc.replace_substring(texts, form.thousands, "")
         return texts if form.decimal == "." else pc.replace_substring(texts, form.decimal, ".")
 
-    def _moments(self, texts: Column, base: BaseType) -> Column:
+    def _moments(self, texts: Array, base: BaseType) -> Array:
         formats = self.transforms.date_formats
         found = read_moments(formats, texts)
         forms = " or ".join(item.text for item in formats)
@@ -339,7 +328,7 @@ class _Step:
         if base == ScalarType(Scalar.DATE):
             is_day = ~found.has_time
             self._refuse(texts, is_day, lambda text: f"{text!r} has a time of day, and a Date has none")
-            days = pa.array(found.days, pa.int64(), mask=~(is_good & is_day))
+            days: Array = pa.array(found.days, pa.int64(), mask=~(is_good & is_day))
             return days.cast(pa.int32()).cast(pa.date32())
         whole, finer = np.divmod(found.nanoseconds, _NANOSECONDS_PER_MILLISECOND)
         if self.timestamps is Timestamps.ROUND:
@@ -348,9 +337,10 @@ class _Step:
             is_whole = finer == 0
             self._refuse(texts, is_whole, lambda text: too_fine(repr(text), self.timestamps))
             is_good = is_good & is_whole
-        return pa.array(found.seconds * 1000 + whole, pa.int64(), mask=~is_good)
+        moments: Array = pa.array(found.seconds * 1000 + whole, pa.int64(), mask=~is_good)
+        return moments
 
-    def _refuse(self, texts: Column, is_good: Column, say: Any) -> None:
+    def _refuse(self, texts: Array, is_good: Array | NDArray[np.bool_], say: Callable[[str], str]) -> None:
         """Refuse the texts that are not good; a null is neither."""
         bad = pc.and_not(texts.is_valid(), pa.array(is_good))
         if not pc.any(bad).as_py():
@@ -358,7 +348,7 @@ class _Step:
         for position in positions(bad):
             self.violations.setdefault(position, say(shown(texts[position].as_py())))
 
-    def _read_list(self, column: Column, item: ScalarType, *, is_text: bool) -> tuple[Column, bool]:
+    def _read_list(self, column: Array, item: ScalarType, *, is_text: bool) -> tuple[Array, bool]:
         split = self.transforms.split
         is_split = pa.types.is_string(column.type) and split is not None
         if is_split:
@@ -370,26 +360,31 @@ class _Step:
             return pa.nulls(len(column), pa.list_(pa.utf8())), False
         return self._read_items(column, item, is_split=is_split), False
 
-    def _refuse_values_lists(self, column: Column) -> None:
+    def _refuse_values_lists(self, column: Array) -> None:
         for position in positions(column.is_valid()):
             text = f"{shown(_value(column, position))} is not a list; `split` makes one of a text"
             self.violations.setdefault(position, text)
 
-    def _read_items(self, column: Column, item: ScalarType, *, is_split: bool) -> Column:
+    def _read_items(self, column: Array, item: ScalarType, *, is_split: bool) -> Array:
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
         found: ViolationTexts = {}
         # Texts for null are about the whole value.
-        items = _cleaned(column.flatten(), replace(self.transforms, null=()), found)
+        items = _cleaned(pc.list_flatten(column), replace(self.transforms, null=()), found)
         inner = replace(self, violations=found)
         items, is_text = inner._read_scalar(items, item, is_text=is_split)
-        stored, more = stored_column(
-            PropertyType(base=item, nullable=True), items, is_text=is_text, timestamps=self.timestamps
-        )
+        reading = Reading(is_text=is_text, timestamps=self.timestamps)
+        stored, more = stored_column(PropertyType(base=item, nullable=True), items, reading)
         missing = column.is_null().to_numpy(zero_copy_only=False)
         return _lists_of(stored, lengths, missing, more | found, self.violations)
 
 
-def _lists_of(items: Column, lengths: Any, missing: Any, found: ViolationTexts, violations: ViolationTexts) -> Column:
+def _lists_of(
+    items: Array,
+    lengths: NDArray[np.int64],
+    missing: NDArray[np.bool_],
+    found: ViolationTexts,
+    violations: ViolationTexts,
+) -> Array:
     """Lists of stored items. What was found about items is a violation of their list, which is null then."""
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     if pa.types.is_date64(items.type):
@@ -400,11 +395,13 @@ def _lists_of(items: Column, lengths: Any, missing: Any, found: ViolationTexts, 
         violations.setdefault(row, f"item {place - int(offsets[row]) + 1}: {text}")
     missing = missing.copy()
     missing[list(violations)] = True
-    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=pa.array(missing))
+    result: Array = pa.ListArray.from_arrays(pa.array(offsets), items, mask=pa.array(missing))
+    return result
 
 
-def _split(texts: Column, separator: str | None) -> Column:
+def _split(texts: Array, separator: str | None) -> Array:
     """Lists of texts; an empty text is an empty list."""
     lists = pc.split_pattern(texts, separator)
     is_empty = pc.equal(texts, "")
-    return pc.if_else(is_empty, pa.scalar([], lists.type), lists)
+    found: Array = pc.if_else(is_empty, pa.scalar([], lists.type), lists)
+    return found

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pyarrow
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.violations import shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_Integers: TypeAlias = "NDArray[np.int64]"
 
 
 # ---- Value sources of a mapping
@@ -123,13 +126,11 @@ EndSource = ValueSource | Mapping[str, ValueSource]
 # ---- Null texts of typed columns
 
 
-Column = Any  # an Arrow array; its stubs cannot say of which type
-
 _DIGIT = re.compile("[0-9]")
 #: Zeros behind the digits that count of a fraction of a second, and a point that they leave alone.
 _ZEROS = re.compile(r"(?:[.]|([.][0-9]*[1-9]))0+(?=(?:Z|[+-][0-9:]+)?$)", re.ASCII)
 #: Types whose values have a notation of their own, with one of it.
-_EXAMPLES: tuple[tuple[Any, str], ...] = (
+_EXAMPLES: tuple[tuple[Callable[[pyarrow.DataType], bool], str], ...] = (
     (pa.types.is_integer, "-1"),
     (pa.types.is_floating, "-1.5"),
     (pa.types.is_decimal, "-1.5"),
@@ -138,7 +139,7 @@ _EXAMPLES: tuple[tuple[Any, str], ...] = (
 )
 
 
-def comparable(column: Column) -> Column:
+def comparable(column: Array) -> Array:
     """The same values in a type that Arrow compares."""
     kind = column.type
     if pa.types.is_float16(kind):
@@ -148,7 +149,7 @@ def comparable(column: Column) -> Column:
     return column.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else column
 
 
-def as_values(text: str, kind: Any) -> list[Column]:
+def as_values(text: str, kind: pyarrow.DataType) -> list[Array]:
     """A text for null as a value of a typed column; none where it is not the notation of one."""
     is_hexadecimal = pa.types.is_integer(kind) and "x" in text.lower()
     is_other_word = pa.types.is_boolean(kind) and text not in ("true", "false")
@@ -162,7 +163,7 @@ def as_values(text: str, kind: Any) -> list[Column]:
         return []
 
 
-def _as_moments(text: str, kind: Any) -> list[Column]:
+def _as_moments(text: str, kind: Any) -> list[Array]:
     """A text as a moment; one without a zone is in UTC."""
     plain = pa.array([_ZEROS.sub(r"\1", text)])
     for zone in (None, "UTC"):
@@ -174,7 +175,7 @@ def _as_moments(text: str, kind: Any) -> list[Column]:
     return []
 
 
-def refuse_null_texts(source: ValueSource, column: str, kind: Any, owner: str) -> None:
+def refuse_null_texts(source: ValueSource, column: str, kind: pyarrow.DataType, owner: str) -> None:
     """Make sure that texts for null say something about a column of numbers, days or moments.
 
     A word such as `N/A` is meant for other sources of the same mapping. A text with digits is meant for a value; if a
@@ -183,7 +184,7 @@ def refuse_null_texts(source: ValueSource, column: str, kind: Any, owner: str) -
     Raises:
         BadRequestError: no text is a value of the column, and one has digits.
     """
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = kind.value_type if isinstance(kind, pyarrow.DictionaryType) else kind
     example = next((text for is_such, text in _EXAMPLES if is_such(kind)), None)
     numeric = [text for text in source.transforms.null if _DIGIT.search(text)]
     if example is None or not numeric:
@@ -251,11 +252,11 @@ class ReadMoments:
 
     is_read: NDArray[np.bool_]
     #: Since 1970, in UTC.
-    seconds: NDArray[np.int64]
-    nanoseconds: NDArray[np.int64]
+    seconds: _Integers
+    nanoseconds: _Integers
 
     @property
-    def days(self) -> NDArray[np.int64]:
+    def days(self) -> _Integers:
         """Days since 1970."""
         return self.seconds // _DAY_SECONDS
 
@@ -305,7 +306,7 @@ def _check_parts(seen: list[str]) -> None:
         raise ValueError("it has %M without %H")
 
 
-def read_moments(formats: tuple[DateFormat, ...], texts: Any) -> ReadMoments:
+def read_moments(formats: tuple[DateFormat, ...], texts: Array) -> ReadMoments:
     """Parse a column of texts: of several formats the first that gives a moment of the calendar counts."""
     distinct = texts.dictionary_encode()
     if not 0 < _REPEATED * len(distinct.dictionary) <= len(texts):
@@ -319,7 +320,7 @@ def read_moments(formats: tuple[DateFormat, ...], texts: Any) -> ReadMoments:
     )
 
 
-def _read_all(formats: tuple[DateFormat, ...], texts: Any) -> ReadMoments:
+def _read_all(formats: tuple[DateFormat, ...], texts: Array) -> ReadMoments:
     count = len(texts)
     found = ReadMoments(
         is_read=np.zeros(count, dtype=bool),
@@ -340,22 +341,22 @@ def _read_all(formats: tuple[DateFormat, ...], texts: Any) -> ReadMoments:
     return found
 
 
-def _read(item: DateFormat, texts: Any) -> tuple[NDArray[np.bool_], Any, Any]:
+def _read(item: DateFormat, texts: Array) -> tuple[NDArray[np.bool_], _Integers, _Integers]:
     parts = pc.extract_regex(texts, item.pattern)
     matched = parts.is_valid().to_numpy(zero_copy_only=False)
 
-    def number(name: str) -> NDArray[np.int64]:
+    def number(name: str) -> _Integers:
         if name not in item.directives:
             return np.zeros(len(texts), dtype=np.int64)
         # What did not match has empty parts.
         digits = pc.if_else(parts.is_valid(), parts.field(name), "0")
-        values: NDArray[np.int64] = digits.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        values: _Integers = digits.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return values
 
-    def place(name: str, words: tuple[str, ...]) -> NDArray[np.int64]:
+    def place(name: str, words: tuple[str, ...]) -> _Integers:
         """The place of each word, and -1 for another one: RE2 takes U+017F for an `s` and U+212A for a `k`."""
         index = pc.index_in(pc.utf8_lower(parts.field(name)), pa.array(words))
-        values: NDArray[np.int64] = index.fill_null(-1).cast(pa.int64()).to_numpy()
+        values: _Integers = index.fill_null(-1).cast(pa.int64()).to_numpy()
         return values
 
     year = number("Y")
@@ -380,7 +381,7 @@ def _read(item: DateFormat, texts: Any) -> tuple[NDArray[np.bool_], Any, Any]:
     return is_read, seconds, _nanoseconds(item, parts)
 
 
-def _days(year: Any, month: Any, day: Any) -> tuple[Any, Any]:
+def _days(year: _Integers, month: _Integers, day: _Integers) -> tuple[_Integers, NDArray[np.bool_]]:
     """Days since 1970, and which of them are in the calendar of the years 1 to 9999."""
     is_month = (month >= 1) & (month <= 12) & (year >= 1)
     months = ((year - 1970) * 12 + np.where(is_month, month, 1) - 1).astype("datetime64[M]")
@@ -389,11 +390,11 @@ def _days(year: Any, month: Any, day: Any) -> tuple[Any, Any]:
     return first + day - 1, is_month & (day >= 1) & (day <= length)
 
 
-def _offsets(item: DateFormat, parts: Any) -> tuple[Any, Any]:
+def _offsets(item: DateFormat, parts: Array) -> tuple[_Integers | int, NDArray[np.bool_] | bool]:
     """Seconds before UTC."""
     if not item.has_zone:
         return 0, True
-    texts = pc.replace_substring(parts.field("z"), ":", "")
+    texts = pc.replace_substring(pc.struct_field(parts, "z"), ":", "")
     is_given = pc.fill_null(pc.equal(pc.utf8_length(texts), 5), False)
     plain = pc.if_else(is_given, texts, "+0000")
     hours, minutes = (pc.utf8_slice_codeunits(plain, begin, begin + 2).cast(pa.int64()).to_numpy() for begin in (1, 3))
@@ -401,9 +402,9 @@ def _offsets(item: DateFormat, parts: Any) -> tuple[Any, Any]:
     return sign * (hours * 3600 + minutes * 60), (hours <= 23) & (minutes <= 59)
 
 
-def _nanoseconds(item: DateFormat, parts: Any) -> NDArray[np.int64]:
+def _nanoseconds(item: DateFormat, parts: Array) -> _Integers:
     if "f" not in item.directives:
         return np.zeros(len(parts), dtype=np.int64)
-    digits = pc.if_else(parts.is_valid(), parts.field("f"), "0")
-    values: NDArray[np.int64] = pc.utf8_rpad(digits, 9, "0").cast(pa.int64()).to_numpy(zero_copy_only=False)
+    digits = pc.if_else(parts.is_valid(), pc.struct_field(parts, "f"), "0")
+    values: _Integers = pc.utf8_rpad(digits, 9, "0").cast(pa.int64()).to_numpy(zero_copy_only=False)
     return values

@@ -45,6 +45,20 @@ class Timestamps(StrEnum):
     TRUNCATE = "truncate"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How the values of a source are read."""
+
+    #: Whether the source has no types, so that texts stand for values of any type.
+    is_text: bool = False
+    #: None, as for graph records: finer moments are refused, and a mapping could not accept them.
+    timestamps: Timestamps | None = None
+    tolerance: Tolerance | None = None
+
+
+AS_IS = Reading()
+
+
 @dataclass(slots=True)
 class Tolerance:
     """Stores what does not fit as null, and counts it: how the compatible grammar reads the values of records."""
@@ -53,21 +67,20 @@ class Tolerance:
     nulled: int = 0
 
 
-def load_value(
-    type_: PropertyType, value: object, *, tolerance: Tolerance | None = None, timestamps: Timestamps | None = None
-) -> StoredValue:
+def load_value(type_: PropertyType, value: object, reading: Reading = AS_IS) -> StoredValue:
     """The stored form of a value for a property. Null has to be judged by the caller.
 
-    With `tolerance` a value of a wrong JSON type becomes null where null is allowed, and a bad item of a list a null
-    item. Without `timestamps`, as for graph records, a finer moment is refused as well.
+    With tolerance a value of a wrong JSON type becomes null where null is allowed, and a bad item of a list a null
+    item.
 
     Raises:
         ValueError: the value does not fit; the text completes a sentence that begins with "value …".
     """
     if value is None:
         return None
+    tolerance = reading.tolerance
     try:
-        return _load(type_, value, tolerance, timestamps)
+        return _load(type_, value, reading)
     except ValueError:
         if tolerance is None or not type_.nullable or not _has_wrong_json_type(type_, value):
             raise
@@ -75,16 +88,14 @@ def load_value(
         return None
 
 
-def _load(
-    type_: PropertyType, value: object, tolerance: Tolerance | None, timestamps: Timestamps | None
-) -> StoredValue:
+def _load(type_: PropertyType, value: object, reading: Reading) -> StoredValue:
     match type_.base:
         case ScalarType(Scalar.BLOB):
             return _blob(value)
         case ScalarType(scalar):
-            return _scalar(scalar, value, timestamps)
+            return _scalar(scalar, value, reading.timestamps)
         case ListType(item):
-            return _list(item, value, tolerance, timestamps)
+            return _list(item, value, reading)
         case EnumType() if not isinstance(value, str):
             raise ValueError(f"{_kind(value)} is not a String, as the enum needs")
         case EnumType():
@@ -168,7 +179,7 @@ def too_fine(shown: str, timestamps: Timestamps | None) -> str:
     return f"{text}; `timestamps: round` or `timestamps: truncate` in the mapping accepts it"
 
 
-def _list(item: Scalar, value: object, tolerance: Tolerance | None, timestamps: Timestamps | None) -> StoredValue:
+def _list(item: Scalar, value: object, reading: Reading) -> StoredValue:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{_kind(value)} is not a list")
     items: list[StoredValue] = []
@@ -176,11 +187,11 @@ def _list(item: Scalar, value: object, tolerance: Tolerance | None, timestamps: 
         try:
             if part is None:
                 raise ValueError("null is not allowed inside a list")
-            items.append(_scalar(item, part, timestamps))
+            items.append(_scalar(item, part, reading.timestamps))
         except ValueError as problem:
-            if tolerance is None:
+            if reading.tolerance is None:
                 raise ValueError(f"item {number}: {problem}") from problem
-            tolerance.nulled += part is not None
+            reading.tolerance.nulled += part is not None
             items.append(None)
     return tuple(items)
 
