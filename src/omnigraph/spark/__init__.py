@@ -10,34 +10,19 @@ from typing import TYPE_CHECKING
 from omnigraph.core.lazy_exports import late_exports
 
 if TYPE_CHECKING:
-    from omnigraph.spark.data_source import OmniGraphDataSource, spark_frame
-    from omnigraph.spark.executors import check_executors
-    from omnigraph.spark.frames import SparkFrames
-    from omnigraph.spark.session import SparkSettings, spark_session
-    from omnigraph.spark.worker_choice import (
-        AUTO,
-        ElasticWorkers,
-        check_engine,
-        choose_workers,
-        make_engine,
-        session_of_frames,
-    )
+    from omnigraph.spark.data_source import OmniGraphDataSource as OmniGraphDataSource
+    from omnigraph.spark.data_source import spark_frame as spark_frame
+    from omnigraph.spark.executors import check_executors as check_executors
+    from omnigraph.spark.frames import SparkFrames as SparkFrames
+    from omnigraph.spark.session import SparkSettings as SparkSettings
+    from omnigraph.spark.session import spark_session as spark_session
+    from omnigraph.spark.worker_choice import AUTO as AUTO
+    from omnigraph.spark.worker_choice import ElasticWorkers as ElasticWorkers
     from omnigraph.spark.worker_choice import Session as Session  # for annotations only
-
-__all__ = [
-    "AUTO",
-    "ElasticWorkers",
-    "OmniGraphDataSource",
-    "SparkFrames",
-    "SparkSettings",
-    "check_engine",
-    "check_executors",
-    "choose_workers",
-    "make_engine",
-    "session_of_frames",
-    "spark_frame",
-    "spark_session",
-]
+    from omnigraph.spark.worker_choice import check_engine as check_engine
+    from omnigraph.spark.worker_choice import choose_workers as choose_workers
+    from omnigraph.spark.worker_choice import make_engine as make_engine
+    from omnigraph.spark.worker_choice import session_of_frames as session_of_frames
 
 __getattr__ = late_exports(
     __name__,

@@ -21,7 +21,7 @@ from pyspark.util import InheritableThread
 from omnigraph.core.budget import check_work, finishing
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import SparkError
-from omnigraph.pipeline.workers import StageProgress, job_name
+from omnigraph.pipeline.workers import job_name
 from omnigraph.spark.kinds import is_connect, is_stopped
 from omnigraph.spark.tasks import raise_carried
 
@@ -237,52 +237,59 @@ def _undisturbed(call: Callable[[], _Result]) -> _Result:
             ended.set()
 
     Thread(target=work, daemon=True).start()
-    _wait(ended)
+    # In small steps: an interrupt just before a thread falls asleep is noticed when it wakes up.
+    while not ended.wait(POLL_S):
+        pass
     if failures:
         raise failures[0]
     return results[0]
 
 
-def _wait(ended: Event) -> None:
-    """Wait in small steps: an interrupt just before a thread falls asleep is noticed when it wakes up."""
-    while not ended.wait(POLL_S):
-        pass
-
-
 def outlasting(call: Callable[[], None]) -> None:
     """Wait until a call has ended, however many interrupts come meanwhile: what follows builds on its end."""
-    if current_thread() is not main_thread():
-        call()
-        return
-    ended = Event()
 
-    def work() -> None:
+    def keep(handle: Callable[[], object]) -> None:
         try:
-            call()
-        finally:
-            ended.set()
+            handle()
+        except KeyboardInterrupt:
+            _log.warning("already stopping: the tasks that run have to end first")
 
-    with _interrupts_kept():
-        Thread(target=work, daemon=True).start()
-        _wait(ended)
+    with _interrupts_to(keep):
+        _undisturbed(call)
 
 
 @contextmanager
-def _interrupts_kept() -> Iterator[None]:
-    """Let no interrupt be raised in the block; what handles them hears of them all the same."""
+def interrupts_later() -> Iterator[None]:
+    """Let interrupts wait for the end of the block.
+
+    For calls into the JVM that belong to the thread of the caller: half-way interrupted, the next one of the thread
+    would read the rest of the answer.
+    """
+    waiting: list[Callable[[], object]] = []
+    try:
+        with _interrupts_to(waiting.append):
+            yield
+    finally:
+        for handle in waiting:
+            handle()
+
+
+@contextmanager
+def _interrupts_to(take: Callable[[Callable[[], object]], None]) -> Iterator[None]:
+    """Give interrupts of the block to a function, as a call of what handles them. They reach the main thread only."""
+    if current_thread() is not main_thread():
+        yield
+        return
     # SIGTERM has one only where a command takes it for an interrupt.
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handlers = {number: handler for number, handler in before.items() if callable(handler)}
 
-    def keep(number: int, frame: FrameType | None) -> None:
-        try:
-            handlers[signal.Signals(number)](number, frame)
-        except KeyboardInterrupt:
-            _log.warning("already stopping: the tasks that run have to end first")
+    def handle(number: int, frame: FrameType | None) -> None:
+        take(lambda: handlers[signal.Signals(number)](number, frame))
 
     try:
         for number in handlers:
-            signal.signal(number, keep)
+            signal.signal(number, handle)
         yield
     finally:
         for number, handler in handlers.items():
@@ -455,7 +462,7 @@ class _Job(Generic[_Result]):
         Raises:
             SparkError: the session does not tell them, because it was stopped or its JVM has ended.
         """
-        with spark_errors(self._spark):
+        with spark_errors(self._spark), interrupts_later():
             self._thread.start()
 
     def abandon(self) -> bool:
@@ -522,12 +529,3 @@ class _JobThread(InheritableThread):
     def run(self) -> None:
         """Run the work."""
         self._work(super().run)
-
-
-def showing(progress: StageProgress, rows: Callable[[], int]) -> Callable[[Figures], None]:
-    """A `watch` that shows the figures of a job as those of a stage."""
-
-    def watch(figures: Figures) -> None:
-        progress.update(figures.done, rows(), total=figures.total or None)
-
-    return watch

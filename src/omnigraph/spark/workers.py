@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 from typing_extensions import override
 
-from omnigraph.core.arrow import Array
+from omnigraph.core.arrow import Array, Batch
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import SparkError
-from omnigraph.pipeline.exchange import BUCKET, Exchange, Shuffles, by_bucket, gathered
-from omnigraph.pipeline.workers import STOPPING, Item, Message, Progress, TaskSecret, Workers, raise_failure
-from omnigraph.spark.jobs import Figures, SparkJobs, released, shielded, showing, spark_errors
+from omnigraph.pipeline.exchange import BUCKET, Exchange, by_bucket, gathered
+from omnigraph.pipeline.workers import STOPPING, Item, Message, Progress, raise_failure
+from omnigraph.spark.jobs import Figures, SparkJobs, interrupts_later, released, shielded, spark_errors
 from omnigraph.spark.kinds import is_connect, is_on_this_machine, parallelism_of, tries_of
 from omnigraph.spark.tasks import (
     Batches,
@@ -42,7 +42,7 @@ from omnigraph.spark.tasks import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 
 # ---- Secrets of tasks, in two halves
@@ -81,6 +81,8 @@ def _mixed(data: bytes, pad: bytes) -> bytes:
 # ---- Row exchange as a Spark shuffle
 
 
+#: A task that gets the number of a partition and its rows.
+BatchTask: TypeAlias = Callable[[int, Iterable[Batch]], Iterable[Message]]
 #: Rows travel packed: for Spark a row is what one task has for one bucket, so that it handles few.
 _SENT = _pa.schema([(BUCKET, _pa.int32()), ("rows", _pa.binary())])
 _SENT_COLUMNS = f"{BUCKET} int, rows binary"
@@ -119,11 +121,11 @@ def _binary(data: pa.Buffer) -> Array:
     return array
 
 
-def bucket_task(exchange: Exchange[Item]) -> Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]]:
+def bucket_task(exchange: Exchange[Item]) -> BatchTask:
     """The task that handles the rows of one partition."""
     handle, schema = exchange.handle, exchange.schema
 
-    def task(partition: int, batches: Iterable[pa.RecordBatch]) -> Iterable[Message]:
+    def task(partition: int, batches: Iterable[Batch]) -> Iterable[Message]:
         del partition  # the rows know better
         sent = [packed.as_buffer() for batch in batches for packed in batch.column(1)]
         if sent:
@@ -138,7 +140,7 @@ def bucket_task(exchange: Exchange[Item]) -> Callable[[int, Iterable[pa.RecordBa
 
 
 _Result = TypeVar("_Result")
-_MESSAGES = "message string"
+_MESSAGES = "number long, message string"
 #: Bytes of items that travel inside the plan of a Spark Connect job; more go as a file.
 _INLINE_BYTES = 1024 * 1024
 #: By default Spark's UI and event log leave out the values of settings whose names match this.
@@ -176,68 +178,59 @@ class SparkWorkers(Workers, Shuffles):
     ) -> list[Message]:
         if not items:
             return []
-        counter = self._counter()
-        with (
-            self._progress.stage(stage, len(items)) as progress,
-            self.shared(list(items)) as some,
-            self._tally() as tally,
-        ):
-            guard = _Guard(self.tries, tally, counter.add, task_instruction())
-            function = _item_function(task, some, guard)
-            rows = counter.rows_with(tally)
+        with self.shared(list(items)) as some:
 
-            def action() -> list[Any]:
-                numbers = self.spark.range(0, len(items), 1, len(items))
-                return numbers.mapInArrow(function, f"number long, {_MESSAGES}").collect()
+            def numbers() -> DataFrame:
+                return self.spark.range(0, len(items), 1, len(items))
 
-            def watch(figures: Figures) -> None:
-                progress.update(counter.done(figures), rows())
-
-            answers = self.jobs.run(stage, action, watch, partial(progress.tell, STOPPING))
-            found = {int(row["number"]): json.loads(row["message"]) for row in answers}
-            progress.update(len(found), sum(int(one.get("rows", 0)) for one in found.values()))
+            found = dict(self._messages(stage, len(items), numbers, _of_items(task, some)))
         if not keep_failures:
             for answer in found.values():
                 raise_failure(answer)
         return [found[number] for number in range(len(items))]
 
-    @override
-    def run_batches(
-        self, stage: str, task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], frame: DataFrame
-    ) -> list[Message]:
-        partitions: DataFrame = frame
-        counter = self._counter()
-        with self._progress.stage(stage, 0) as progress, self._tally() as tally:
-            guard = _Guard(self.tries, tally, counter.add, task_instruction())
-            function = _batches_function(task, guard)
-
-            def action() -> list[Any]:
-                return partitions.mapInArrow(function, _MESSAGES).collect()
-
-            watch = showing(progress, counter.rows_with(tally))
-            answers = self.jobs.run(stage, action, watch, partial(progress.tell, STOPPING))
-            messages = [json.loads(row["message"]) for row in answers]
-            progress.update(len(messages), sum(int(one.get("rows", 0)) for one in messages))
+    def run_batches(self, stage: str, task: BatchTask, frame: DataFrame) -> list[Message]:
+        """As `Workers.run_batches`, for a Spark frame."""
+        messages = [message for _, message in self._messages(stage, 0, lambda: frame, task)]
         for message in messages:
             raise_failure(message)
         return messages
 
-    @override
+    def _messages(
+        self, stage: str, tasks: int, make: Callable[[], DataFrame], task: BatchTask
+    ) -> list[tuple[int, Message]]:
+        """The answers of a task to all partitions of a frame with their numbers; 0 tasks are as many as Spark says."""
+        counter = self._counter()
+        with self._progress.stage(stage, tasks) as progress, self._tally() as tally:
+            function = _task_function(task, _Guard(self.tries, tally, counter.add, task_instruction()))
+            rows = counter.rows_with(tally)
+
+            def watch(figures: Figures) -> None:
+                if tasks:
+                    progress.update(counter.done(figures), rows())
+                else:
+                    progress.update(figures.done, rows(), total=figures.total or None)
+
+            def action() -> list[Row]:
+                return make().mapInArrow(function, _MESSAGES).collect()
+
+            answers = self.jobs.run(stage, action, watch, partial(progress.tell, STOPPING))
+            found = [(int(row["number"]), json.loads(row["message"])) for row in answers]
+            progress.update(len(found), sum(int(message.get("rows", 0)) for _, message in found))
+        return found
+
     def exchange(self, exchange: Exchange[Item]) -> list[Message]:
         sent = shielded(self.spark, lambda: sent_rows(self.spark, exchange))
         answers = self.run_batches(exchange.stage, bucket_task(exchange), sent)
         return sorted(answers, key=lambda answer: int(answer[BUCKET]))
 
-    def collect(self, stage: str, make: Callable[[], DataFrame]) -> list[Any]:
+    def collect(self, stage: str, make: Callable[[], DataFrame]) -> list[Row]:
         """The rows of a small result. `make` builds the frame, in the thread of the job.
 
         Raises:
             SparkError: the job failed.
         """
-        with self._progress.stage(stage, 0) as progress:
-            return self.jobs.run(
-                stage, lambda: make().collect(), showing(progress, lambda: 0), partial(progress.tell, STOPPING)
-            )
+        return self.act(stage, lambda: make().collect())
 
     def act(self, stage: str, action: Callable[[], _Result]) -> _Result:
         """The result of any other action.
@@ -246,7 +239,11 @@ class SparkWorkers(Workers, Shuffles):
             SparkError: the job failed.
         """
         with self._progress.stage(stage, 0) as progress:
-            return self.jobs.run(stage, action, showing(progress, lambda: 0), partial(progress.tell, STOPPING))
+
+            def watch(figures: Figures) -> None:
+                progress.update(figures.done, 0, total=figures.total or None)
+
+            return self.jobs.run(stage, action, watch, partial(progress.tell, STOPPING))
 
     @contextmanager
     def shared(self, values: list[object]) -> Iterator[object]:
@@ -266,31 +263,30 @@ class SparkWorkers(Workers, Shuffles):
     def sealing(self, secret: str) -> Iterator[Sealed]:
         # A session of Spark Connect hands its settings on to tasks only when their names begin so.
         name = f"spark.omnigraph.secret.{new_ulid()}"
-        with spark_errors(self.spark):
-            pattern = self.spark.conf.get(_REDACTED, None) or _DEFAULT_REDACTED
+        pattern = shielded(self.spark, lambda: self.spark.conf.get(_REDACTED, None)) or _DEFAULT_REDACTED
         if not re.search(pattern, name):
             raise SparkError(
                 f"the session would write secrets of its jobs into its logs: {_REDACTED} is {pattern!r}, leave it "
                 f"out or let it match {name!r}"
             )
         sealed, pad = seal(secret, name)
-        with spark_errors(self.spark):
-            self._set_property(name, pad)
+        self._set_property(name, pad)
         try:
             yield sealed
         finally:
             # A session that has ended keeps nothing, and why it did is being raised.
-            with suppress(SparkError), spark_errors(self.spark):
+            with suppress(SparkError):
                 self._set_property(name, None)
 
     def _set_property(self, name: str, value: str | None) -> None:
         """Set a property of the jobs of this thread, or take it away. Not shielded: it belongs to the thread."""
-        if not self._is_connect:
-            self.spark.sparkContext.setLocalProperty(name, value)  # type: ignore[arg-type]  # its types do not know None
-        elif value is None:
-            self.spark.conf.unset(name)
-        else:
-            self.spark.conf.set(name, value)
+        with spark_errors(self.spark), interrupts_later():
+            if not self._is_connect:
+                self.spark.sparkContext.setLocalProperty(name, value)  # type: ignore[arg-type]  # its types do not know None
+            elif value is None:
+                self.spark.conf.unset(name)
+            else:
+                self.spark.conf.set(name, value)
 
     @contextmanager
     def _tally(self) -> Iterator[RowTally | None]:
@@ -355,12 +351,12 @@ class _Counter:
 
 
 @contextmanager
-def _shipped(spark: SparkSession, values: list[object]) -> Iterator[_Inline | _Shipped]:
+def _shipped(spark: SparkSession, values: list[object]) -> Iterator[_Shipped]:
     """Values for the tasks of a Spark Connect session: inside the plan when they are few, else as a file."""
     dumps: Callable[[object], bytes] = cloudpickle.dumps  # it has no types
     packed = dumps(values)
     if len(packed) <= _INLINE_BYTES:
-        yield _Inline(packed)
+        yield _Shipped(packed)
         return
     # The server keeps the file until the session ends; its name is never used again.
     with tempfile.TemporaryDirectory(prefix="omnigraph-items-") as folder:
@@ -374,38 +370,27 @@ def _shipped(spark: SparkSession, values: list[object]) -> Iterator[_Inline | _S
 
 
 @dataclass(frozen=True, slots=True)
-class _Inline:
-    """Values that travel with the function of a task."""
-
-    packed: bytes
-
-    @property
-    def value(self) -> object:
-        with _ITEMS.holding(self.packed, lambda: pickle.loads(self.packed)) as values:
-            return values
-
-
-@dataclass(frozen=True, slots=True)
 class _Shipped:
-    """Values in a file that the session has sent to every executor."""
+    """Values that travel with the function of a task, or the name of their file, which every executor has."""
 
-    name: str
+    packed: bytes | str
 
     @property
     def value(self) -> object:
-        with _ITEMS.holding(self.name, lambda: _read_shipped(self.name)) as values:
+        with _ITEMS.holding(self.packed, self._load) as values:
             return values
+
+    def _load(self) -> object:
+        from pyspark import SparkFiles
+
+        if isinstance(self.packed, bytes):
+            return pickle.loads(self.packed)
+        with open(SparkFiles.get(self.packed), "rb") as file:
+            return pickle.load(file)
 
 
 #: What the tasks of a stage share in one worker process.
 _ITEMS: Kept[object] = Kept()
-
-
-def _read_shipped(name: str) -> object:
-    from pyspark import SparkFiles
-
-    with open(SparkFiles.get(name), "rb") as file:
-        return pickle.load(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,32 +410,21 @@ class _Guard:
             return guarded(work, self.tries)
 
 
-def _item_function(
-    task: Callable[[Item], Message],
-    items: Any,  # a broadcast list; Spark types its value as anything
-    guard: _Guard,
-) -> BatchFunction:
-    def function(batches: Batches) -> Batches:
-        for number in numbers_in(batches):
-            work = partial(_answer, task, items.value[number])
-            (message,) = guard.run(number, work)
-            guard.count(1, int(message.get("rows", 0)))
-            yield pa.RecordBatch.from_pydict({"number": [number], "message": [json.dumps(message)]})
+def _of_items(task: Callable[[Item], Message], items: Any) -> BatchTask:
+    """The task of partitions that hold the number of an item each; `items` is a broadcast list, or a shipped one."""
 
-    return function
+    def answers(partition: int, batches: Iterable[Batch]) -> Iterable[Message]:
+        del partition  # its number is the one of its item
+        return [task(items.value[number]) for number in numbers_in(iter(batches))]
+
+    return answers
 
 
-def _answer(task: Callable[[Item], Message], item: Item) -> list[Message]:
-    return [task(item)]
-
-
-def _batches_function(
-    task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], guard: _Guard
-) -> BatchFunction:
+def _task_function(task: BatchTask, guard: _Guard) -> BatchFunction:
     def function(batches: Batches) -> Batches:
         partition = partition_number()
         for message in guard.run(partition, lambda: list(task(partition, batches))):
             guard.count(1, int(message.get("rows", 0)))
-            yield pa.RecordBatch.from_pydict({"message": [json.dumps(message)]})
+            yield pa.RecordBatch.from_pydict({"number": [partition], "message": [json.dumps(message)]})
 
     return function

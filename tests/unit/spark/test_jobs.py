@@ -39,7 +39,7 @@ from omnigraph.pipeline.keys import key_scans, text_key
 from omnigraph.pipeline.workers import STOPPING, InnerProgress, Silent, advance, detail, job_name, operation
 from omnigraph.spark import check_executors, executors, spark_session, tasks
 from omnigraph.spark.executors import PACKAGES, find_mismatch, local_versions, probe_executors
-from omnigraph.spark.jobs import SparkJobs, check_session, explain, outlasting, spark_errors
+from omnigraph.spark.jobs import SparkJobs, check_session, explain, interrupts_later, outlasting, spark_errors
 from omnigraph.spark.joins import SparkJoins
 from omnigraph.spark.kinds import tries_of
 from omnigraph.spark.tasks import Kept, TaskFailureError, carrying, guarded, raise_carried
@@ -354,6 +354,21 @@ def test_further_interrupts_wait_for_the_end_of_a_job(caplog: pytest.LogCaptureF
         logger.removeHandler(ear)
     assert ended == [True]
     assert {record.message for record in caplog.records} == {"already stopping: the tasks that run have to end first"}
+
+
+def test_an_interrupt_waits_for_the_end_of_a_call_that_belongs_to_its_thread() -> None:
+    steps = []
+
+    def call() -> None:
+        with interrupts_later():
+            signal.raise_signal(signal.SIGINT)
+            steps.append("the call ended")
+        steps.append("never")
+
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    assert steps == ["the call ended"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_session_that_would_show_secrets_gets_none(spark: SparkSession) -> None:
