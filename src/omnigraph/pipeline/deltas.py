@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from typing_extensions import override
 
 from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.errors import BadRequestError
@@ -63,12 +62,6 @@ class HeldDelta:
         self.counts = operation_counts(rows)
 
     @property
-    @override
-    def counts(self) -> tuple[int, ...]:
-        return self._counts
-
-    @property
-    @override
     def held_bytes(self) -> int:
         """The memory that the rows take."""
         return int(self._rows.nbytes)
@@ -82,22 +75,18 @@ class HeldDelta:
         for first in range(begin, last, BATCH_ROWS):
             yield self._rows.slice(first, min(BATCH_ROWS, last - first))
 
-    @override
     def only(self, codes: Collection[int]) -> HeldDelta:
         """The rows of some operations."""
         return HeldDelta(_with_codes(self._rows, codes))
 
-    @override
     def shared(self) -> HeldDelta:
         """The same rows for several users: `close` removes nothing, the files are removed with the last reference."""
         return self
 
-    @override
     def place_behind(self, entity_id: str) -> int:
         """The place of the first row behind an id."""
         return _count_up_to(self._rows, entity_id)
 
-    @override
     def close(self) -> None:
         """Remove files of the rows, after which nothing can be read any more; there are none."""
 
@@ -129,7 +118,6 @@ class FiledDelta:
     is_shared: bool = False
 
     @property
-    @override
     def counts(self) -> tuple[int, ...]:
         """As `HeldDelta.counts`."""
         return tuple(
@@ -148,17 +136,14 @@ class FiledDelta:
                 yield from self._slice(part, begin, min(last, count))
             begin, last = max(0, begin - count), last - count
 
-    @override
     def only(self, codes: Collection[int]) -> FiledDelta:
         """As `HeldDelta.only`."""
         return replace(self, codes=self.codes.intersection(codes))
 
-    @override
     def shared(self) -> FiledDelta:
         """As `HeldDelta.shared`."""
         return replace(self, is_shared=True)
 
-    @override
     def place_behind(self, entity_id: str) -> int:
         """As `HeldDelta.place_behind`; reads one part."""
         before = [part for part in self.parts if part.first_id <= entity_id]
@@ -168,7 +153,6 @@ class FiledDelta:
         place = sum(map(self._count, whole))
         return place + sum(_count_up_to(rows, entity_id) for rows in self._slice(part, 0, self._count(part)))
 
-    @override
     def close(self) -> None:
         """As `HeldDelta.close`, unless others use the files."""
         if not self.is_shared:

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
-from typing_extensions import override
 
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
 from omnigraph.pipeline.exchange import (

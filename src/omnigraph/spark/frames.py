@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.load.column_map import SourceColumns, spark_columns
+from omnigraph.pipeline.load.sources import FrameAccess
 from omnigraph.spark.jobs import check_session, spark_errors
 
 if TYPE_CHECKING:

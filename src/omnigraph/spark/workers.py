@@ -24,8 +24,8 @@ from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import SparkError
-from omnigraph.pipeline.exchange import BUCKET, Exchange, by_bucket, gathered
-from omnigraph.pipeline.workers import STOPPING, Item, Message, Progress, raise_failure
+from omnigraph.pipeline.exchange import BUCKET, Exchange, Shuffles, by_bucket, gathered
+from omnigraph.pipeline.workers import STOPPING, Item, Message, Progress, TaskSecret, Workers, raise_failure
 from omnigraph.spark.jobs import Figures, SparkJobs, interrupts_later, released, shielded, spark_errors
 from omnigraph.spark.kinds import is_connect, is_on_this_machine, parallelism_of, tries_of
 from omnigraph.spark.tasks import (
@@ -189,8 +189,8 @@ class SparkWorkers(Workers, Shuffles):
                 raise_failure(answer)
         return [found[number] for number in range(len(items))]
 
+    @override
     def run_batches(self, stage: str, task: BatchTask, frame: DataFrame) -> list[Message]:
-        """As `Workers.run_batches`, for a Spark frame."""
         messages = [message for _, message in self._messages(stage, 0, lambda: frame, task)]
         for message in messages:
             raise_failure(message)
@@ -219,6 +219,7 @@ class SparkWorkers(Workers, Shuffles):
             progress.update(len(found), sum(int(message.get("rows", 0)) for _, message in found))
         return found
 
+    @override
     def exchange(self, exchange: Exchange[Item]) -> list[Message]:
         sent = shielded(self.spark, lambda: sent_rows(self.spark, exchange))
         answers = self.run_batches(exchange.stage, bucket_task(exchange), sent)
