@@ -36,7 +36,7 @@ from omnigraph.writes.columns import blob_columns
 if TYPE_CHECKING:
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.core.ids import TableKey
-    from omnigraph.pipeline.workers import WorkerChoice
+    from omnigraph.pipeline.worker_set import WorkerChoice
 
 
 # ---- The changes of one commit

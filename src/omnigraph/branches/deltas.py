@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.accepted import AcceptedSchema
-    from omnigraph.pipeline.workers import WorkerChoice
+    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.storage.datasets.tables import Table, TableStore
 
 

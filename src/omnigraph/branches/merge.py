@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.lang.schema.rules import TableRules
-    from omnigraph.pipeline.workers import WorkerChoice
+    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.storage.datasets.tables import Table, TableStore
     from omnigraph.storage.objects import ControlObjects
 

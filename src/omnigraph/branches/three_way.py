@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from omnigraph.pipeline.exchange import Scratch
-    from omnigraph.pipeline.workers import Message, WorkerChoice
+    from omnigraph.pipeline.worker_set import WorkerChoice
+    from omnigraph.pipeline.workers import Message
     from omnigraph.storage.datasets.tables import Table
 
 

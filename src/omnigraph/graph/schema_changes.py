@@ -33,7 +33,8 @@ from omnigraph.writes.columns import blob_columns, table_schema
 if TYPE_CHECKING:
     from omnigraph.commit.rows import Head
     from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.pipeline.workers import Progress, WorkerChoice
+    from omnigraph.pipeline.worker_set import WorkerChoice
+    from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
     from omnigraph.storage.datasets.tables import Table
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
     from omnigraph.pipeline.exchange import Scratch
-    from omnigraph.pipeline.workers import Message, WorkerSet
+    from omnigraph.pipeline.worker_set import WorkerSet
+    from omnigraph.pipeline.workers import Message
     from omnigraph.storage.datasets.row_changes import Fragments
     from omnigraph.storage.datasets.tables import Table
 

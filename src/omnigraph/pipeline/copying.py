@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.rules import ValueRule
     from omnigraph.pipeline.exchange import Scratch
-    from omnigraph.pipeline.workers import WorkerSet
+    from omnigraph.pipeline.worker_set import WorkerSet
     from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
 

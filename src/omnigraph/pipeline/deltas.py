@@ -36,7 +36,8 @@ from omnigraph.storage.datasets.row_changes import (
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.exchange import Scratch
-    from omnigraph.pipeline.workers import Message, WorkerChoice, WorkerSet
+    from omnigraph.pipeline.worker_set import WorkerChoice, WorkerSet
+    from omnigraph.pipeline.workers import Message
     from omnigraph.storage.datasets.tables import Table
 
 

@@ -35,7 +35,7 @@ from omnigraph.writes.rules import ChangedRows, Found, Violation, check, check_v
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.keys import Joins
-    from omnigraph.pipeline.workers import WorkerSet
+    from omnigraph.pipeline.worker_set import WorkerSet
     from omnigraph.storage.datasets.tables import Table
 
 

@@ -1,4 +1,4 @@
-"""Workers that run tasks, their messages and progress, the names of their jobs, and the choice of workers."""
+"""Workers that run tasks, their messages and progress, and the names of their jobs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from omnigraph.errors.bodies import error_from_body
 
 if TYPE_CHECKING:
     from omnigraph.core.arrow import Batch
-    from omnigraph.pipeline.keys import Joins
-    from omnigraph.pipeline.load.sources import FrameAccess
-    from omnigraph.pipeline.upsert import Matcher
 
 
 # ---- Progress of bulk work
@@ -323,39 +320,3 @@ def job_name(stage: str) -> str:
     operation_name, what = _OPERATION.get(), _DETAIL.get()
     name = f"omnigraph {operation_name}" if operation_name else "omnigraph"
     return f"{name}: {stage}" + (f" ({what})" if what else "")
-
-
-# ---- Workers with their joins and matcher
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSet:
-    """Workers with their joins and matcher, for one bulk operation."""
-
-    workers: Workers
-    joins: Joins
-    matcher: Matcher
-    progress: Progress
-    #: Shows the jobs of `joins` and `matcher` in the stage that they belong to.
-    inner: InnerProgress = field(default_factory=InnerProgress)
-    #: For frames and tables that are not in this process; None where there are none.
-    frames: FrameAccess | None = None
-
-
-class WorkerChoice(Protocol):
-    """Chooses who works on a number of rows."""
-
-    #: Rows that this process compares or copies by itself, in memory.
-    small_rows: int
-
-    def is_large(self, rows: int) -> bool:
-        """Whether so many rows are kept in files, and never in memory together."""
-        ...
-
-    def for_rows(self, rows: int) -> WorkerSet:
-        """The workers for this row count.
-
-        Raises:
-            SparkError: Spark does not start, or its executors lack this package.
-        """
-        ...

@@ -8,7 +8,8 @@ from omnigraph.core.budget import patiently
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.keys import SMALL_ROWS, Joins
 from omnigraph.pipeline.upsert import Matcher
-from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Silent, WorkerSet
+from omnigraph.pipeline.worker_set import WorkerSet
+from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

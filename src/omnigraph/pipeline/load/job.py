@@ -41,7 +41,7 @@ from omnigraph.writes.rules import Violation, check, check_ids
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.load.plan import LoadPlan
-    from omnigraph.pipeline.workers import WorkerSet
+    from omnigraph.pipeline.worker_set import WorkerSet
     from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.objects import ControlObjects
