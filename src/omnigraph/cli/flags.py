@@ -407,12 +407,12 @@ _URI = "the graph: storage, or the address of a server"
 _GRAPH_ARGUMENT = Annotated[str | None, typer.Argument(metavar="URI", help="the graph: a local path, file:// or s3://")]
 
 
-def _option(*spellings: str, metavar: str, help: str, hidden: bool) -> Any:
+def _option(*spellings: str, metavar: str, help: str, hidden: bool) -> object:
     info = typer.Option(*spellings, metavar=metavar, help=help, hidden=hidden, show_default=False)
     return Annotated[str | None, info]
 
 
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+def _parameter(name: str, annotation: object) -> inspect.Parameter:
     return inspect.Parameter(_PREFIX + name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, TypeVar, cast
 
 from omnigraph.errors import MergeConflictsError, OmniError, UnauthorizedError
 from omnigraph.errors.text import one_line, printable
@@ -59,7 +59,7 @@ class PrintableStream:
             self.write(line)
 
     @property
-    def buffer(self) -> Any:
+    def buffer(self) -> NoReturn:
         """There is none: bytes would pass unseen."""
         raise AttributeError("buffer")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -370,7 +370,7 @@ class Address:
             raise typer.BadParameter(f"{what}, and {self.text} is storage: give --server")
         return self._connect(self.scope)
 
-    def served_graphs(self) -> list[dict[str, Any]]:
+    def served_graphs(self) -> Sequence[Mapping[str, str]]:
         """The graphs of the server, `graph_id` and `uri` each, sorted by id."""
         from omnigraph.client.connection import list_graphs
 

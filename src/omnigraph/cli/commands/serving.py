@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import one_line
 
 if TYPE_CHECKING:
+    from omnigraph.lang.query.signature import FieldDescriptor
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.policy.policy import CaseResult, Policy
     from omnigraph.policy.rules import Action
@@ -43,7 +44,7 @@ def list_queries(address: Address, config: ConfigFile = None, queries: QueryPath
     Those of a running server, as far as you may run them, or those of a configuration or of files.
     """
     entries = _entries(address, config, queries)
-    print_result({"queries": entries}, list(_list_lines(entries)) or ["no stored queries"], json=json)
+    print_result({"queries": entries}, _list_lines(entries) if entries else ["no stored queries"], json=json)
 
 
 @queries_app.command("validate")
@@ -69,7 +70,7 @@ def validate_queries(
         raise typer.Exit(1)
 
 
-def _entries(address: Address, config: Path | None, queries: Path | None) -> list[dict[str, Any]]:
+def _entries(address: Address, config: Path | None, queries: Path | None) -> list[dict[str, object]]:
     """The catalog of what the flags name."""
     from omnigraph.server.stored_queries import StoredQueries
 
@@ -114,24 +115,20 @@ def _catalog(served: ServedGraph | None, store: str | None, schema: Path | None)
         return graph.catalog()
 
 
-def _list_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    for entry in entries:
-        kind = "mutation" if entry["mutation"] else "read"
-        params = ", ".join(_parameter(param) for param in entry["params"])
-        yield f"{kind:<8} {entry['name']}({params})"
-        for label, text in (
-            ("", entry.get("description")),
-            ("instruction: ", entry.get("instruction")),
-            ("tool: ", entry["tool_name"]),
-        ):
-            if text is not None:
-                yield f"         {label}{one_line(text)}"
+def _list_lines(entries: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    from omnigraph.api.answers import StoredQueryEntry
+
+    for entry in map(StoredQueryEntry.from_json, entries):
+        kind = "mutation" if entry.mutation else "read"
+        yield f"{kind:<8} {entry.name}({', '.join(map(_parameter, entry.params))})"
+        labelled = {"": entry.description, "instruction: ": entry.instruction, "tool: ": entry.tool_name}
+        yield from (f"         {label}{one_line(text)}" for label, text in labelled.items() if text is not None)
 
 
-def _parameter(param: Mapping[str, Any]) -> str:
-    size = param.get("item_kind") or param.get("vector_dim")
+def _parameter(param: FieldDescriptor) -> str:
+    size = param.item_kind or param.vector_dim
     of = "" if size is None else f" of {size}"
-    return f"{param['name']}: {param['kind']}{of}{'?' if param['nullable'] else ''}"
+    return f"{param.name}: {param.kind}{of}{'?' if param.nullable else ''}"
 
 
 def _report_lines(report: CheckReport) -> Iterator[str]:
