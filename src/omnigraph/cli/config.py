@@ -8,9 +8,10 @@ import re
 import stat
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.cli.output import print_warning
 from omnigraph.cli.tables import CellLayout, RowFormat
@@ -37,6 +38,7 @@ _HOME = Variable(
 _PROFILE = Variable(
     "OMNIGRAPH_PROFILE", "The profile of the configuration that holds when no flag names a graph.", values="a name"
 )
+_Choice = TypeVar("_Choice", bound=StrEnum)
 _FILE = "config.yaml"
 _CODE = "config"
 #: Names become parts of variable names and of messages.
@@ -72,8 +74,8 @@ class Alias:
     """A personal name of a stored read query."""
 
     server: str
-    query: str
     graph: str | None = None
+    query: str
     args: tuple[str, ...] = ()
     params: Mapping[str, object] = field(default_factory=dict)
     format: RowFormat | None = None
@@ -180,7 +182,7 @@ def _required(value: YamlValue, what: str, key: str) -> str | None:
 
 
 def _profile(value: YamlValue, what: str, folder: Path) -> Profile:
-    members = _members(value, what, ("server", "cluster", "store", "default_graph"))
+    members = _members(value, what, _keys(Profile))
     return Profile(
         server=_text(members, "server"),
         cluster=_text(members, "cluster"),
@@ -190,8 +192,7 @@ def _profile(value: YamlValue, what: str, folder: Path) -> Profile:
 
 
 def _defaults(sections: Mapping[str, YamlValue], folder: Path) -> Defaults:
-    known = ("output", "table_max_column_width", "table_cell_layout")
-    members = _section(sections, "defaults", (*known, "server", "store", "default_graph"))
+    members = _section(sections, "defaults", _keys(Defaults))
     for other in ("server", "default_graph"):
         if "store" in members and other in members:
             members[other].key_error(f"`{other}` does not go with `store` in `defaults`")
@@ -200,11 +201,10 @@ def _defaults(sections: Mapping[str, YamlValue], folder: Path) -> Defaults:
         width = value.integer("`table_max_column_width`")
         if width is not None and width < _MIN_COLUMN_WIDTH:
             value.error(f"`table_max_column_width` is {_MIN_COLUMN_WIDTH} at least")
-    layout = _choice(members, "table_cell_layout", [item.value for item in CellLayout])
     return Defaults(
-        output=_row_format(members, "output"),
+        output=_choice(members, "output", RowFormat),
         table_max_column_width=width,
-        table_cell_layout=None if layout is None else CellLayout(layout),
+        table_cell_layout=_choice(members, "table_cell_layout", CellLayout),
         server=_text(members, "server"),
         store=_store(members, folder),
         default_graph=_text(members, "default_graph"),
@@ -212,13 +212,12 @@ def _defaults(sections: Mapping[str, YamlValue], folder: Path) -> Defaults:
 
 
 def _alias(value: YamlValue, what: str) -> Alias | None:
-    known = ("server", "graph", "query", "args", "params", "format")
-    members = _members(value, what, known, required=("server", "query"))
+    members = _members(value, what, _keys(Alias), required=("server", "query"))
     server, query = _text(members, "server"), _text(members, "query")
     listed = members["args"].items(f"`args` of {what}") if "args" in members else []
     args = [item.text(f"an argument of {what}") for item in listed]
     params = members["params"].members(f"`params` of {what}") if "params" in members else {}
-    row_format = _row_format(members, "format")
+    row_format = _choice(members, "format", RowFormat)
     if server is None or query is None:
         return None
     return Alias(
@@ -229,6 +228,11 @@ def _alias(value: YamlValue, what: str) -> Alias | None:
         params={name: item.plain() for name, item in params.items()},
         format=row_format,
     )
+
+
+def _keys(section: type[Defaults | Profile | Alias]) -> tuple[str, ...]:
+    """The keys of a section: the fields of its class."""
+    return tuple(item.name for item in fields(section))
 
 
 def _section(sections: Mapping[str, YamlValue], name: str, known: Collection[str]) -> dict[str, YamlValue]:
@@ -266,17 +270,12 @@ def _text(members: Mapping[str, YamlValue], name: str) -> str | None:
     return None if value is None else value.text(f"`{name}`")
 
 
-def _choice(members: Mapping[str, YamlValue], name: str, choices: list[str]) -> str | None:
+def _choice(members: Mapping[str, YamlValue], name: str, choices: type[_Choice]) -> _Choice | None:
     text = _text(members, name)
-    if text is None or text in choices:
-        return text
+    if text is None or text in list(choices):
+        return None if text is None else choices(text)
     members[name].error(f"`{name}` is one of {', '.join(choices)}, not `{text}`")
     return None
-
-
-def _row_format(members: Mapping[str, YamlValue], name: str) -> RowFormat | None:
-    text = _choice(members, name, [item.value for item in RowFormat])
-    return None if text is None else RowFormat(text)
 
 
 def _store(members: Mapping[str, YamlValue], folder: Path) -> str | None:

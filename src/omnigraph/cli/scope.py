@@ -48,15 +48,8 @@ class ScopeFlags:
     @property
     def given(self) -> dict[ScopeFlag, str]:
         """The flags that were given, without addresses, which have no flag of their own."""
-        values = {
-            ScopeFlag.SERVER: self.server,
-            ScopeFlag.CLUSTER: self.cluster,
-            ScopeFlag.GRAPH: self.graph,
-            ScopeFlag.STORE: self.store,
-            ScopeFlag.AS: self.actor,
-            ScopeFlag.PROFILE: self.profile,
-        }
-        return {flag: value for flag, value in values.items() if value is not None}
+        names = {flag: "actor" if flag is ScopeFlag.AS else flag.removeprefix("--") for flag in ScopeFlag}
+        return {flag: value for flag, name in names.items() if (value := getattr(self, name)) is not None}
 
     @property
     def primitives(self) -> dict[str, str]:
@@ -144,10 +137,6 @@ def profile_scope(name: str, config: OperatorConfig) -> Scope:
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none"
         raise typer.BadParameter(f"profile `{name}` needs exactly one of server, cluster and store, and has {found}")
-    return _profile_binding(name, profile, config)
-
-
-def _profile_binding(name: str, profile: Profile, config: OperatorConfig) -> Scope:
     if profile.server is not None:
         return server_scope(profile.server, config, profile.default_graph)
     if profile.store is None:
