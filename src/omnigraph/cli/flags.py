@@ -1,27 +1,34 @@
-"""Shared flags, groups of them, and the scope flags of every command."""
+"""Shared flags, groups of them, the scope flags of every command, and commands that follow from an operation."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
 from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
+from omnigraph.api.graph_api import GraphApi
+from omnigraph.api.operation import Flag
+from omnigraph.api.operation import Operation as Entry
+from omnigraph.api.operations import OPERATIONS
 from omnigraph.cli.capabilities import RULES, Capability, CommandRule, ScopeFlag
+from omnigraph.cli.output import print_json, print_lines, terminal_progress
 from omnigraph.cli.scope import Address, ScopeFlags, check_flags
 from omnigraph.client.addresses import is_server_url, looks_like_address
 from omnigraph.errors import BadRequestError, InputFileError
 
 if TYPE_CHECKING:
     from omnigraph.core.source import SourceText
+
+_Result = TypeVar("_Result")
 
 
 # ---- Flags that several commands share, declared once
@@ -381,9 +388,9 @@ def _words(parameter: inspect.Parameter) -> Iterator[str]:
 
 def _flag_parameters(rule: CommandRule, positional: bool, taken: set[str]) -> Iterator[inspect.Parameter]:
     if positional:
-        yield _parameter("positional", _GRAPH_ARGUMENT)
+        yield _parameter(f"{_PREFIX}positional", _GRAPH_ARGUMENT)
     if ScopeFlag.STORE in rule.flags and "--store" not in taken:
-        yield _parameter("uri", _option("--uri", metavar="URI", help=_URI, hidden=positional))
+        yield _parameter(f"{_PREFIX}uri", _option("--uri", metavar="URI", help=_URI, hidden=positional))
     words: list[tuple[ScopeFlag, str, tuple[str, ...], str, str]] = [
         (ScopeFlag.SERVER, "server", ("--server",), "NAME|URL", "a server, or a graph behind one"),
         (ScopeFlag.GRAPH, "graph", ("--graph", GRAPH_ID), "ID", "which graph of the server"),
@@ -400,7 +407,7 @@ def _flag_parameters(rule: CommandRule, positional: bool, taken: set[str]) -> It
         if not (free := [word for word in spellings if word not in taken]):
             continue
         option = _option(*free, metavar=metavar, help=help_, hidden=not is_useful)
-        yield _parameter(name, option)
+        yield _parameter(_PREFIX + name, option)
 
 
 _URI = "the graph: storage, or the address of a server"
@@ -412,14 +419,94 @@ def _option(*spellings: str, metavar: str, help: str, hidden: bool) -> object:
     return Annotated[str | None, info]
 
 
-def _parameter(name: str, annotation: object) -> inspect.Parameter:
-    return inspect.Parameter(_PREFIX + name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _switch(name: str) -> inspect.Parameter:
-    info = typer.Option(f"--{name}", hidden=True)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, info])
+def _parameter(name: str, annotation: object, default: object = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 #: Accepted by every command; most have nothing to keep quiet about, and nothing to consent to.
-_SWITCHES = (_switch("yes"), _switch("quiet"))
+_SWITCHES = tuple(
+    _parameter(name, Annotated[bool, typer.Option(f"--{name}", hidden=True)], False) for name in ("yes", "quiet")
+)
+
+
+# ---- Commands that follow from the catalogue: flags from the method and entry of an operation, text from a renderer
+
+
+_RENDERERS: dict[str, Callable[..., Iterable[str]]] = {}
+#: Parameters that a command line does not give.
+_NOT_FLAGS = frozenset({"self", "actor", "spark", "progress", "cancel"})
+#: Parameters that have the same flag in every command.
+_SHARED = {
+    "branch": Branch,
+    "snapshot": SnapshotId,
+    "version": GraphVersion,
+    "as_of": AsOf,
+    "engine": EngineChoice,
+    "timeout_s": Timeout,
+}
+_EMPTY = inspect.Parameter.empty
+
+
+def derived(operation_id: str) -> Callable[[Callable[[_Result], Iterable[str]]], Callable[..., None]]:
+    """Make a renderer the command of its operation: it gives the lines that people read, its docstring is the help."""
+    entry = OPERATIONS[operation_id]
+    assert entry.command is not None, "its entry says how it is called"
+    command, call = entry.command, entry.call or ""
+    declared = inspect.signature(getattr(GraphApi, call)).parameters
+
+    def decorate(renderer: Callable[[_Result], Iterable[str]]) -> Callable[..., None]:
+        def run(address: Address, *, json: bool, yes: bool = False, quiet: bool = False, **values: object) -> None:
+            if "actor" in declared:
+                values["actor"] = address.actor
+            if values.get("engine", WorkerName.AUTO) is not WorkerName.AUTO:
+                address.refuse_on_server("--engine")
+            if command.loss is not None:
+                address.require_consent(command.loss.format(**values), yes=yes, json=json)
+            if entry.cost.writes:
+                address.echo(f"{command.name} in", quiet=quiet)
+            if "progress" in declared:
+                values["progress"] = terminal_progress(quiet=quiet)
+            with address.open(read_only=not entry.cost.writes) as graph:
+                found = getattr(graph, call)(**values)
+            if json:
+                document = found if entry.member is None else entry.result_class(**{entry.member: found})
+                print_json(document.to_json())
+            else:
+                print_lines(renderer(found))
+
+        run.__signature__ = inspect.Signature(list(_parameters(entry, declared)))  # type: ignore[attr-defined]  # functions take it
+        run.__doc__ = renderer.__doc__
+        _RENDERERS[operation_id] = renderer
+        return scoped(command.name, positional=command.is_positional)(run)
+
+    return decorate
+
+
+def _parameters(entry: Entry, declared: Mapping[str, inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    assert entry.command is not None
+    flags = entry.command.flags
+    names = dict.fromkeys([*flags, *(name for name in declared if name not in _NOT_FLAGS)])
+    own = [_parameter_of(declared[name], flags.get(name)) for name in names]
+    yield from (item for item in own if item.default is _EMPTY)
+    yield _parameter("address", Address, _EMPTY)
+    yield from (item for item in own if item.default is not _EMPTY)
+    if entry.command.loss is not None:
+        yield _parameter("yes", Consent, False)
+    if entry.cost.writes:
+        yield _parameter("quiet", Quiet, False)
+    yield _parameter("json", AsJson, False)
+
+
+def _parameter_of(declared: inspect.Parameter, flag: Flag | None) -> inspect.Parameter:
+    """A parameter of the method as an argument if it is required, else as a flag."""
+    name, default = declared.name, declared.default
+    if flag is None:
+        return _parameter(name, _SHARED[name], WorkerName(default) if name == "engine" else default)
+    if default is _EMPTY:
+        info = typer.Argument(metavar=flag.metavar, help=flag.help, callback=refuse_address)
+        return _parameter(name, Annotated[str, info], default)
+    option = typer.Option(flag.spelling or f"--{name.replace('_', '-')}", metavar=flag.metavar, help=flag.help)
+    if flag.choices:
+        choice = StrEnum(name, flag.choices) | None  # type: ignore[operator]  # this makes a class
+        return _parameter(name, Annotated[choice, option], default)
+    return _parameter(name, Annotated[str | None if default is None else type(default), option], default)

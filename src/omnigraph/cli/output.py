@@ -156,7 +156,7 @@ def print_error(error: OmniError, *, as_json: bool) -> None:
     if as_json:
         print_json(error.to_json())
     elif isinstance(error, MergeConflictsError):
-        from omnigraph.cli.history_text import conflict_lines
+        from omnigraph.cli.rendering import conflict_lines
 
         lines = conflict_lines(error.source, error.target, error.conflicts, error.total)
         print_warning("\n".join(lines))

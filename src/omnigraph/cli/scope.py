@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from omnigraph.cli.capabilities import Capability, CommandRule, ScopeFlag
-from omnigraph.cli.config import (
-    OperatorConfig,
-    Profile,
-    active_profile,
-    find_token,
-    read_credentials,
-    read_operator_config,
-)
+from omnigraph.cli.config import OperatorConfig, active_profile, find_token, read_credentials, read_operator_config
 from omnigraph.cli.output import print_warning
 from omnigraph.client.addresses import graph_in_url, is_server_url, server_url
 

@@ -13,9 +13,8 @@ import pytest
 import typer
 
 from omnigraph.cli.capabilities import RULES
-from omnigraph.cli.history_text import MAX_SHOWN, conflict_lines
+from omnigraph.cli.rendering import MAX_SHOWN, VALUE_WIDTH, compared, conflict_lines
 from omnigraph.cli.scope import Address, ScopeFlags
-from omnigraph.cli.tables import VALUE_WIDTH, compared
 from omnigraph.errors import ConflictKind, MergeConflict
 from omnigraph.graph.graph import Graph
 from surfaces.cli.test_commands import probe

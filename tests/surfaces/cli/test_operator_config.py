@@ -21,7 +21,7 @@ from omnigraph.cli.config import (
     store_token,
     token_variable,
 )
-from omnigraph.cli.tables import CellLayout, RowFormat
+from omnigraph.cli.rendering import CellLayout, RowFormat
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
 from support.subtests import each_case
 

@@ -9,7 +9,7 @@ from textwrap import dedent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.cli.history_text import COMMIT_MARK, draw_commits
+from omnigraph.cli.rendering import COMMIT_MARK, draw_commits
 from omnigraph.commit.rows import GraphCommit
 from support.subtests import named_cases
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from omnigraph import errors
-from omnigraph.cli.history_text import conflict_lines
+from omnigraph.cli.rendering import conflict_lines
 from omnigraph.errors import (
     MAX_DIAGNOSTICS,
     BadRecord,

@@ -16,8 +16,8 @@ import typer
 
 from omnigraph.cli.flags import AsJson, Branch, Consent, Kind, Point, Quiet, Timeout, Types, scoped
 from omnigraph.cli.output import print_result, print_stages, print_warning, terminal_progress
+from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address
-from omnigraph.cli.tables import counted
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from omnigraph.cli.derived import derived
 from omnigraph.cli.flags import (
     AsJson,
     Branch,
@@ -19,19 +18,9 @@ from omnigraph.cli.flags import (
     Quiet,
     Timeout,
     WorkerName,
+    derived,
     refuse_address,
     scoped,
-)
-from omnigraph.cli.history_text import (
-    BRANCH_WIDTH,
-    cause_line,
-    change_line,
-    commit_line,
-    conflict_lines,
-    diff_summary,
-    draw_commits,
-    net_change_line,
-    time_text,
 )
 from omnigraph.cli.output import (
     StreamedList,
@@ -42,8 +31,19 @@ from omnigraph.cli.output import (
     print_warning,
     terminal_progress,
 )
+from omnigraph.cli.rendering import (
+    BRANCH_WIDTH,
+    cause_line,
+    change_line,
+    commit_line,
+    conflict_lines,
+    counted,
+    diff_summary,
+    draw_commits,
+    net_change_line,
+    time_text,
+)
 from omnigraph.cli.scope import Address
-from omnigraph.cli.tables import counted
 from omnigraph.errors import BranchNotFoundError
 
 if TYPE_CHECKING:

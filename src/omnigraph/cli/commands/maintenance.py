@@ -9,8 +9,8 @@ import typer
 
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout, WorkerName, scoped
 from omnigraph.cli.output import print_json, print_lines, print_result, terminal_progress
+from omnigraph.cli.rendering import counted, text_table, wrapped
 from omnigraph.cli.scope import Address
-from omnigraph.cli.tables import counted, text_table, wrapped
 from omnigraph.errors.text import size_text
 
 if TYPE_CHECKING:

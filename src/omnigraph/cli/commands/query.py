@@ -26,8 +26,8 @@ from omnigraph.cli.flags import (
     scoped,
 )
 from omnigraph.cli.output import print_data, print_json, print_lines, print_result, print_text, print_warning
+from omnigraph.cli.rendering import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, counted, render_rows
 from omnigraph.cli.scope import Address, connect, server_scope
-from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, counted, render_rows
 
 if TYPE_CHECKING:
     from omnigraph.api.results import MutationResult

@@ -10,8 +10,8 @@ import typer
 
 from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile, WorkerName, scoped
 from omnigraph.cli.output import print_json, print_result, print_text, print_warning, terminal_progress
+from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address, storage_uri
-from omnigraph.cli.tables import counted
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema.plan import MigrationPlan

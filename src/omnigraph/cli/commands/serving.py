@@ -10,8 +10,8 @@ import typer
 
 from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile, Store, scoped
 from omnigraph.cli.output import print_result
+from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address, storage_uri
-from omnigraph.cli.tables import counted
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import one_line
 

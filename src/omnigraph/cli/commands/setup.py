@@ -22,8 +22,8 @@ from omnigraph.cli.config import (
 )
 from omnigraph.cli.flags import AsJson, scoped
 from omnigraph.cli.output import print_result, print_text, print_warning
+from omnigraph.cli.rendering import text_table
 from omnigraph.cli.scope import Scope, ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
-from omnigraph.cli.tables import text_table
 
 # ---- `omnigraph profile`
 
