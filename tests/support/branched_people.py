@@ -14,14 +14,36 @@ from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import ConflictKind, MergeConflict, MergeConflictsError
 from omnigraph.graph.graph import Graph
+from omnigraph.pipeline import deltas
+from omnigraph.pipeline.workers import Silent
+from omnigraph.spark import worker_choice
+from omnigraph.spark.worker_choice import make_engine
 from support.graphs import everything, fork, run
 from support.tables import compact as compact_table
+
+
+def use_files(patch: pytest.MonkeyPatch) -> None:
+    """Let merges work as if nothing fitted into memory, in several ranges of ids."""
+    patch.setattr(worker_choice, "ELASTIC_ROWS", 0)
+    patch.setattr(deltas, "_BUCKET_ROWS", 3)
+    here = make_engine("local", None, Silent(), 0)
+    patch.setattr(worker_choice.ElasticWorkers, "for_rows", lambda *_: here)
+
 
 #: For modules: every test in memory, and as if nothing fitted there.
 IN_MEMORY_AND_FILES = [
     pytest.mark.usefixtures("room_for_rows"),
     pytest.mark.parametrize("room_for_rows", ["in memory", "in files"], indirect=True),
 ]
+
+
+def in_memory_and_files(test: Any) -> Any:
+    """The same for one test."""
+    for mark in IN_MEMORY_AND_FILES:
+        test = mark(test)
+    return test
+
+
 #: The same for large matrices, of which the default run leaves out the files.
 MATRIX_IN_MEMORY_AND_FILES = [
     pytest.mark.usefixtures("room_for_rows"),
@@ -176,6 +198,14 @@ def files(graph: Graph) -> set[str]:
 def conflicts_of(graph: Graph, source: str, into: str = "main", strategy: str | None = None) -> list[MergeConflict]:
     """The conflicts of a merge that is refused; nothing happened on any branch, and no attempt is left."""
     before = all_branches(graph)
+    found = refusal_of(graph, source, into, strategy)
+    assert all_branches(graph) == before
+    assert graph.pending_recoveries() == []
+    return found
+
+
+def refusal_of(graph: Graph, source: str, into: str, strategy: str | None = None) -> list[MergeConflict]:
+    """The conflicts of a merge that is refused, and that a dry run finds as well."""
     preview = graph.merge(source, into, strategy=strategy, dry_run=True)
     with pytest.raises(MergeConflictsError) as caught:
         graph.merge(source, into, strategy=strategy)
@@ -183,8 +213,6 @@ def conflicts_of(graph: Graph, source: str, into: str = "main", strategy: str | 
     assert (error.source, error.target, error.total) == (source, into, len(error.conflicts))
     assert preview.outcome == "conflicts"
     assert (preview.conflicts, preview.conflict_total) == (error.conflicts, error.total)
-    assert all_branches(graph) == before
-    assert graph.pending_recoveries() == []
     return list(error.conflicts)
 
 

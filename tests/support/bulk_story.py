@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -25,7 +24,7 @@ node Paper {
 }
 edge Cites: Paper -> Paper @card(0..5) { context: String? }
 """
-PAPERS = 30
+PAPERS = 12
 
 
 def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
@@ -87,11 +86,7 @@ def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
         spark.dataSource.register(OmniGraphDataSource)
         papers = spark.read.format("omnigraph").option("type", "Paper").load(graph.uri)
         report["frame"] = [papers.count(), papers.where("year >= 2010").count()]
-    report["rubbish"] = (
-        sorted(os.listdir(folder / "papers.omni" / "__staging"))
-        if (folder / "papers.omni" / "__staging").exists()
-        else []
-    )
+    report["rubbish"] = sorted(path.name for path in (folder / "papers.omni" / "__staging").glob("*"))
     return report
 
 

@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import deltas
-from omnigraph.pipeline.workers import Silent
-from omnigraph.spark import worker_choice
-from omnigraph.spark.worker_choice import make_engine
-from support.branched_people import MATRIX_BASE, PEOPLE, RULES, RULES_BASE
+from support.branched_people import MATRIX_BASE, PEOPLE, RULES, RULES_BASE, use_files
 from support.graphs import new_graph, run
 
 #: Graphs that many tests begin with: schema and first mutation.
@@ -20,12 +16,9 @@ _TEMPLATES = {"people": (PEOPLE, MATRIX_BASE), "rules": (RULES, RULES_BASE)}
 
 @pytest.fixture
 def room_for_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How a merge works: with everything in memory, or as if nothing fitted there, in several ranges of ids."""
+    """How a merge works: with everything in memory, or as if nothing fitted there."""
     if request.param == "in files":
-        monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", 0)
-        monkeypatch.setattr(deltas, "_BUCKET_ROWS", 3)
-        here = make_engine("local", None, Silent(), 0)
-        monkeypatch.setattr(worker_choice.ElasticWorkers, "for_rows", lambda *_: here)
+        use_files(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -99,7 +99,7 @@ def test_a_compaction_alone_changes_no_row_of_the_other_branch(people: Graph, br
 
 def test_round_trips_with_compactions_in_between(people: Graph) -> None:
     people.create_branch("feature")
-    for number in range(4):
+    for number in range(2):
         add_person(people, "feature", f"f{number}")
         set_age(people, "main", "Alice", 100 + number)
         people.merge("feature")
@@ -110,7 +110,7 @@ def test_round_trips_with_compactions_in_between(people: Graph) -> None:
         compact(people, "feature", PERSON)
         assert ages(people, "feature")["Alice"] == 100 + number
     people.merge("feature")
-    assert ages(people) == {"Alice": 103, "Bob": 25, "Carol": 40, "Dan": 50, **{f"g{number}": 1 for number in range(4)}}
+    assert ages(people) == {"Alice": 101, "Bob": 25, "Carol": 40, "Dan": 50, **{f"g{number}": 1 for number in range(2)}}
 
 
 def test_a_child_of_a_compacted_target_keeps_its_rows(people: Graph) -> None:
@@ -239,7 +239,7 @@ def test_no_index_is_built_during_a_merge(documents: Graph) -> None:
 
 def test_an_index_of_the_target_survives_many_merges(documents: Graph) -> None:
     documents.ensure_indices()
-    for number in range(4):
+    for number in range(3):
         documents.create_branch("source")
         slug = f"n{number}"
         write(documents, doc(slug, "red ant", year=number, vec=at(9)), branch="source")
@@ -343,10 +343,10 @@ def forks_of_people(graph: Graph) -> list[str]:
 # ---- round trips
 
 
-def test_ten_round_trips_with_changes_on_both_sides(people: Graph) -> None:
+def test_round_trips_with_changes_on_both_sides(people: Graph) -> None:
     people.create_branch("feature")
     expected = ages(people)
-    for number in range(10):
+    for number in range(4):
         add_person(people, "feature", f"f{number}", number)
         set_age(people, "main", "Alice", 100 + number)
         add_person(people, "main", f"m{number}", number)
@@ -545,7 +545,7 @@ def test_a_criss_cross_neither_brings_rows_back_nor_invents_conflicts(people: Gr
 def test_criss_crosses_one_behind_the_other(people: Graph) -> None:
     people.create_branch("g")
     expected = ages(people)
-    for number in range(4):
+    for number in range(2):
         put(people, "g", person(f"g{number}", number), person("Alice", 100 + number))
         put(people, "main", person(f"m{number}", number), person("Bob", 200 + number))
         expected |= {f"g{number}": number, f"m{number}": number}
@@ -554,10 +554,10 @@ def test_criss_crosses_one_behind_the_other(people: Graph) -> None:
         assert ages(people) == ages(people, "g") == expected
     remove_person(people, "main", "g0")
     remove_person(people, "g", "m0")
-    set_age(people, "main", "g3", 7)
+    set_age(people, "main", "g1", 7)
     assert people.merge("g").outcome == "merged"
     del expected["g0"], expected["m0"]
-    assert ages(people) == {**expected, "g3": 7}
+    assert ages(people) == {**expected, "g1": 7}
 
 
 def test_bases_that_were_decided_differently_leave_a_conflict(people: Graph) -> None:

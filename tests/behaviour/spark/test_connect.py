@@ -58,6 +58,7 @@ def run_connected(folder: Path) -> dict[str, object]:
     tests = Path(__file__).parents[2]
     environ = dict(os.environ) | {
         "JAVA_HOME": str(launcher_home(find_java(), folder / "java")),
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it lives for seconds
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")]),
