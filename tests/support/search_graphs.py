@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -134,6 +134,11 @@ def ask(graph: Graph, text: str, params: Any = None, **target: Any) -> list[dict
     return graph.query(text, params or {}, **target).to_pylist()
 
 
+def table(graph: Graph, body: str) -> list[tuple[object, ...]]:
+    """The values of the rows of a read, given without its head."""
+    return [tuple(row.values()) for row in rows(graph, body)]
+
+
 def found(graph: Graph, clauses: str, declared: str = "", /, target: Any = None, **params: Any) -> list[str]:
     """The slugs of all documents that satisfy clauses about `$d`, sorted; a repeated row shows twice."""
     text = f"query q({declared}) {{ match {{ $d: Doc  {clauses} }} return {{ $d.slug as s }} }}"
@@ -199,6 +204,38 @@ class State(StrEnum):
     HALF = "half"
     #: Rows were added and deleted, and the indexes caught up: they have two segments.
     GROWN = "grown"
+
+
+#: Without indexes, with all of them, and with rows that came after them.
+STATES = (State.NONE, State.FULL, State.HALF)
+
+
+def in_states(
+    folder: Path, first: Callable[[Graph], object], then: Callable[[Graph], object]
+) -> Iterator[dict[State, Graph]]:
+    """One content in these states, for a fixture: what a half covered graph has in its indexes, and what comes then."""
+    graphs = {}
+    for state in STATES:
+        graph = graphs[state] = new_graph(folder, name=f"{state}.omni")
+        first(graph)
+        if state is State.HALF:
+            graph.ensure_indices()
+        then(graph)
+        if state is State.FULL:
+            graph.ensure_indices()
+    yield graphs
+    for graph in graphs.values():
+        graph.close()
+
+
+def in_each_state(fixture: str, states: Iterable[State] = STATES) -> Any:
+    """A fixture that gives the graphs of another one, which has them by their states, one after the other."""
+
+    @pytest.fixture(params=states)
+    def graph(request: pytest.FixtureRequest) -> Graph:
+        return request.getfixturevalue(fixture)[request.param]
+
+    return graph
 
 
 class Library:

@@ -99,6 +99,8 @@ def test_a_malformed_range_is_refused_before_anything_is_opened(
         ("node:paper", "small", "scan", NotFoundError),
         ("edge:Paper", "small", "scan", NotFoundError),
         ("node:Paper", "nobody", "scan", NotFoundError),
+        ("node:Paper", "small' OR '1'='1", "scan", NotFoundError),
+        ("node:Paper", "small", "id", OmniError),
         ("node:Paper", "small", "nope", NotFoundError),
         ("node:Paper", "none", "scan", NotFoundError),
         ("node:Paper", "small", "title", BadRequestError),

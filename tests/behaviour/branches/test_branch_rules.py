@@ -10,13 +10,15 @@ from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.versions import create_fork
 from support.branched_people import KNOWS, PERSON, PLACE, add_person, ages, all_branches, ends, remove_person, set_age
 from support.graphs import everything, run, table_of
+from support.subtests import each_case
 
 # ---- names
 
 
-@pytest.mark.parametrize(
-    "name", ["x", "X", "0", "a.b", "a-b", "a_b", "_x", "-x", "a/b", "a/b/c", "a/_b", "locked", "a.locks"]
-)
+GOOD_NAMES = ["x", "X", "0", "a.b", "a-b", "a_b", "_x", "-x", "-", "a/b", "a/b/c", "a/_b", "a/-b", "locked", "a.locks"]
+
+
+@pytest.mark.parametrize("name", [*GOOD_NAMES, "A.b_c", "x" * 100])
 def test_a_good_name_is_a_branch_that_can_be_written_and_merged(people: Graph, name: str) -> None:
     people.create_branch(name)
     add_person(people, name, "Eve")
@@ -26,34 +28,13 @@ def test_a_good_name_is_a_branch_that_can_be_written_and_merged(people: Graph, n
     assert people.branches() == ["main"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "   ",
-        "/a",
-        "a/",
-        "a//b",
-        "..",
-        "a..b",
-        "a/../b",
-        ".",
-        "a/.",
-        "a\\b",
-        "a b",
-        "a\nb",
-        "a:b",
-        "a@b",
-        "a~2",
-        "ä",
-        "a.lock",
-        "a.lock/b",
-        "a/b.lock",
-        "__x",
-        "__",
-        "__run/x",
-    ],
-)
+BAD_NAMES = [
+    *("", "   ", "\n", "/", "/a", "a/", "a//b", "..", "a..b", "a/../b", ".", "a/.", "a/./b", "a\\b", "a b", "a\nb"),
+    *("a'b", "a:b", "a@b", "a~2", "ä", "a.lock", "a.lock/b", "a/b.lock", "__x", "__", "__run/x"),
+]
+
+
+@each_case("name", BAD_NAMES, ids=ascii)
 def test_a_bad_name_is_refused_everywhere(people: Graph, name: str) -> None:
     for act in (
         lambda: people.create_branch(name),

@@ -340,10 +340,10 @@ TEXTS = {"a": "x", "b": "y", "c": "z"}
 
 
 @pytest.fixture
-def graph_of_runs(tmp_path: Path) -> Graph:
-    graph_of_runs = notes_graph(tmp_path)
-    put(graph_of_runs, tmp_path, *(note(name, text) for name, text in TEXTS.items()))
-    return graph_of_runs
+def runs_graph(tmp_path: Path) -> Graph:
+    runs_graph = notes_graph(tmp_path)
+    put(runs_graph, tmp_path, *(note(name, text) for name, text in TEXTS.items()))
+    return runs_graph
 
 
 @pytest.fixture
@@ -378,58 +378,56 @@ def _not_finite(path: Path) -> None:
 # ---- a provider that fails
 
 
-def test_vectors_that_were_paid_for_are_not_asked_for_again(graph_of_runs: Graph, remote: StandIn) -> None:
+def test_vectors_that_were_paid_for_are_not_asked_for_again(runs_graph: Graph, remote: StandIn) -> None:
     ok = openai_reply([1.0, 0.0, 0.0, 0.0])
     remote.replies = [ok, error_reply(500), error_reply(503)]
-    head = graph_of_runs.snapshot().commit_id
+    head = runs_graph.snapshot().commit_id
     with pytest.raises(EmbeddingError, match="after 2 attempts"):
-        embed(graph_of_runs, batch_size=1)
-    assert graph_of_runs.snapshot().commit_id == head
-    assert vectors(graph_of_runs) == {"a": None, "b": None, "c": None}
-    graph_of_runs.cleanup(keep=3, confirm=True)
-    assert len(kept_files(graph_of_runs)) == 2
+        embed(runs_graph, batch_size=1)
+    assert runs_graph.snapshot().commit_id == head
+    assert vectors(runs_graph) == {"a": None, "b": None, "c": None}
+    runs_graph.cleanup(keep=3, confirm=True)
+    assert len(kept_files(runs_graph)) == 2
     remote.replies = [error_reply(429), ok, ok]
-    result = embed(graph_of_runs, batch_size=1)
+    result = embed(runs_graph, batch_size=1)
     assert (result.embedded, result.reused) == (2, 1)
-    assert set(map(tuple, vectors(graph_of_runs).values())) == {(1.0, 0.0, 0.0, 0.0)}
+    assert set(map(tuple, vectors(runs_graph).values())) == {(1.0, 0.0, 0.0, 0.0)}
     texts = [request.body["input"] for request in remote.requests]
     assert texts == [["x"], ["y"], ["y"], ["y"], ["y"], ["z"]]
-    assert kept_files(graph_of_runs) == []
+    assert kept_files(runs_graph) == []
 
 
 def test_one_text_is_asked_for_once_and_requests_hold_several(
-    graph_of_runs: Graph, tmp_path: Path, remote: StandIn
+    runs_graph: Graph, tmp_path: Path, remote: StandIn
 ) -> None:
-    put(graph_of_runs, tmp_path, note("d", "x"))
+    put(runs_graph, tmp_path, note("d", "x"))
     remote.replies = [openai_reply(*[[1.0, 0.0, 0.0, 0.0]] * 3)]
-    assert embed(graph_of_runs).embedded == 3
+    assert embed(runs_graph).embedded == 3
     assert sorted(remote.requests[0].body["input"]) == ["x", "y", "z"]
 
 
 # ---- other writers
 
 
-def test_a_writer_that_came_first_costs_only_its_own_texts(
-    graph_of_runs: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    after_embedding(monkeypatch, [lambda: set_body(graph_of_runs, "a", "x2")])
-    result = embed(graph_of_runs)
+def test_a_writer_that_came_first_costs_only_its_own_texts(runs_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    after_embedding(monkeypatch, [lambda: set_body(runs_graph, "a", "x2")])
+    result = embed(runs_graph)
     assert (result.embedded, result.reused) == (4, 0)
     wanted = {"a": of("x2"), "b": of("y"), "c": of("z")}
-    assert vectors(graph_of_runs) == {slug: pytest.approx(vector) for slug, vector in wanted.items()}
-    assert kept_files(graph_of_runs) == []
+    assert vectors(runs_graph) == {slug: pytest.approx(vector) for slug, vector in wanted.items()}
+    assert kept_files(runs_graph) == []
 
 
 def test_writers_that_never_stop_end_the_run_without_a_trace(
-    graph_of_runs: Graph, monkeypatch: pytest.MonkeyPatch
+    runs_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_job, "POLICY", replace(row_job.POLICY, tries=2))
-    moves = [lambda n=n: set_body(graph_of_runs, "a", f"x{n}") for n in range(2)]
+    moves = [lambda n=n: set_body(runs_graph, "a", f"x{n}") for n in range(2)]
     after_embedding(monkeypatch, moves)
     with pytest.raises(ConflictError):
-        embed(graph_of_runs)
-    assert vectors(graph_of_runs) == {"a": None, "b": None, "c": None}
-    assert embed(graph_of_runs).reused == 2
+        embed(runs_graph)
+    assert vectors(runs_graph) == {"a": None, "b": None, "c": None}
+    assert embed(runs_graph).reused == 2
 
 
 @pytest.mark.parametrize(
@@ -438,29 +436,29 @@ def test_writers_that_never_stop_end_the_run_without_a_trace(
     ids=["removed by another run", "cut off", "no numbers"],
 )
 def test_kept_vectors_that_cannot_be_used_are_computed_again(
-    graph_of_runs: Graph, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
+    runs_graph: Graph, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
 ) -> None:
     def spoil() -> None:
-        for path in kept_files(graph_of_runs):
+        for path in kept_files(runs_graph):
             if path.suffix == ".vectors":
                 damage(path)
 
     after_embedding(monkeypatch, [spoil])
-    assert embed(graph_of_runs).embedded == 6
-    assert vectors(graph_of_runs)["a"] == pytest.approx(of("x"))
-    assert kept_files(graph_of_runs) == []
+    assert embed(runs_graph).embedded == 6
+    assert vectors(runs_graph)["a"] == pytest.approx(of("x"))
+    assert kept_files(runs_graph) == []
 
 
-def test_kept_vectors_that_nobody_came_back_for_are_removed(graph_of_runs: Graph, tmp_path: Path) -> None:
-    embed(graph_of_runs)
-    address = kept_address(graph_of_runs.uri, EmbeddingSettings(provider=ProviderName.LOCAL), 384)
+def test_kept_vectors_that_nobody_came_back_for_are_removed(runs_graph: Graph, tmp_path: Path) -> None:
+    embed(runs_graph)
+    address = kept_address(runs_graph.uri, EmbeddingSettings(provider=ProviderName.LOCAL), 384)
     old = KeptVectors(address).keep([text_digest("old")], [[1.0] * 384])
     young = KeptVectors(address).keep([text_digest("young")], [[1.0] * 384])
-    for path in kept_files(graph_of_runs):
+    for path in kept_files(runs_graph):
         if path.stem == old:
             path.rename(path.with_stem(address.prefix + "01ARZ3NDEKTSV4RRFFQ69G5FAV"))
-    assert embed(graph_of_runs).commit is None
-    assert {path.stem for path in kept_files(graph_of_runs)} == {young}
+    assert embed(runs_graph).commit is None
+    assert {path.stem for path in kept_files(runs_graph)} == {young}
 
 
 # ---- limits
@@ -521,10 +519,10 @@ def test_the_rate_is_shared_by_all_tasks_and_the_key_travels_sealed(
 # ---- where it happens
 
 
-def test_a_small_run_needs_no_spark(graph_of_runs: Graph) -> None:
+def test_a_small_run_needs_no_spark(runs_graph: Graph) -> None:
     # Other tests of this process may have imported it.
     known = {name for name in sys.modules if name.startswith(("pyspark", "py4j"))}
-    assert graph_of_runs.embed().commit is not None
+    assert runs_graph.embed().commit is not None
     assert {name for name in sys.modules if name.startswith(("pyspark", "py4j"))} == known
 
 
@@ -532,36 +530,36 @@ def test_spark_embeds_writes_and_goes_on_after_a_failure_with_a_key_that_travell
     tmp_path: Path, spark: SparkSession, remote: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_tasks, "_MIN_TASK_TEXTS", 2)
-    graph_of_runs = notes_graph(tmp_path)
+    runs_graph = notes_graph(tmp_path)
     for begin in (0, 3):
-        put(graph_of_runs, tmp_path, *[note(str(n), f"text {n}") for n in range(begin, begin + 3)])
+        put(runs_graph, tmp_path, *[note(str(n), f"text {n}") for n in range(begin, begin + 3)])
     reply = openai_reply(*[[0.0, 1.0, 0.0, 0.0]] * 2)
     remote.replies = [reply, error_reply(400), reply, reply, reply]
     with pytest.raises(EmbeddingError, match="HTTP 400"):
-        graph_of_runs.embed(engine="spark", spark=spark)
+        runs_graph.embed(engine="spark", spark=spark)
     asked = len(remote.requests)
     remote.replies = [reply] * 3
-    result = graph_of_runs.embed(engine="spark", spark=spark)
+    result = runs_graph.embed(engine="spark", spark=spark)
     assert result.embedded + result.reused == 6
     assert result.reused == 2 * (asked - 1)
-    assert set(map(tuple, vectors(graph_of_runs).values())) == {(0.0, 1.0, 0.0, 0.0)}
+    assert set(map(tuple, vectors(runs_graph).values())) == {(0.0, 1.0, 0.0, 0.0)}
     assert {request.headers["authorization"] for request in remote.requests} == {f"Bearer {KEY}"}
-    assert counts(embed(graph_of_runs, dry_run=True)) == (0, 0, 0)
+    assert counts(embed(runs_graph, dry_run=True)) == (0, 0, 0)
 
 
 # ---- runs that are stopped
 
 
-def test_a_run_that_is_stopped_writes_nothing_and_keeps_its_vectors(graph_of_runs: Graph) -> None:
-    looks = stopped_everywhere(graph_of_runs.uri, lambda signal: embed(graph_of_runs, batch_size=1, cancel=signal))
+def test_a_run_that_is_stopped_writes_nothing_and_keeps_its_vectors(runs_graph: Graph) -> None:
+    looks = stopped_everywhere(runs_graph.uri, lambda signal: embed(runs_graph, batch_size=1, cancel=signal))
     assert looks > 3
-    assert vectors(graph_of_runs) == {name: pytest.approx(of(text)) for name, text in TEXTS.items()}
+    assert vectors(runs_graph) == {name: pytest.approx(of(text)) for name, text in TEXTS.items()}
 
 
-def test_a_run_that_takes_too_long_says_so(graph_of_runs: Graph) -> None:
+def test_a_run_that_takes_too_long_says_so(runs_graph: Graph) -> None:
     with pytest.raises(QueryTimeoutError, match="the embedding took longer than 1e-09 s"):
-        embed(graph_of_runs, timeout_s=1e-9)
-    assert len(graph_of_runs.commits()) == 2
+        embed(runs_graph, timeout_s=1e-9)
+    assert len(runs_graph.commits()) == 2
 
 
 # ---- Random histories: what `embed` finds is what a model that watches every write expects

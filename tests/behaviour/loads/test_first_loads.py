@@ -413,7 +413,7 @@ ALL = "query all() { match { $n: Note } return { $n.text as text } order { text 
 
 
 @pytest.fixture
-def graph_of_load_branches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
     monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
     return Graph.init(tmp_path / "g.omni", LOAD_BRANCHES_SCHEMA)
 
@@ -424,8 +424,8 @@ def notes(folder: Path, name: str, *texts: str) -> Path:
     return path
 
 
-def texts_of(graph_of_load_branches: Graph, branch: str) -> list[str]:
-    with Graph.open(graph_of_load_branches.uri, read_only=True) as fresh:
+def texts_of(notebook: Graph, branch: str) -> list[str]:
+    with Graph.open(notebook.uri, read_only=True) as fresh:
         return [row["text"] for row in fresh.query(ALL, branch=branch).to_pylist()]
 
 
@@ -443,83 +443,79 @@ def once_staged(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
 def test_a_new_branch_begins_where_the_load_began_whatever_its_base_does(
-    graph_of_load_branches: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+    notebook: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    graph_of_load_branches.load(notes(tmp_path, "a.jsonl", "old"), mode="append", engine="local")
+    notebook.load(notes(tmp_path, "a.jsonl", "old"), mode="append", engine="local")
     rival = notes(tmp_path, "b.jsonl", "rival")
-    once_staged(monkeypatch, lambda: graph_of_load_branches.load(rival, mode="append", engine="local"))
+    once_staged(monkeypatch, lambda: notebook.load(rival, mode="append", engine="local"))
     source = notes(tmp_path, "c.jsonl", "one", "two")
-    receipt = graph_of_load_branches.load(source, mode=mode, branch="x", base="main", engine="local")
+    receipt = notebook.load(source, mode=mode, branch="x", base="main", engine="local")
     kept = [] if mode == "overwrite" else ["old"]
     assert receipt.branch_created
-    assert texts_of(graph_of_load_branches, "x") == [*kept, "one", "two"]
-    assert texts_of(graph_of_load_branches, "main") == ["old", "rival"]
-    graph_of_load_branches.load(notes(tmp_path, "d.jsonl", "more"), mode="append", branch="x", engine="local")
-    assert "more" in texts_of(graph_of_load_branches, "x")
+    assert texts_of(notebook, "x") == [*kept, "one", "two"]
+    assert texts_of(notebook, "main") == ["old", "rival"]
+    notebook.load(notes(tmp_path, "d.jsonl", "more"), mode="append", branch="x", engine="local")
+    assert "more" in texts_of(notebook, "x")
 
 
 def test_only_one_load_at_a_time_makes_a_branch(
-    graph_of_load_branches: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notebook: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = notes(tmp_path, "a.jsonl", "one")
 
     def second() -> None:
         with pytest.raises(RetryableCommitConflictError, match="another writer is making branch"):
-            graph_of_load_branches.load(source, mode="append", branch="x", base="main", engine="local")
-        graph_of_load_branches.load(source, mode="append", branch="y", base="main", engine="local")
+            notebook.load(source, mode="append", branch="x", base="main", engine="local")
+        notebook.load(source, mode="append", branch="y", base="main", engine="local")
 
     once_staged(monkeypatch, second)
-    graph_of_load_branches.load(source, mode="append", branch="x", base="main", engine="local")
-    assert texts_of(graph_of_load_branches, "x") == texts_of(graph_of_load_branches, "y") == ["one"]
+    notebook.load(source, mode="append", branch="x", base="main", engine="local")
+    assert texts_of(notebook, "x") == texts_of(notebook, "y") == ["one"]
 
 
 def test_a_branch_that_appears_meanwhile_is_a_conflict_and_stays_whole(
-    graph_of_load_branches: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notebook: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def appear() -> None:
-        graph_of_load_branches.create_branch("x")
-        graph_of_load_branches.mutate('query add() { insert Note { text: "theirs" } }', branch="x")
+        notebook.create_branch("x")
+        notebook.mutate('query add() { insert Note { text: "theirs" } }', branch="x")
 
     once_staged(monkeypatch, appear)
     source = notes(tmp_path, "a.jsonl", "mine")
     with pytest.raises(ReadSetConflictError, match="branch x"):
-        graph_of_load_branches.load(source, mode="append", branch="x", base="main", engine="local")
-    assert texts_of(graph_of_load_branches, "x") == ["theirs"]
-    graph_of_load_branches.load(source, mode="append", branch="x", engine="local")
-    assert texts_of(graph_of_load_branches, "x") == ["mine", "theirs"]
+        notebook.load(source, mode="append", branch="x", base="main", engine="local")
+    assert texts_of(notebook, "x") == ["theirs"]
+    notebook.load(source, mode="append", branch="x", engine="local")
+    assert texts_of(notebook, "x") == ["mine", "theirs"]
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_branch_inside_of_another_is_refused_before_anything_is_touched(
-    graph_of_load_branches: Graph, tmp_path: Path, dry_run: bool
+    notebook: Graph, tmp_path: Path, dry_run: bool
 ) -> None:
     source = notes(tmp_path, "a.jsonl", "one")
-    graph_of_load_branches.load(source, mode="append", branch="x/y", base="main", engine="local")
+    notebook.load(source, mode="append", branch="x/y", base="main", engine="local")
     for name in ("x", "x/y/z"):
         with pytest.raises(BadRequestError, match="conflicts with branch"):
-            graph_of_load_branches.load(
-                source, mode="append", branch=name, base="main", engine="local", dry_run=dry_run
-            )
-    assert texts_of(graph_of_load_branches, "x/y") == ["one"]
+            notebook.load(source, mode="append", branch=name, base="main", engine="local", dry_run=dry_run)
+    assert texts_of(notebook, "x/y") == ["one"]
 
 
 def test_a_branch_that_was_undone_is_read_as_it_is_made_again(
-    graph_of_load_branches: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notebook: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "before_publish=raise")
     reset()
     with pytest.raises(RuntimeError):
-        graph_of_load_branches.load(
-            notes(tmp_path, "a.jsonl", "lost"), mode="append", branch="x", base="main", engine="local"
-        )
+        notebook.load(notes(tmp_path, "a.jsonl", "lost"), mode="append", branch="x", base="main", engine="local")
     monkeypatch.delenv(VARIABLE)
-    with Graph.open(graph_of_load_branches.uri) as other:
+    with Graph.open(notebook.uri) as other:
         again = notes(tmp_path, "b.jsonl", "kept")
         other.load(again, mode="append", branch="x", base="main", engine="local")
-    assert [row["text"] for row in graph_of_load_branches.query(ALL, branch="x").to_pylist()] == ["kept"]
+    assert [row["text"] for row in notebook.query(ALL, branch="x").to_pylist()] == ["kept"]
 
 
-def test_lines_of_a_file_that_feeds_two_types(graph_of_load_branches: Graph, tmp_path: Path) -> None:
+def test_lines_of_a_file_that_feeds_two_types(notebook: Graph, tmp_path: Path) -> None:
     people = Graph.init(tmp_path / "p.omni", "node P { name: String @key  age: I32? }  edge Boss: P -> P")
     path = tmp_path / "p.csv"
     path.write_text("name,age,boss\na,1,a\nb,2,a\nc,old,a\n")
@@ -536,19 +532,19 @@ def test_lines_of_a_file_that_feeds_two_types(graph_of_load_branches: Graph, tmp
     assert [item.location for item in caught.value.report.examples] == [f"{path}:4"]
 
 
-def test_a_line_of_separators_is_a_record(graph_of_load_branches: Graph, tmp_path: Path) -> None:
+def test_a_line_of_separators_is_a_record(notebook: Graph, tmp_path: Path) -> None:
     path = tmp_path / "tags.tsv"
     path.write_text("slug\tnote\nx\ty\n\t\n   \nz\t\n")
     mapping = {"nodes": {"Tag": {"source": str(path), "columns": {"slug": "slug"}}}}
     with pytest.raises(LoadRejectedError) as caught:
-        graph_of_load_branches.load(mapping=mapping, mode="append", engine="local")
+        notebook.load(mapping=mapping, mode="append", engine="local")
     report = caught.value.report
     assert ("missing value for Tag.slug", 3) in [(i.rule, i.line) for i in report.examples]
 
 
 @pytest.mark.parametrize("grammar", ["strict", "compatible"])
 def test_a_file_that_breaks_off_leaves_no_fragment(
-    graph_of_load_branches: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grammar: str
+    notebook: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grammar: str
 ) -> None:
     monkeypatch.setattr(staging, "_BUFFER_BYTES", 100)
     monkeypatch.setattr(lines_of_files, "_BLOCK_BYTES", 64 * 1024)
@@ -559,9 +555,7 @@ def test_a_file_that_breaks_off_leaves_no_fragment(
     before = {path for path in (tmp_path / "g.omni").rglob("*") if path.is_file()}
     for branch in ("main", "x"):
         with pytest.raises(InputFileError, match=r"a\.jsonl\.gz"):
-            graph_of_load_branches.load(
-                packed, mode="append", branch=branch, base="main", engine="local", grammar=grammar
-            )
+            notebook.load(packed, mode="append", branch=branch, base="main", engine="local", grammar=grammar)
     after = {path for path in (tmp_path / "g.omni").rglob("*") if path.is_file()}
     assert {path for path in after - before if "lock" not in path.name} == set()
 
@@ -585,13 +579,13 @@ def counted_parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def tags_of(graph_of_load_branches: Graph, branch: str) -> list[str]:
+def tags_of(notebook: Graph, branch: str) -> list[str]:
     text = "query all() { match { $t: Tag } return { $t.slug as slug } order { slug } }"
-    return [row["slug"] for row in graph_of_load_branches.query(text, branch=branch).to_pylist()]
+    return [row["slug"] for row in notebook.query(text, branch=branch).to_pylist()]
 
 
 def test_the_input_of_a_new_branch_is_read_once(
-    graph_of_load_branches: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notebook: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = notes(tmp_path, "a.jsonl", *(f"n{number}" for number in range(20_000)))
     read, original = [0], lines_of_files.line_blocks
@@ -602,14 +596,14 @@ def test_the_input_of_a_new_branch_is_read_once(
             yield lines
 
     monkeypatch.setattr("omnigraph.pipeline.load.reading.line_blocks", blocks)
-    graph_of_load_branches.load(source, mode="append", branch="x", base="main", engine="local")
+    notebook.load(source, mode="append", branch="x", base="main", engine="local")
     assert read[0] == 20_000
-    assert len(texts_of(graph_of_load_branches, "x")) == 20_000
+    assert len(texts_of(notebook, "x")) == 20_000
 
 
 @pytest.mark.parametrize("grammar", ["strict", "compatible"])
 def test_a_type_that_appears_late_costs_a_second_reading_of_its_part_alone(
-    graph_of_load_branches: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grammar: str
+    notebook: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grammar: str
 ) -> None:
     monkeypatch.setattr(staging, "_LOOK_BYTES", 200)
     monkeypatch.setattr(staging, "_BUFFER_BYTES", 100)
@@ -623,59 +617,59 @@ def test_a_type_that_appears_late_costs_a_second_reading_of_its_part_alone(
     packed.unlink()
     seen = counted_parts(monkeypatch)
     before = set((tmp_path / "g.omni").rglob("*.lance"))
-    graph_of_load_branches.load(folder, mode="append", branch="x", base="main", engine="local", grammar=grammar)
+    notebook.load(folder, mode="append", branch="x", base="main", engine="local", grammar=grammar)
     assert sorted(seen) == [0, 1, 1, 2]
-    assert len(texts_of(graph_of_load_branches, "x")) == 300
-    assert tags_of(graph_of_load_branches, "x") == ["late"]
-    assert tags_of(graph_of_load_branches, "main") == []
-    graph_of_load_branches.cleanup(keep=100, confirm=True)
+    assert len(texts_of(notebook, "x")) == 300
+    assert tags_of(notebook, "x") == ["late"]
+    assert tags_of(notebook, "main") == []
+    notebook.cleanup(keep=100, confirm=True)
     kept = set((tmp_path / "g.omni").rglob("*.lance")) - before
     assert kept, "what was read twice was written once"
-    (found,) = [item for item in graph_of_load_branches.doctor().findings if item.check == "leftovers"]
+    (found,) = [item for item in notebook.doctor().findings if item.check == "leftovers"]
     assert found.severity == "ok"
 
 
 def test_the_first_load_on_a_branch_makes_forks_of_the_types_that_it_has(
-    graph_of_load_branches: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notebook: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph_of_load_branches.create_branch("dev")
+    notebook.create_branch("dev")
     seen = counted_parts(monkeypatch)
-    graph_of_load_branches.load(notes(tmp_path, "a.jsonl", "one"), mode="append", branch="dev", engine="local")
+    notebook.load(notes(tmp_path, "a.jsonl", "one"), mode="append", branch="dev", engine="local")
     assert seen == [0]
     assert len(list((tmp_path / "g.omni" / "nodes").glob("*/tree/dev"))) == 1
 
 
 def test_a_part_of_one_long_line_has_its_type_seen(
-    graph_of_load_branches: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notebook: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "_LOOK_BYTES", 50)
     source = notes(tmp_path, "a.jsonl", "x" * 500)
-    graph_of_load_branches.load(source, mode="append", branch="x", base="main", engine="local")
-    assert texts_of(graph_of_load_branches, "x") == ["x" * 500]
+    notebook.load(source, mode="append", branch="x", base="main", engine="local")
+    assert texts_of(notebook, "x") == ["x" * 500]
 
 
 # ---- Loads that fail while others are writing, so that only the ledgers of their tasks tell what they wrote
 
 
 @pytest.fixture
-def graph_of_traces_of_loads(tmp_path: Path) -> Graph:
+def traced(tmp_path: Path) -> Graph:
     return new_graph(tmp_path / "g.omni")
 
 
 @contextmanager
-def others_writing(graph_of_traces_of_loads: Graph) -> Iterator[None]:
+def others_writing(traced: Graph) -> Iterator[None]:
     """Another writer has staged files: nobody may remove what no version refers to."""
-    other = open_environment(graph_of_traces_of_loads._core.environment.location, durable=False)
+    other = open_environment(traced._core.environment.location, durable=False)
     with other.staging.shared():
         yield
 
 
-def failed(graph_of_traces_of_loads: Graph, error: type[BaseException], **options: Any) -> Any:
+def failed(traced: Graph, error: type[BaseException], **options: Any) -> Any:
     """How a load fails while others write, after a look that nothing of it is left."""
-    root = Path(graph_of_traces_of_loads.uri)
+    root = Path(traced.uri)
     before = files_of(root)
-    with others_writing(graph_of_traces_of_loads), pytest.raises(error) as caught:
-        graph_of_traces_of_loads.load(**({"mode": "append", "engine": "local"} | options))
+    with others_writing(traced), pytest.raises(error) as caught:
+        traced.load(**({"mode": "append", "engine": "local"} | options))
     assert files_of(root) == before
     assert not (root / "__staging").exists()
     return caught.value
@@ -690,7 +684,7 @@ def things(spark: Any, must: str = "cast(id as int)") -> Any:
 
 
 def test_a_frame_load_whose_task_refuses_leaves_nothing_of_the_other_partitions(
-    graph_of_traces_of_loads: Graph, spark: Any, monkeypatch: pytest.MonkeyPatch
+    traced: Graph, spark: Any, monkeypatch: pytest.MonkeyPatch
 ):
     original = stages.FrameTask
 
@@ -706,14 +700,12 @@ def test_a_frame_load_whose_task_refuses_leaves_nothing_of_the_other_partitions(
                 raise BadRequestError("not this one")
 
     monkeypatch.setattr(stages, "FrameTask", Refusing)
-    error = failed(
-        graph_of_traces_of_loads, BadRequestError, frames={"Thing": things(spark)}, engine="spark", spark=spark
-    )
+    error = failed(traced, BadRequestError, frames={"Thing": things(spark)}, engine="spark", spark=spark)
     assert "not this one" in str(error)
 
 
 def test_a_frame_load_whose_task_dies_leaves_nothing_of_any_attempt(
-    graph_of_traces_of_loads: Graph, spark: Any, monkeypatch: pytest.MonkeyPatch
+    traced: Graph, spark: Any, monkeypatch: pytest.MonkeyPatch
 ):
     original = stages.FrameTask
 
@@ -728,28 +720,28 @@ def test_a_frame_load_whose_task_dies_leaves_nothing_of_any_attempt(
 
     monkeypatch.setattr(stages, "FrameTask", Dying)
     frames = {"Thing": things(spark)}
-    error = failed(graph_of_traces_of_loads, SparkError, frames=frames, engine="spark", spark=spark)
+    error = failed(traced, SparkError, frames=frames, engine="spark", spark=spark)
     assert "the answer was lost" in str(error)
 
 
-def test_a_frame_with_bad_records_leaves_nothing_of_the_good_partitions(graph_of_traces_of_loads: Graph, spark: Any):
+def test_a_frame_with_bad_records_leaves_nothing_of_the_good_partitions(traced: Graph, spark: Any):
     frame = things(spark, "if(id = 99, null, cast(id as int))")
-    failed(graph_of_traces_of_loads, LoadRejectedError, frames={"Thing": frame}, engine="spark", spark=spark)
+    failed(traced, LoadRejectedError, frames={"Thing": frame}, engine="spark", spark=spark)
 
 
-def test_a_second_frame_that_is_refused_leaves_nothing_of_the_first(graph_of_traces_of_loads: Graph):
+def test_a_second_frame_that_is_refused_leaves_nothing_of_the_first(traced: Graph):
     frames = {
         "Thing": pa.table({"name": ["x", "y"], "must": pa.array([1, 2], pa.int32())}),
         "Place": pa.table({"series": ["s"], "nonsense": [1]}),
     }
-    failed(graph_of_traces_of_loads, BadRequestError, frames=frames)
+    failed(traced, BadRequestError, frames=frames)
 
 
 # ---- files
 
 
 def test_a_load_that_is_interrupted_between_two_parts_leaves_nothing_of_the_first(
-    graph_of_traces_of_loads: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    traced: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -764,12 +756,12 @@ def test_a_load_that_is_interrupted_between_two_parts_leaves_nothing_of_the_firs
         return passed[0]
 
     monkeypatch.setattr(stages, "stage_part", interrupted)
-    failed(graph_of_traces_of_loads, KeyboardInterrupt, source=folder)
+    failed(traced, KeyboardInterrupt, source=folder)
     assert passed, "the first part was written"
 
 
 def test_an_attempt_whose_answer_was_lost_leaves_nothing_after_the_commit(
-    graph_of_traces_of_loads: Graph, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+    traced: Graph, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ):
     path = write_lines(tmp_path / "in.jsonl", good_lines(100))
 
@@ -785,10 +777,10 @@ def test_an_attempt_whose_answer_was_lost_leaves_nothing_after_the_commit(
         return answer
 
     monkeypatch.setattr(stages, "stage_part", lost_once)
-    before = set(files_of(Path(graph_of_traces_of_loads.uri)))
-    with others_writing(graph_of_traces_of_loads):
-        graph_of_traces_of_loads.load(path, mode="append", spark=spark)
-    added = set(files_of(Path(graph_of_traces_of_loads.uri))) - before
+    before = set(files_of(Path(traced.uri)))
+    with others_writing(traced):
+        traced.load(path, mode="append", spark=spark)
+    added = set(files_of(Path(traced.uri))) - before
     # Things, places and two kinds of edges.
     assert len([name for name in added if name.startswith(("nodes", "edges")) and "/data/" in name]) == 4
     assert not [name for name in added if name.startswith("__staging")]
@@ -799,7 +791,7 @@ def test_an_attempt_whose_answer_was_lost_leaves_nothing_after_the_commit(
 
 @pytest.mark.parametrize("task", ["rewrite_fragment", "shrink_fragment"])
 def test_a_merge_that_fails_after_it_wrote_leaves_nothing(
-    graph_of_traces_of_loads: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+    traced: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
 ):
     path = write_lines(tmp_path / "in.jsonl", [thing(name, must=9).encode() for name in ("ann", "bob", "new")])
     original = getattr(upsert, task)
@@ -809,11 +801,11 @@ def test_a_merge_that_fails_after_it_wrote_leaves_nothing(
         raise StorageError("the disk is gone")
 
     monkeypatch.setattr(upsert, task, failing)
-    failed(graph_of_traces_of_loads, StorageError, source=path, mode="merge")
+    failed(traced, StorageError, source=path, mode="merge")
 
 
 def test_a_preparation_that_is_repeated_leaves_nothing_of_the_first_one(
-    graph_of_traces_of_loads: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    traced: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = write_lines(tmp_path / "in.jsonl", [thing("ann", must=9).encode()])
     original, left = stages.LoadJob.prepare, [1]
@@ -822,15 +814,15 @@ def test_a_preparation_that_is_repeated_leaves_nothing_of_the_first_one(
         prepared = original(job, *given)
         if left:
             left.pop()
-            with Graph.open(graph_of_traces_of_loads.uri) as other:
+            with Graph.open(traced.uri) as other:
                 other.mutate('query q() { update Thing set { must: 7 } where name = "bob" }')
         return prepared
 
     monkeypatch.setattr(stages.LoadJob, "prepare", rival)
-    before = set(files_of(Path(graph_of_traces_of_loads.uri)))
-    with others_writing(graph_of_traces_of_loads):
-        graph_of_traces_of_loads.load(path, mode="merge", engine="local")
-    added = {name for name in set(files_of(Path(graph_of_traces_of_loads.uri))) - before if "/nodes/" in f"/{name}"}
+    before = set(files_of(Path(traced.uri)))
+    with others_writing(traced):
+        traced.load(path, mode="merge", engine="local")
+    added = {name for name in set(files_of(Path(traced.uri))) - before if "/nodes/" in f"/{name}"}
     # A row and a mark on what it replaced, of the rival and of the load.
     assert len([name for name in added if "/data/" in name]) == 2
     assert len([name for name in added if "/_deletions/" in name]) == 2
@@ -839,34 +831,30 @@ def test_a_preparation_that_is_repeated_leaves_nothing_of_the_first_one(
 # ---- ledgers
 
 
-def test_a_ledger_that_cannot_be_read_hides_nothing_of_the_others(
-    graph_of_traces_of_loads: Graph, caplog: pytest.LogCaptureFixture
-):
+def test_a_ledger_that_cannot_be_read_hides_nothing_of_the_others(traced: Graph, caplog: pytest.LogCaptureFixture):
     from omnigraph.storage.datasets.fragments import write_rows
 
-    table = graph_of_traces_of_loads._core.open_table(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
-    before = files_of(Path(graph_of_traces_of_loads.uri))
-    fragments = Ledgers.of(graph_of_traces_of_loads._core.environment.location)
+    table = traced._core.open_table(traced.snapshot().pins[TableKey("node:Thing")])
+    before = files_of(Path(traced.uri))
+    fragments = Ledgers.of(traced._core.environment.location)
     for part in range(2):
         written = write_rows(table, table.read().to_batches())
         ledger = Ledger(fragments.folder, part)
         ledger.note(table, written)
-    (Path(graph_of_traces_of_loads.uri) / fragments.folder.file("wrote-9-x")).write_bytes(b"not Arrow")
+    (Path(traced.uri) / fragments.folder.file("wrote-9-x")).write_bytes(b"not Arrow")
     fragments.close(is_committed=False)
-    assert files_of(Path(graph_of_traces_of_loads.uri)) == before
+    assert files_of(Path(traced.uri)) == before
     assert "wrote-9-x" in caplog.text
 
 
-def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
-    graph_of_traces_of_loads: Graph, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_ledger_that_comes_while_others_are_removed_is_read_too(traced: Graph, monkeypatch: pytest.MonkeyPatch):
     from omnigraph.storage import answers
     from omnigraph.storage.datasets import fragments as module
     from omnigraph.storage.datasets.fragments import write_rows
 
-    table = graph_of_traces_of_loads._core.open_table(graph_of_traces_of_loads.snapshot().pins[TableKey("node:Thing")])
-    before = files_of(Path(graph_of_traces_of_loads.uri))
-    fragments = Ledgers.of(graph_of_traces_of_loads._core.environment.location)
+    table = traced._core.open_table(traced.snapshot().pins[TableKey("node:Thing")])
+    before = files_of(Path(traced.uri))
+    fragments = Ledgers.of(traced._core.environment.location)
     delete = module.delete_files
 
     def write(part: int) -> None:
@@ -883,26 +871,26 @@ def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
     for room in (answers, module):
         monkeypatch.setattr(room, "delete_files", delete_slowly)
     fragments.close(is_committed=False)
-    assert files_of(Path(graph_of_traces_of_loads.uri)) == before
-    assert not (Path(graph_of_traces_of_loads.uri) / "__staging").exists()
+    assert files_of(Path(traced.uri)) == before
+    assert not (Path(traced.uri) / "__staging").exists()
 
 
-def test_a_ledger_names_no_file_outside_of_the_graph(graph_of_traces_of_loads: Graph, tmp_path: Path):
+def test_a_ledger_names_no_file_outside_of_the_graph(traced: Graph, tmp_path: Path):
     from omnigraph.storage.answers import write_answer
 
     mine = tmp_path / "mine.lance"
     mine.write_text("mine")
-    fragments = Ledgers.of(graph_of_traces_of_loads._core.environment.location)
+    fragments = Ledgers.of(traced._core.environment.location)
     rows = pa.RecordBatch.from_pydict({"file": ["../mine.lance", "_schema.pg"]})
     write_answer(fragments.folder, "wrote-0-x", rows.schema, [rows])
     fragments.close(is_committed=False)
     assert mine.read_text() == "mine"
-    assert (Path(graph_of_traces_of_loads.uri) / "_schema.pg").exists()
+    assert (Path(traced.uri) / "_schema.pg").exists()
 
 
 @pytest.mark.parametrize("step", ["the ledger", "the checksums"])
 def test_files_go_when_the_step_behind_their_writing_fails(
-    graph_of_traces_of_loads: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    traced: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ):
     """Nothing knows them yet: no answer, no ledger."""
 
@@ -914,14 +902,14 @@ def test_files_go_when_the_step_behind_their_writing_fails(
         monkeypatch.setattr(fragments, "write_answer", full)
     else:
         monkeypatch.setattr(fragments, "fragment_text", full)
-    failed(graph_of_traces_of_loads, StorageError, source=lines)
+    failed(traced, StorageError, source=lines)
 
 
 def test_a_load_through_a_link_to_the_graph_leaves_nothing_when_it_fails(
-    graph_of_traces_of_loads: Graph, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    traced: Graph, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     link = tmp_path / "current.omni"
-    link.symlink_to(Path(graph_of_traces_of_loads.uri), target_is_directory=True)
+    link.symlink_to(Path(traced.uri), target_is_directory=True)
     lines = write_lines(tmp_path / "things.jsonl", [thing("a").encode()])
     with Graph.open(link) as linked:
         linked.load(lines, mode="append", engine="local")

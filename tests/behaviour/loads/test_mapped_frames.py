@@ -42,47 +42,27 @@ edge Follows: Member -> Member { since: Date? }
 edge On: Member -> Day
 edge At: Member -> Slot
 """
-ROWS: list[dict[str, Any]] = [
-    {
-        "nr": "1",
-        "land": "DE",
-        "full name": "  Ada ",
-        "on": "yes",
-        "birthday": "10.12.1815",
-        "last": "1.2.2024 13:30:00.5",
-        "saldo": "1.234,50",
-        "pts": "47,034",
-        "tags": "a|b",
-        "marks": "1; 2",
-        "address": {"city": "London", "geo": {"zip": "W1"}},
-    },
-    {
-        "nr": "2",
-        "land": "AT",
-        "full name": "N/A",
-        "on": "0",
-        "birthday": "1990-11-23",
-        "last": None,
-        "saldo": "-",
-        "pts": "7",
-        "tags": None,
-        "marks": "-3",
-        "address": {"city": None, "geo": None},
-    },
-    {
-        "nr": "3",
-        "land": "CH",
-        "full name": "Cleo",
-        "on": None,
-        "birthday": None,
-        "last": "29.2.2024 0:00:00",
-        "saldo": None,
-        "pts": None,
-        "tags": "c",
-        "marks": None,
-        "address": None,
-    },
-]
+#: The columns of three rows.
+COLUMNS: dict[str, list[Any]] = {
+    "nr": ["1", "2", "3"],
+    "land": ["DE", "AT", "CH"],
+    "full name": ["  Ada ", "N/A", "Cleo"],
+    "on": ["yes", "0", None],
+    "birthday": ["10.12.1815", "1990-11-23", None],
+    "last": ["1.2.2024 13:30:00.5", None, "29.2.2024 0:00:00"],
+    "saldo": ["1.234,50", "-", None],
+    "pts": ["47,034", "7", None],
+    "tags": ["a|b", None, "c"],
+    "marks": ["1; 2", "-3", None],
+    "address": [{"city": "London", "geo": {"zip": "W1"}}, {"city": None, "geo": None}, None],
+}
+
+
+def rows_of_columns(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+ROWS = rows_of_columns(COLUMNS)
 MEMBER: dict[str, Any] = {
     "columns": {"full name": "name", "tags": "tags", "address.city": "city"},
     "properties": {
@@ -109,53 +89,23 @@ EDGES: list[dict[str, Any]] = [
     {"a_land": "DE ", "a_nr": "1", "target": "AT-2", "key": "1", "when": "31/12/2020"},
     {"a_land": "AT", "a_nr": " 2", "target": "CH-3", "key": "2", "when": None},
 ]
-EXPECTED = [
+EXPECTED = rows_of_columns(
     {
-        "id": "AT-2",
-        "code": "AT-2",
-        "name": None,
-        "active": False,
-        "born": date(1990, 11, 23),
-        "seen": None,
-        "balance": None,
-        "points": 7,
-        "tags": None,
-        "scores": [-3],
-        "country": "Earth",
-        "city": None,
-        "photo": None,
-    },
-    {
-        "id": "CH-3",
-        "code": "CH-3",
-        "name": "Cleo",
-        "active": None,
-        "born": None,
-        "seen": datetime(2024, 2, 29),
-        "balance": None,
-        "points": None,
-        "tags": ["c"],
-        "scores": None,
-        "country": "Earth",
-        "city": None,
-        "photo": None,
-    },
-    {
-        "id": "DE-1",
-        "code": "DE-1",
-        "name": "Ada",
-        "active": True,
-        "born": date(1815, 12, 10),
-        "seen": datetime(2024, 2, 1, 13, 30, 0, 500_000),
-        "balance": 1234.5,
-        "points": 47034,
-        "tags": ["a", "b"],
-        "scores": [1, 2],
-        "country": "Earth",
-        "city": "London",
-        "photo": None,
-    },
-]
+        "id": ["AT-2", "CH-3", "DE-1"],
+        "code": ["AT-2", "CH-3", "DE-1"],
+        "name": [None, "Cleo", "Ada"],
+        "active": [False, None, True],
+        "born": [date(1990, 11, 23), None, date(1815, 12, 10)],
+        "seen": [None, datetime(2024, 2, 29), datetime(2024, 2, 1, 13, 30, 0, 500_000)],
+        "balance": [None, None, 1234.5],
+        "points": [7, None, 47034],
+        "tags": [None, ["c"], ["a", "b"]],
+        "scores": [[-3], None, [1, 2]],
+        "country": ["Earth"] * 3,
+        "city": [None, None, "London"],
+        "photo": [None] * 3,
+    }
+)
 ADDRESS = pa.struct([("city", pa.utf8()), ("geo", pa.struct([("zip", pa.utf8())]))])
 MEMBER_SCHEMA = pa.schema([*((name, pa.utf8()) for name in ROWS[0] if name != "address"), ("address", ADDRESS)])
 

@@ -300,43 +300,6 @@ def test_choices_are_checked(untouched: Graph, folder: Path, options: dict[str, 
         untouched.load(path, mode="merge", engine="hadoop")
 
 
-def test_everything_that_is_wrong_is_named_with_its_place(untouched: Graph, folder: Path) -> None:
-    lines = [
-        (person("ok"), None),
-        (person("a", age="x"), ("invalid value for Person.age", "age", "x")),
-        (person("a", age=2**31), ("invalid value for Person.age", "age", str(2**31))),
-        ('{"type":"Person","data":{"age":1}}', ("missing value for Person.name", "name", None)),
-        (person("a", agee=1), ("unknown field", "agee", "1")),
-        (person("a", _rowid=1), ("reserved field", "_rowid", "1")),
-        ('{"type":"Persn","data":{}}', ("unknown type", "type", "Persn")),
-        ('{"edge":"Know","from":"a","to":"b"}', ("unknown type", "edge", "Know")),
-        ('{"edge":"Knows","to":"b"}', ("missing `from` of Knows", "from", None)),
-        ('{"edge":"Knows","from":7,"to":"b"}', ("invalid `from` of Knows", "from", "7")),
-        ('{"type":"Person","edge":"Knows"}', ("invalid record", None, None)),
-        ('{"data":{}}', ("invalid record", None, None)),
-        ("[1]", ("invalid record", None, None)),
-        ('{"type":"Note"', ("invalid JSON", None, None)),
-        ('{"type":"Note","data":{"text":"a","text":"b"}}', ("duplicate member", None, None)),
-        ('{"type":"Person","data":{"id":"x","name":"y"}}', ("id of Person is not its key", "id", "x")),
-    ]
-    path = write(folder / "x.jsonl", *(line for line, _ in lines))
-    found = {item.line: item for item in rejected(untouched, lambda: load(untouched, path))}
-    expected = {n: wanted for n, (_, wanted) in enumerate(lines, start=1) if wanted is not None}
-    assert {n: (item.rule, item.field, item.value) for n, item in found.items()} == expected
-    assert {item.source for item in found.values()} == {str(path)}
-    assert "did you mean `Person`" in found[7].message
-    assert "did you mean `age`" in found[5].message
-
-
-def test_totals_are_exact_when_examples_are_cut(untouched: Graph, folder: Path) -> None:
-    path = write(folder / "x.jsonl", *(person(f"p{n}", age="x") for n in range(250)))
-    with refused(untouched, LoadRejectedError, "250 violations", "x.jsonl:1: ", "more") as caught:
-        load(untouched, path)
-    report = caught.value.report  # type: ignore[attr-defined]  # the error says which it is
-    assert report.totals == {"invalid value for Person.age": 250}
-    assert [item.line for item in report.examples] == list(range(1, 101))
-
-
 # ---- mapped files
 
 PEOPLE = pa.table({"full_name": ["a", "b"], "years": pa.array([1, None], pa.int64()), "noise": [0, 0]})
@@ -722,6 +685,7 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
     ({"nodes": {"Person": PERSON | {"format": "xml"}}}, "known are parquet, csv, json, orc"),
     ({"nodes": {"Person": PERSON | {"from": "a", "to": "b"}}}, "a node has no `from` and `to`"),
     ({"nodes": {"Person": PERSON | {"delimiter": "::"}}}, "`delimiter` is one ASCII character"),
+    ({"nodes": {"Person": PERSON | {"delimiter": "é"}}}, "`delimiter` is one ASCII character"),
     ({"nodes": {"Person": PERSON | {"columns": ["name"]}}}, "columns` is a mapping, not a list"),
     ({"nodes": {"Person": PERSON | {"columns": {"name": "nam"}}}}, "no property `nam`: did you mean"),
     ({"nodes": {"Person": PERSON | {"columns": {"nme": "name"}}}}, "no column `nme`: did you mean"),
@@ -742,9 +706,7 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("mapping", "text"), [pytest.param(*case) for case in BAD_MAPPINGS], ids=[text[:40] for _, text in BAD_MAPPINGS]
-)
+@each_case(("mapping", "text"), BAD_MAPPINGS, ids=[text[:40] for _, text in BAD_MAPPINGS])
 def test_a_mapping_that_does_not_fit_is_explained(
     untouched: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch, mapping: Any, text: str
 ) -> None:
@@ -806,20 +768,6 @@ def test_bad_json_of_a_table(untouched: Graph, folder: Path, content: str, line:
     assert (found.source, found.line, found.rule) == (str(path), line, rule)
 
 
-def test_bad_lines_of_csv(untouched: Graph, folder: Path) -> None:
-    path = folder / "x.csv"
-    path.write_bytes(b"name,age\na,1\nb\nc,1,2\nd,2\n\xff,1\n")
-    mapping = {"nodes": {"Person": {"source": str(path)}}}
-    found = rejected(untouched, lambda: load(untouched, mapping=mapping))
-    assert {item.line for item in found} == {3, 4, 6}
-    assert {item.rule for item in found} == {"invalid CSV"}
-    assert [item.message.partition(";")[0] for item in found] == [
-        "invalid CSV: the line has 1 value instead of 2",
-        "invalid CSV: the line has 3 values instead of 2",
-        "invalid CSV: the line is not UTF-8: invalid start byte at byte 1",
-    ]
-
-
 def test_texts_of_parquet_that_are_no_texts(graph: Graph, folder: Path) -> None:
     names = pa.array([b"a", b"\xff"], pa.binary()).view(pa.utf8())
     pq.write_table(pa.table({"name": names}), folder / "x.parquet")
@@ -859,12 +807,6 @@ def test_records_over_several_lines_are_counted_alike(graph: Graph, folder: Path
     body = {"source": str(path), "multiline": True}
     found = rejected(graph, lambda: load(graph, mapping={"nodes": {"Person": body}}))
     assert [(item.line, item.rule) for item in found] == [(2, "invalid CSV"), (3, "invalid value for Person.age")]
-
-
-def test_a_delimiter_that_csv_cannot_have(graph: Graph, folder: Path) -> None:
-    path = write(folder / "x.csv", "name", "a")
-    with refused(graph, BadRequestError, "delimiter"):
-        load(graph, mapping={"nodes": {"Person": {"source": str(path), "delimiter": "é"}}})
 
 
 def test_words_of_yaml_are_texts_in_a_mapping(graph: Graph, folder: Path) -> None:

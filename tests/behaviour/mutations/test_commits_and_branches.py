@@ -42,22 +42,18 @@ def other(graph: Graph) -> Graph:
 def test_a_receipt_names_the_query_the_branch_the_actor_and_the_commit(graph: Graph) -> None:
     parent = graph.snapshot().commit_id
     result = graph.mutate(f"query add() {{ {ADA} }}", actor="me")
-    assert result.to_json() == {
-        "branch": "main",
-        "query_name": "add",
-        "affected_nodes": 1,
-        "affected_edges": 0,
+    body = result.to_json()
+    assert body.pop("commit") == {
+        "graph_commit_id": graph.snapshot().commit_id,
+        "graph_branch": "main",
+        "graph_manifest_version": graph.snapshot().graph_version,
+        "parent_commit_id": parent,
+        "merged_parent_commit_id": None,
         "actor_id": "me",
-        "commit": {
-            "graph_commit_id": graph.snapshot().commit_id,
-            "graph_branch": "main",
-            "graph_manifest_version": graph.snapshot().graph_version,
-            "parent_commit_id": parent,
-            "merged_parent_commit_id": None,
-            "actor_id": "me",
-            "created_at": result.commit.created_at,
-        },
+        "created_at": result.commit.created_at,
     }
+    counts = {"affected_nodes": 1, "affected_edges": 0}
+    assert body == {"branch": "main", "query_name": "add", "actor_id": "me"} | counts
     assert graph.commit(result.commit.commit_id) == result.commit
 
 
@@ -193,18 +189,6 @@ def test_branches_do_not_see_each_other(graph: Graph) -> None:
     }
 
 
-def test_a_branch_forks_a_type_at_its_first_write_only(graph: Graph) -> None:
-    base = graph.snapshot()
-    graph.create_branch("side")
-    assert graph.snapshot("side").pins == base.pins
-    run(graph, 'insert Note { text: "x" }', "side")
-    pins = graph.snapshot("side").pins
-    assert pins["node:Note"].branch == "side"
-    untouched = {key: pin for key, pin in pins.items() if key != "node:Note"}
-    assert untouched == {key: base.pins[key] for key in untouched}
-    assert graph.snapshot() == base
-
-
 def test_a_branch_keeps_its_base_while_main_moves(graph: Graph) -> None:
     graph.create_branch("side")
     for age in range(3):
@@ -249,62 +233,6 @@ def test_an_unknown_branch_is_not_found(graph: Graph) -> None:
             act()
         assert caught.value.branch == "nope"
     assert graph.branches() == ["main"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "\n",
-        "/",
-        "a/",
-        "/a",
-        "a//b",
-        "..",
-        ".",
-        "a/../b",
-        "a b",
-        "a'b",
-        "__x",
-        "ä",
-        "x.lock",
-        "a\\b",
-        "a~1",
-        "main",
-        "side",
-        "side/x",
-        "main/x",
-    ],
-)
-def test_a_bad_or_taken_branch_name_is_refused(graph: Graph, name: str) -> None:
-    graph.create_branch("side")
-    with refused(graph, BadRequestError):
-        graph.create_branch(name)
-    assert graph.branches() == ["main", "side"]
-
-
-@pytest.mark.parametrize("name", ["-", "a/-b", "0", "A.b_c", "x" * 100, "a/.", "a/./b"])
-def test_a_branch_name_is_refused_at_once_or_can_be_written_to(graph: Graph, name: str) -> None:
-    try:
-        graph.create_branch(name)
-    except BadRequestError:
-        assert graph.branches() == ["main"]
-    else:
-        run(graph, 'insert Note { text: "x" }', name)
-        run(graph, 'insert Note { text: "y" }', name)
-        assert len(rows_of(graph, "node:Note", name)) == 2
-        assert rows_of(graph, "node:Note") == []
-
-
-def test_a_name_below_or_above_a_branch_is_refused(graph: Graph) -> None:
-    graph.create_branch("a/b")
-    for name in ("a", "a/b/c", "a/b"):
-        with refused(graph, BadRequestError, "branch"):
-            graph.create_branch(name)
-    graph.create_branch("a/c")
-    graph.create_branch("ab")
-    for name in ("a/b", "a/c", "ab"):
-        run(graph, f'insert Note {{ text: "{name}" }}', name)
-        assert [row["text"] for row in rows_of(graph, "node:Note", name)] == [name]
 
 
 # ---- two handles

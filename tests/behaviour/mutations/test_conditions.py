@@ -21,40 +21,13 @@ from omnigraph.graph.graph import Graph
 from support.graphs import SCALARS, new_graph, refused, rows_of, run, run_typed
 from support.subtests import each_case
 
-OPERATORS = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+NAMES = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+OPERATORS = {sign: getattr(operator, name) for sign, name in NAMES.items()}
 
 STRINGS = [
-    "",
-    "a",
-    "A",
-    "b",
-    "it's",
-    "''",
-    '"quoted"',
-    "`ticks`",
-    "back\\slash",
-    "\\' OR 1=1 --",
-    "' OR '1'='1",
-    "x'; drop table t; --",
-    "line\nbreak",
-    "tab\there",
-    "🦉",
-    "e\u0301",
-    "\u00e9",
-    "%",
-    "_",
-    "null",
-    "${text}",
-    "{0}",
-    "\x00",
-    "a\x00b",
+    *("", "a", "A", "b", "it's", "''", '"quoted"', "`ticks`", "back\\slash", "\\' OR 1=1 --", "' OR '1'='1"),
+    *("x'; drop table t; --", "line\nbreak", "tab\there", "🦉", "e\u0301", "\u00e9", "%", "_", "null"),
+    *("${text}", "{0}", "\x00", "a\x00b"),
 ]
 F32_TENTH = 0.10000000149011612
 

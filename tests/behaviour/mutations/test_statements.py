@@ -12,6 +12,7 @@ import pytest
 from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError
 from omnigraph.graph.graph import Graph
 from support.graphs import PEOPLE, SCALARS, ends_of, everything, ids_of, new_graph, refused, rows_of, run, run_typed
+from support.subtests import each_case
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_an_update_may_change_the_column_that_it_filters_by(people: Graph) -> No
     assert by_id(people, "node:Person")["bob"]["age"] == 21
 
 
-@pytest.mark.parametrize(
+@each_case(
     "statement",
     [
         'update Person set { age: 1 } where name = "nobody"',
@@ -326,7 +327,7 @@ def test_counts_are_summed_over_inserts_and_updates(people: Graph) -> None:
 # ---- writes and deletes never mix
 
 
-@pytest.mark.parametrize(
+@each_case(
     "statements",
     [
         'insert Person { name: "x" } delete Person where name = "ada"',
@@ -349,7 +350,7 @@ def test_a_type_error_is_found_before_the_mix_of_writes_and_deletes(people: Grap
 
 
 @pytest.fixture
-def people_of_read_your_writes(tmp_path: Path) -> Graph:
+def duo(tmp_path: Path) -> Graph:
     graph = new_graph(tmp_path, PEOPLE)
     run(graph, 'insert Person { name: "ada", age: 1 } insert Person { name: "bob", age: 2 }')
     return graph
@@ -400,59 +401,54 @@ def ages(graph: Graph) -> dict[str, int | None]:
     ],
 )
 def test_a_later_statement_sees_the_intermediate_value(
-    people_of_read_your_writes: Graph, statements: str, affected: int, expected: dict[str, int | None]
+    duo: Graph, statements: str, affected: int, expected: dict[str, int | None]
 ) -> None:
-    assert run(people_of_read_your_writes, statements).affected_nodes == affected
-    assert ages(people_of_read_your_writes) == expected
+    assert run(duo, statements).affected_nodes == affected
+    assert ages(duo) == expected
 
 
-def test_one_query_makes_one_version_of_each_touched_table(people_of_read_your_writes: Graph) -> None:
-    before = people_of_read_your_writes.snapshot()
+def test_one_query_makes_one_version_of_each_touched_table(duo: Graph) -> None:
+    before = duo.snapshot()
     result = run(
-        people_of_read_your_writes,
+        duo,
         """insert Person { name: "cy", age: 1 } insert Person { name: "dan", age: 1 }
         update Person set { age: 3 } where age = 1 update Person set { city: "x" } where age = 3
         insert Knows { from: "cy", to: "dan" } insert Knows { from: "dan", to: "ada" }
         insert Knows { from: "ada", to: "ada" }""",
     )
-    after = people_of_read_your_writes.snapshot()
+    after = duo.snapshot()
     assert after.commit_id == result.commit.commit_id
     moved = {key: after.pins[key].version - before.pins[key].version for key in after.pins}
     assert {key: step for key, step in moved.items() if step} == {"node:Person": 1, "edge:Knows": 1}
     assert set(result.commit.tables) == {"node:Person", "edge:Knows"}
     assert (result.affected_nodes, result.affected_edges) == (8, 3)
-    assert ages(people_of_read_your_writes) == {"ada": 3, "bob": 2, "cy": 3, "dan": 3}
+    assert ages(duo) == {"ada": 3, "bob": 2, "cy": 3, "dan": 3}
 
 
-def test_an_edge_may_name_a_node_of_the_same_query_in_any_order(people_of_read_your_writes: Graph) -> None:
+def test_an_edge_may_name_a_node_of_the_same_query_in_any_order(duo: Graph) -> None:
     run(
-        people_of_read_your_writes,
+        duo,
         """insert WorksAt { from: "eve", to: "acme" } insert Person { name: "eve" }
         insert Company { name: "acme" }""",
     )
-    assert ends_of(people_of_read_your_writes, "edge:WorksAt") == [("eve", "acme")]
+    assert ends_of(duo, "edge:WorksAt") == [("eve", "acme")]
 
 
-def test_a_failing_last_statement_undoes_the_whole_query(people_of_read_your_writes: Graph) -> None:
-    with refused(people_of_read_your_writes, BadRequestError, "not found in Person"):
+def test_a_failing_last_statement_undoes_the_whole_query(duo: Graph) -> None:
+    with refused(duo, BadRequestError, "not found in Person"):
         run(
-            people_of_read_your_writes,
+            duo,
             """insert Person { name: "x" } update Person set { age: 9 } where age = 1
             insert Note { text: "n" } insert Knows { from: "x", to: "ghost" }""",
         )
-    assert run(people_of_read_your_writes, 'insert Person { name: "x" }').affected_nodes == 1
+    assert run(duo, 'insert Person { name: "x" }').affected_nodes == 1
 
 
-def test_a_keyless_row_of_the_same_query_can_be_updated(people_of_read_your_writes: Graph) -> None:
-    run(people_of_read_your_writes, 'insert Note { text: "old", rank: 1 }')
-    result = run(
-        people_of_read_your_writes, 'insert Note { text: "new", rank: 1 } update Note set { rank: 5 } where rank = 1'
-    )
+def test_a_keyless_row_of_the_same_query_can_be_updated(duo: Graph) -> None:
+    run(duo, 'insert Note { text: "old", rank: 1 }')
+    result = run(duo, 'insert Note { text: "new", rank: 1 } update Note set { rank: 5 } where rank = 1')
     assert result.affected_nodes == 3
-    assert [(row["text"], row["rank"]) for row in rows_of(people_of_read_your_writes, "node:Note")] == [
-        ("old", 5),
-        ("new", 5),
-    ]
+    assert [(row["text"], row["rank"]) for row in rows_of(duo, "node:Note")] == [("old", 5), ("new", 5)]
 
 
 def test_an_update_sees_inserts_into_a_table_that_is_empty(tmp_path: Path) -> None:
@@ -549,7 +545,7 @@ REFUSED: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("statements", "words"), REFUSED, ids=[item[0][:70] for item in REFUSED])
+@each_case(("statements", "words"), REFUSED, ids=[item[0][:70] for item in REFUSED])
 def test_a_violation_is_refused_and_leaves_no_trace(graph: Graph, statements: str, words: str) -> None:
     with refused(graph, BadRequestError, words):
         run(graph, statements)
@@ -558,7 +554,7 @@ def test_a_violation_is_refused_and_leaves_no_trace(graph: Graph, statements: st
     assert len(rows_of(graph, "node:Paper")) == 4
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("statement", "value"),
     [
         ('insert Paper { doi: "x", stage: $v }', "other"),

@@ -295,7 +295,7 @@ def test_threads_that_count_lose_no_acknowledged_update(graph: Graph, root: str)
 
 
 @pytest.fixture
-def graph_of_branches(root: str) -> Graph:
+def branched(root: str) -> Graph:
     """A graph with papers a and b, and b cites a; a branch where c cites b and a new title of a."""
     made = Graph.init(root, SCHEMA, actor="me")
     made.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
@@ -306,58 +306,56 @@ def graph_of_branches(root: str) -> Graph:
     return made
 
 
-def ids(graph_of_branches: Graph, branch: str = "main") -> list[object]:
-    found = graph_of_branches.query(
-        "query q() { match { $p: Paper } return { $p.doi as doi } order { doi } }", branch=branch
-    )
+def ids(branched: Graph, branch: str = "main") -> list[object]:
+    found = branched.query("query q() { match { $p: Paper } return { $p.doi as doi } order { doi } }", branch=branch)
     return [row["doi"] for row in found.to_pylist()]
 
 
-def test_a_branch_is_merged_and_deleted(graph_of_branches: Graph, root: str) -> None:
-    graph_of_branches.mutate(ADD_PAPER, {"doi": "d", "title": "D"})
-    assert {change.id for change in graph_of_branches.diff("main", "work")} >= {"a", "c", "d"}
-    result = graph_of_branches.merge("work", delete_branch=True)
+def test_a_branch_is_merged_and_deleted(branched: Graph, root: str) -> None:
+    branched.mutate(ADD_PAPER, {"doi": "d", "title": "D"})
+    assert {change.id for change in branched.diff("main", "work")} >= {"a", "c", "d"}
+    result = branched.merge("work", delete_branch=True)
     assert (result.outcome, result.branch_deleted) == ("merged", True)
-    assert ids(graph_of_branches) == ["a", "b", "c", "d"]
-    assert graph_of_branches.branches() == ["main"]
+    assert ids(branched) == ["a", "b", "c", "d"]
+    assert branched.branches() == ["main"]
     assert result.commit is not None
-    changed = graph_of_branches.changes(result.commit.commit_id, kinds=["node"])
+    changed = branched.changes(result.commit.commit_id, kinds=["node"])
     assert [(change.op, change.id) for change in changed.changes] == [("update", "a"), ("insert", "c")]
     with pytest.raises(NotFoundError, match="deleted"):
-        graph_of_branches.commit(str(result.commit.merged_parent_id))
+        branched.commit(str(result.commit.merged_parent_id))
     check_graph(root, has_deleted=True)
 
 
 @pytest.mark.slow  # the same runs on a disk in the default run
-def test_a_conflict_leaves_the_target_alone(graph_of_branches: Graph, root: str) -> None:
-    graph_of_branches.mutate(FORGET, {"doi": "a"})
-    before = graph_of_branches.snapshot()
+def test_a_conflict_leaves_the_target_alone(branched: Graph, root: str) -> None:
+    branched.mutate(FORGET, {"doi": "a"})
+    before = branched.snapshot()
     with pytest.raises(MergeConflictsError) as caught:
-        graph_of_branches.merge("work")
+        branched.merge("work")
     assert [item.kind for item in caught.value.conflicts] == [ConflictKind.DELETE_VS_UPDATE]
-    assert graph_of_branches.snapshot() == before
-    assert graph_of_branches.merge("work", strategy="ours").outcome == "merged"
-    assert ids(graph_of_branches) == ["b", "c"]
+    assert branched.snapshot() == before
+    assert branched.merge("work", strategy="ours").outcome == "merged"
+    assert ids(branched) == ["b", "c"]
     check_graph(root)
 
 
-def test_a_feed_goes_on_behind_a_merge(graph_of_branches: Graph) -> None:
-    cursor = graph_of_branches.feed().cursor
-    graph_of_branches.merge("work")
-    page = graph_of_branches.feed(cursor=cursor)
+def test_a_feed_goes_on_behind_a_merge(branched: Graph) -> None:
+    cursor = branched.feed().cursor
+    branched.merge("work")
+    page = branched.feed(cursor=cursor)
     assert [len(block.changes) for block in page.blocks] == [3]
     assert page.caught_up
 
 
 @pytest.mark.slow  # the same runs on a disk in the default run
-def test_a_name_is_used_again(graph_of_branches: Graph, root: str) -> None:
-    graph_of_branches.delete_branch("work")
-    graph_of_branches.create_branch("work")
-    assert ids(graph_of_branches, "work") == ["a", "b"]
-    graph_of_branches.mutate(ADD_PAPER, {"doi": "z", "title": "Z"}, branch="work")
-    assert ids(graph_of_branches, "work") == ["a", "b", "z"]
-    assert graph_of_branches.merge("work").outcome == "fast_forward"
-    assert ids(graph_of_branches) == ["a", "b", "z"]
+def test_a_name_is_used_again(branched: Graph, root: str) -> None:
+    branched.delete_branch("work")
+    branched.create_branch("work")
+    assert ids(branched, "work") == ["a", "b"]
+    branched.mutate(ADD_PAPER, {"doi": "z", "title": "Z"}, branch="work")
+    assert ids(branched, "work") == ["a", "b", "z"]
+    assert branched.merge("work").outcome == "fast_forward"
+    assert ids(branched) == ["a", "b", "z"]
     check_graph(root, has_deleted=True)
 
 
@@ -566,8 +564,8 @@ BACKFILL = {"Article.name": '"untitled"', "Article.lang": '"en"'}
 ARTICLES = [{"doi": "a", "name": "A", "lang": "en"}, {"doi": "b", "name": "untitled", "lang": "en"}]
 
 
-def change(graph_of_schema_changes: Graph, **options: Any) -> Any:
-    return graph_of_schema_changes.apply_schema(WANTED, backfill=BACKFILL, engine="local", actor="me", **options)
+def change(papers: Graph, **options: Any) -> Any:
+    return papers.apply_schema(WANTED, backfill=BACKFILL, engine="local", actor="me", **options)
 
 
 def names_below(root: str) -> list[str]:
@@ -576,16 +574,16 @@ def names_below(root: str) -> list[str]:
 
 def check_changed(root: str) -> None:
     """The change is there as a whole, and nothing else of it."""
-    with Graph.open(root, read_only=True) as graph_of_schema_changes:
-        assert graph_of_schema_changes.schema == WANTED
-        assert set(graph_of_schema_changes.snapshot().pins) == {"node:Article", "node:Tag", "edge:Cites"}
-        assert rows(graph_of_schema_changes, "node:Article", ["doi", "name", "lang"]) == ARTICLES
+    with Graph.open(root, read_only=True) as papers:
+        assert papers.schema == WANTED
+        assert set(papers.snapshot().pins) == {"node:Article", "node:Tag", "edge:Cites"}
+        assert rows(papers, "node:Article", ["doi", "name", "lang"]) == ARTICLES
     assert [name for name in names_below(root) if name.endswith(".staging")] == []
     check_graph(root)
 
 
 @pytest.fixture
-def graph_of_schema_changes(s3_root: str) -> Graph:
+def papers(s3_root: str) -> Graph:
     """A graph with two papers, one of them citing, and a note."""
     return populated(s3_root)
 
@@ -601,44 +599,42 @@ def populated(root: str) -> Graph:
 @pytest.mark.parametrize(
     "allow_data_loss", [pytest.param(False, id="soft", marks=pytest.mark.slow), pytest.param(True, id="hard")]
 )
-def test_a_change_with_everything_happens_in_one_commit(
-    graph_of_schema_changes: Graph, s3_root: str, allow_data_loss: bool
-) -> None:
-    before = graph_of_schema_changes.snapshot()
-    result = change(graph_of_schema_changes, allow_data_loss=allow_data_loss)
-    assert graph_of_schema_changes.snapshot().commit_id == result.commit.commit_id
+def test_a_change_with_everything_happens_in_one_commit(papers: Graph, s3_root: str, allow_data_loss: bool) -> None:
+    before = papers.snapshot()
+    result = change(papers, allow_data_loss=allow_data_loss)
+    assert papers.snapshot().commit_id == result.commit.commit_id
     assert result.commit.parent_id == before.commit_id
     check_changed(s3_root)
-    assert not change(graph_of_schema_changes, allow_data_loss=allow_data_loss).applied
+    assert not change(papers, allow_data_loss=allow_data_loss).applied
     notes = "query all() { match { $n: Note } return { $n.text as text } }"
     left = [name for name in names_below(s3_root) if name.startswith(before.pins["node:Note"].location)]
     if allow_data_loss:
         assert [name.rpartition("/")[2] for name in left] == ["_reclaimed"]
         with pytest.raises(HistoricalVersionReclaimedError):
-            graph_of_schema_changes.query(notes, snapshot=before.commit_id).to_pylist()
+            papers.query(notes, snapshot=before.commit_id).to_pylist()
     else:
-        found = graph_of_schema_changes.query(notes, snapshot=before.commit_id)
+        found = papers.query(notes, snapshot=before.commit_id)
         assert found.to_pylist() == [{"text": "hello"}]
-    graph_of_schema_changes.mutate('query add() { insert Article { doi: "c", name: "C", lang: "no" } }')
-    assert values(graph_of_schema_changes, "node:Article", "doi") == ["a", "b", "c"]
+    papers.mutate('query add() { insert Article { doi: "c", name: "C", lang: "no" } }')
+    assert values(papers, "node:Article", "doi") == ["a", "b", "c"]
     check_graph(s3_root)
 
 
 @pytest.mark.parametrize(("place", "happens"), [("after_table_commit", False), ("before_publish", True)])
 def test_a_change_that_fails_settles_itself(
-    graph_of_schema_changes: Graph, s3_root: str, place: str, happens: bool, fail_at: Callable[[str | None], None]
+    papers: Graph, s3_root: str, place: str, happens: bool, fail_at: Callable[[str | None], None]
 ) -> None:
     fail_at(place)
     if happens:
-        assert change(graph_of_schema_changes).applied
+        assert change(papers).applied
     else:
         with pytest.raises(FailpointError):
-            change(graph_of_schema_changes)
+            change(papers)
     fail_at(None)
-    (record,) = graph_of_schema_changes.recoveries()
+    (record,) = papers.recoveries()
     assert record.recovery_kind == ("RolledForward" if happens else "RolledBack")
-    assert (graph_of_schema_changes.schema == WANTED) is happens
-    assert change(graph_of_schema_changes).applied is not happens
+    assert (papers.schema == WANTED) is happens
+    assert change(papers).applied is not happens
     check_changed(s3_root)
 
 

@@ -427,47 +427,17 @@ VIOLATIONS: dict[str, tuple[tuple[str, str], str, dict[str, int], str]] = {
         {"[OG-MF-104] missing value for Paper.body": 1},
         "missing value for Paper.body of 'bare': it may not be null",
     ),
-    "range": (
-        (DAY, "day: Date? @range(year, 2001..2004)"),
-        "",
-        {"@range violation on Paper.year": 3},
-        "2000 of 'p0' is outside 2001..2004",
-    ),
-    "check": (
-        (DAY, 'day: Date? @check(title, "^On")'),
-        "",
-        {"@check violation on Paper.title": 1},
-        "'Trees' of 'p1' does not match",
-    ),
     "unique": (
         (DAY, "day: Date? @unique(stage)"),
         "",
         {"@unique violation on Paper.stage": 4},
         "'final' belongs to 'p0' and to 'p2'",
     ),
-    "unique over two": (
-        (DAY, "day: Date? @unique(title, year)"),
-        'insert Paper { doi: "q1", title: "Trees", year: 2001 } insert Paper { doi: "q2", title: "Trees" }',
-        {"@unique violation on Paper.(title, year)": 1},
-        "belongs to 'p1' and to 'q1'",
-    ),
-    "unique over the ends of an edge": (
-        ("note: String?", "note: String? @unique(src, dst)"),
-        'insert Cites { from: "p0", to: "p1" }',
-        {"@unique violation on Cites.(src, dst)": 1},
-        "'(p0, p1)' belongs to",
-    ),
     "card": (
         ("edge Cites: Paper -> Paper", "edge Cites: Paper -> Paper @card(2..)"),
         'insert Cites { from: "p4", to: "p1" }',
         {"@card violation on edge Cites": 1},
         "'p4' has 1 edges, allowed are 2..",
-    ),
-    "card above": (
-        ("edge Cites: Paper -> Paper", "edge Cites: Paper -> Paper @card(0..1)"),
-        "",
-        {"@card violation on edge Cites": 1},
-        "'p0' has 2 edges, allowed are 0..1",
     ),
 }
 

@@ -24,6 +24,7 @@ from support.search_graphs import (
     ranked,
     rows,
     scored,
+    table,
     tag,
     tagged,
     write,
@@ -226,10 +227,6 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     )
     yield graph
     graph.close()
-
-
-def table(graph: Graph, text: str) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in rows(graph, text)]
 
 
 def test_rows_fanned_out_keep_the_rank_of_their_entity_and_the_limit_cuts_rows(linked: Graph):

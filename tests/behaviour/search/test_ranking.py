@@ -18,10 +18,13 @@ from support.search_graphs import (
     cites,
     doc,
     doc_row,
+    in_each_state,
+    in_states,
     new_graph,
     ranked,
     rows,
     scored,
+    table,
     tag,
     tagged,
     write,
@@ -176,34 +179,26 @@ def test_the_depth_counts_entities_that_satisfy_the_match(tmp_path: Path):
 @pytest.fixture(scope="module")
 def hybrids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Graph]]:
     """`vec` ranks a, b, c, e and `far` e, d, c; the bodies rank b, c, d and the titles d, a."""
-    folder = tmp_path_factory.mktemp("hybrids")
-    graphs = {}
-    for state in (State.NONE, State.FULL, State.HALF):
-        graph = new_graph(
-            folder,
+
+    def first(graph: Graph) -> None:
+        write(
+            graph,
             doc("a", "nothing", title="owl here", vec=at(1), year=1),
             doc("b", "fox fox fox", title="other", vec=at(2), year=2),
-            name=f"{state}.omni",
         )
-        if state is State.HALF:
-            graph.ensure_indices()
+
+    def then(graph: Graph) -> None:
         write(
             graph,
             doc("c", "fox", vec=at(3), far=at(3), year=1),
             doc("d", "fox and a lot of other words", title="owl owl owl", far=at(2), year=2),
             doc("e", vec=at(4), far=at(1), year=1),
         )
-        if state is State.FULL:
-            graph.ensure_indices()
-        graphs[state] = graph
-    yield graphs
-    for graph in graphs.values():
-        graph.close()
+
+    yield from in_states(tmp_path_factory.mktemp("hybrids"), first, then)
 
 
-@pytest.fixture(params=[State.NONE, State.FULL, State.HALF])
-def hybrid(request: pytest.FixtureRequest, hybrids: dict[State, Graph]) -> Graph:
-    return hybrids[request.param]
+hybrid = in_each_state("hybrids")
 
 
 BODY, TITLE = 'bm25($d.body, "fox")', 'bm25($d.title, "owl")'
@@ -290,10 +285,6 @@ def fanned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 ENTITIES = ["a", "c", "b", "d"]
 FANNED = [("a", "t"), ("a", "u"), ("c", "t"), ("c", "u"), ("c", "v"), ("b", "t"), ("d", "v")]
-
-
-def table(graph: Graph, text: str) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in rows(graph, text)]
 
 
 def test_rows_fanned_out_consume_no_ranks(fanned: Graph):

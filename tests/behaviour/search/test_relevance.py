@@ -26,11 +26,14 @@ from support.search_graphs import (
     doc,
     doc_row,
     found,
+    in_each_state,
+    in_states,
     new_graph,
     ranked,
     rows,
     scored,
     set_body,
+    table,
     tag,
     tagged,
     write,
@@ -44,20 +47,6 @@ LIBRARY = Library(
     doomed={"x": "fox", "y": "snow snow"},
 )
 QUERIES = {"fox": "abcegi", "snow": "adg", "dog fox": "abceghi", "FOXES": "abcegi", "unicorn": ""}
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Graph]]:
-    folder = tmp_path_factory.mktemp("libraries")
-    graphs = {state: LIBRARY.build(folder, state) for state in State}
-    yield graphs
-    for graph in graphs.values():
-        graph.close()
-
-
-@pytest.fixture(params=State)
-def library(request: pytest.FixtureRequest, libraries: dict[State, Graph]) -> Graph:
-    return libraries[request.param]
 
 
 def bm25(query: str, field: str = "$d.body") -> str:
@@ -182,7 +171,6 @@ def filtered(graph: Graph, rank: str, limit: int) -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def crowds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Graph]]:
     """400 documents that rank high, behind them 20 that satisfy a filter, a traversal and a condition."""
-    folder = tmp_path_factory.mktemp("crowds")
     high = [doc_row(f"h{n:03}", body="fox fox", year=1, plain="no") for n in range(400)]
     low = [
         doc_row(f"l{n:02}", body="fox" + " filler" * (n + 1), year=7, plain="chosen", vec=[n + 1.0] * 4)
@@ -190,25 +178,19 @@ def crowds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Gra
     ]
     for row in high:
         row["vec"] = [0.0] * 4
-    graphs = {}
-    for state in (State.NONE, State.FULL, State.HALF):
-        graph = new_graph(folder, tag("t"), name=f"{state}.omni")
+
+    def first(graph: Graph) -> None:
+        write(graph, tag("t"))
         append(graph, Doc=[*high[:200], *low[:10]])
-        if state is State.HALF:
-            graph.ensure_indices()
+
+    def then(graph: Graph) -> None:
         append(graph, Doc=[*high[200:], *low[10:]])
         append(graph, Tagged=[{"id": f"e{row['id']}", "src": row["id"], "dst": "t"} for row in low])
-        if state is State.FULL:
-            graph.ensure_indices()
-        graphs[state] = graph
-    yield graphs
-    for graph in graphs.values():
-        graph.close()
+
+    yield from in_states(tmp_path_factory.mktemp("crowds"), first, then)
 
 
-@pytest.fixture(params=[State.NONE, State.FULL, State.HALF])
-def crowd(request: pytest.FixtureRequest, crowds: dict[State, Graph]) -> Graph:
-    return crowds[request.param]
+crowd = in_each_state("crowds")
 
 
 RANKS = {"bm25": bm25("fox"), "nearest": "nearest($d.vec, [0.0, 0.0, 0.0, 0.0])"}
@@ -266,21 +248,19 @@ def test_a_filter_that_nothing_satisfies_gives_no_row(crowd: Graph):
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Graph]]:
-    folder = tmp_path_factory.mktemp("linked")
-    graphs = {}
-    for state in (State.NONE, State.FULL, State.HALF):
-        graph = new_graph(
-            folder,
+
+    def first(graph: Graph) -> None:
+        write(
+            graph,
             doc("a", "fox", vec=[3.0, 0.0, 0.0, 0.0]),
             doc("b", "fox fox fox", vec=[1.0, 0.0, 0.0, 0.0]),
             doc("c", "no match", vec=[0.0, 0.0, 0.0, 0.0]),
             tag("t1", "fox"),
             tag("t2", "a fox among others"),
             tag("t3"),
-            name=f"{state}.omni",
         )
-        if state is State.HALF:
-            graph.ensure_indices()
+
+    def then(graph: Graph) -> None:
         write(
             graph,
             doc("d", "fox and many other words", vec=[2.0, 0.0, 0.0, 0.0]),
@@ -297,21 +277,11 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Gra
             tagged("b", "t2"),
             tagged("c", "t1"),
         )
-        if state is State.FULL:
-            graph.ensure_indices()
-        graphs[state] = graph
-    yield graphs
-    for graph in graphs.values():
-        graph.close()
+
+    yield from in_states(tmp_path_factory.mktemp("linked"), first, then)
 
 
-@pytest.fixture(params=[State.NONE, State.FULL, State.HALF])
-def links(request: pytest.FixtureRequest, linked: dict[State, Graph]) -> Graph:
-    return linked[request.param]
-
-
-def table(graph: Graph, text: str) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in rows(graph, text)]
+links = in_each_state("linked")
 
 
 def test_rows_fanned_out_keep_the_rank_of_their_entity(links: Graph):

@@ -11,7 +11,21 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import CompilerError
-from support.search_graphs import Library, State, cites, doc, found, new_graph, rows, set_body, tag, tagged, write
+from support.search_graphs import (
+    Library,
+    State,
+    cites,
+    doc,
+    found,
+    in_each_state,
+    in_states,
+    new_graph,
+    rows,
+    set_body,
+    tag,
+    tagged,
+    write,
+)
 from support.subtests import each_case
 
 #: The old words of outdated and doomed documents occur in no final text.
@@ -122,20 +136,6 @@ CONJUNCTIONS = {
     'not { search($d.body, "dog") }  not { search($d.body, "quick") }': "cefgijknop",
     'not { search($d.body, "fox")  search($d.body, "dog") }': "cefghijkmnop",
 }
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Graph]]:
-    folder = tmp_path_factory.mktemp("libraries")
-    graphs = {state: LIBRARY.build(folder, state) for state in State}
-    yield graphs
-    for graph in graphs.values():
-        graph.close()
-
-
-@pytest.fixture(params=State)
-def library(request: pytest.FixtureRequest, libraries: dict[State, Graph]) -> Graph:
-    return libraries[request.param]
 
 
 # ---- what matches, in every state of the index
@@ -263,20 +263,18 @@ def test_matches_are_exact_while_contains_and_starts_with_are_not_about_words(li
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Graph]]:
     """`a` cites `b` twice and `c`; tags share words and keys with documents."""
-    folder = tmp_path_factory.mktemp("linked")
-    graphs = {}
-    for state in (State.NONE, State.FULL, State.HALF):
-        graph = new_graph(
-            folder,
+
+    def first(graph: Graph) -> None:
+        write(
+            graph,
             doc("a", "red apple"),
             doc("b", "old words"),
             doc("c", "green pear"),
             tag("a", "fruit of trees"),
             tag("t"),
-            name=f"{state}.omni",
         )
-        if state is State.HALF:
-            graph.ensure_indices()
+
+    def then(graph: Graph) -> None:
         write(
             graph,
             doc("d", "red wine"),
@@ -292,17 +290,11 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Gra
             tagged("b", "t"),
         )
         set_body(graph, "b", "red cherries")
-        if state is State.FULL:
-            graph.ensure_indices()
-        graphs[state] = graph
-    yield graphs
-    for graph in graphs.values():
-        graph.close()
+
+    yield from in_states(tmp_path_factory.mktemp("linked"), first, then)
 
 
-@pytest.fixture(params=[State.NONE, State.FULL, State.HALF])
-def links(request: pytest.FixtureRequest, linked: dict[State, Graph]) -> Graph:
-    return linked[request.param]
+links = in_each_state("linked")
 
 
 @each_case(

@@ -5,21 +5,16 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omnigraph import Graph
-from omnigraph.commit.expectations import Expectations
-from omnigraph.commit.publisher import Changes
-from omnigraph.commit.rows import GraphCommit, Head, TablePin
-from omnigraph.core.ids import new_ulid
 from omnigraph.engine import expand
-from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.graph import reads
-from support.search_graphs import ZERO, cites, dataset_of, doc, new_graph, set_body, tag, tagged, write
+from support.change_feeds import compact
+from support.search_graphs import ZERO, cites, doc, new_graph, set_body, tag, tagged, write
 from support.subtests import each_case
 
 MODES = ("indexed", "csr", "scan")
@@ -370,29 +365,6 @@ def test_every_commit_of_an_index_that_catches_up_answers_as_it_did(tmp_path: Pa
 # ---- by graph version and by moment
 
 
-def test_a_commit_is_found_by_its_version_and_by_its_moment(tmp_path: Path):
-    with new_graph(tmp_path, *SEED) as graph:
-        then = run_history(graph, list(STEPS))
-        history = graph.commits()
-        for commit in history:
-            if commit.commit_id not in then:
-                continue
-            expected = then[commit.commit_id]["scan"]
-            moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=commit.created_at)
-            for target in ({"version": commit.graph_version}, {"as_of": moment}, {"as_of": moment.isoformat()}):
-                result = graph.query(f"query q() {{ {QUERIES['scan']} }}", **target)
-                assert result.commit_id == commit.commit_id
-                assert result.to_pylist() == expected
-        with pytest.raises(NotFoundError):
-            answers(graph, as_of="2001-01-01T00:00:00Z")
-        with pytest.raises(NotFoundError):
-            answers(graph, version=history[0].graph_version + 1)
-        with pytest.raises(NotFoundError):
-            answers(graph, snapshot="01ARZ3NDEKTSV4RRFFQ69G5FAV")
-        with pytest.raises(BadRequestError):
-            answers(graph, snapshot=history[0].commit_id, version=1)
-
-
 def test_the_first_commit_is_empty(tmp_path: Path):
     with new_graph(tmp_path, *SEED) as graph:
         first = graph.commits()[-1].commit_id
@@ -425,49 +397,6 @@ def test_branches_keep_their_own_past(tmp_path: Path):
 
 
 # ---- compaction
-
-
-def compact(graph: Graph) -> None:
-    """What `optimize` will do, as there is no public way yet: compact every table and publish the versions."""
-    snapshot = graph.snapshot()
-    pins = []
-    for key, pin in snapshot.pins.items():
-        dataset = dataset_of(graph, snapshot, key)
-        dataset.optimize.compact_files()
-        if dataset.version != pin.version:
-            pins.append(
-                TablePin(
-                    table_key=pin.table_key,
-                    incarnation=pin.incarnation,
-                    location=pin.location,
-                    branch=pin.branch,
-                    version=dataset.version,
-                    row_count=pin.row_count,
-                )
-            )
-    assert pins, "there was something to compact"
-    expectations = Expectations(
-        branch=snapshot.branch,
-        incarnation=snapshot.incarnation,
-        schema_hash=snapshot.schema_hash,
-        touched={pin.table_key: snapshot.pins[pin.table_key].version for pin in pins},
-    )
-
-    def make_commit(head: Head, graph_version: int) -> GraphCommit:
-        return GraphCommit(
-            commit_id=new_ulid(),
-            graph_version=graph_version,
-            branch=head.branch,
-            parent_id=head.commit_id,
-            created_at=graph._core.environment.clock(),
-            kind="optimize",
-            operation_id=new_ulid(),
-            schema_hash=head.schema_hash,
-            tables=tuple(pin.table_key for pin in pins),
-        )
-
-    with graph._core.environment.window() as environment:
-        environment.manifest.publish(expectations, Changes(pins=tuple(pins)), make_commit)
 
 
 @pytest.mark.parametrize("is_indexed", [False, True])
