@@ -31,7 +31,7 @@ FOUND = """query found() {
 }"""
 YEAR = "query year() { match { $p: Paper { year: 3 } } return { $p.doi as doi } }"
 #: In the data file, in a file that several share, in a file of its own.
-BLOB_SIZES = (5, 100_000, 5_000_000)
+BLOB_SIZES = (5, 100_000, 4_200_000)
 
 
 def add(graph: Graph, doi: str, branch: str = "main", **values: Any) -> None:

@@ -24,13 +24,13 @@ def tasks_of_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    """The session of the process, made as users get it: two partitions, little memory, no class archive."""
+    """The session of the process, made as users get it: two partitions, three tries, little memory."""
     from omnigraph.spark import spark_session
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_SPARK_ARCHIVE", "off")
         patch.setenv("OMNIGRAPH_SPARK_DRIVER_MEMORY", "1g")
-        patch.setenv("OMNIGRAPH_SPARK_MASTER", "local[2,4]")
+        patch.setenv("OMNIGRAPH_SPARK_MASTER", "local[2,3]")
         # Tasks of tests that are ended by force wait for a pipe: nothing is gained by waiting for them.
         conf = {"spark.sql.shuffle.partitions": 2, "spark.python.task.killTimeout": "100ms"}
         patch.setenv("OMNIGRAPH_SPARK_CONF", json.dumps(conf))

@@ -161,11 +161,11 @@ def test_a_load_takes_a_few_times_its_largest_record(tmp_path: Path) -> None:
 @each_case(
     "line",
     [
-        b'{"a":"' + b"x" * 2_000_000 + b'"}',
-        b'{"a":"' + b'\\"' * 1_000_000 + b'"}',
-        b'{"a":"' + b'\\"' * 1_000_000,
-        b'""' * 1_000_000,
-        b'"' + b"\\" * 2_000_001,
+        b'{"a":"' + b"x" * 200_000 + b'"}',
+        b'{"a":"' + b'\\"' * 100_000 + b'"}',
+        b'{"a":"' + b'\\"' * 100_000,
+        b'""' * 100_000,
+        b'"' + b"\\" * 200_001,
     ],
     ids=["a text", "escapes", "an open text", "many texts", "an escape at the end"],
 )

@@ -213,11 +213,17 @@ def test_the_arms_alone_rank_as_the_fusions_below_expect(hybrids: dict[State, Gr
     assert sorted(ranked(hybrids[State.HALF], arm)) == sorted(ARMS[arm])
 
 
+@pytest.fixture
+def alone(hybrid: Graph) -> dict[str, list[str]]:
+    return {arm: ranked(hybrid, arm) for arm in ARMS}
+
+
 @each_case(("first", "second"), list(itertools.product(ARMS, ARMS)))
 @each_case("limit", [1, 3, 10])
-def test_any_two_rankings_fuse_in_either_order(hybrid: Graph, first: str, second: str, limit: int):
-    got = ranked(hybrid, rrf(first, second), limit=limit)
-    assert got == fused(ranked(hybrid, first), ranked(hybrid, second), limit=limit)
+def test_any_two_rankings_fuse_in_either_order(
+    hybrid: Graph, alone: dict[str, list[str]], first: str, second: str, limit: int
+):
+    assert ranked(hybrid, rrf(first, second), limit=limit) == fused(alone[first], alone[second], limit=limit)
 
 
 def test_an_entity_that_no_arm_has_is_absent(hybrid: Graph):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,17 +95,23 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two branches that inserted, updated and deleted on their own, without a conflict; every test has a copy."""
+    root = tmp_path_factory.mktemp("apart") / "graph.omni"
+    with Graph.init(root, SCHEMA) as graph:
+        load(graph, "main", "append", people(0, 300, 1), knows(0, 500, 1))
+        graph.create_branch("work")
+        load(graph, "work", "merge", people(250, 400, 2), knows(400, 600, 2))
+        graph.mutate('query gone() { delete Knows where from = "p0003" }', branch="work")
+        load(graph, "main", "merge", people(100, 150, 3), knows(100, 200, 3))
+        graph.mutate('query gone() { delete Knows where from = "p0005" }')
+    return root
+
+
 @pytest.fixture
-def diverged(tmp_path: Path) -> Graph:
-    """Two branches that inserted, updated and deleted on their own, without a conflict."""
-    graph = Graph.init(tmp_path / "graph.omni", SCHEMA)
-    load(graph, "main", "append", people(0, 300, 1), knows(0, 500, 1))
-    graph.create_branch("work")
-    load(graph, "work", "merge", people(250, 400, 2), knows(400, 600, 2))
-    graph.mutate('query gone() { delete Knows where from = "p0003" }', branch="work")
-    load(graph, "main", "merge", people(100, 150, 3), knows(100, 200, 3))
-    graph.mutate('query gone() { delete Knows where from = "p0005" }')
-    return graph
+def diverged(apart: Path, tmp_path: Path) -> Graph:
+    return Graph.open(shutil.copytree(apart, tmp_path / "graph.omni"))
 
 
 def load(graph: Graph, branch: str, mode: str, persons: pa.Table, edges: pa.Table) -> None:
