@@ -124,14 +124,18 @@ ORDER = "OMNIGRAPH_TEST_ORDER"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, then those with many tests, in their own order; or everything at random."""
+    """Files that use Spark first, then long ones, then those with many tests, in their own order; or all at random.
+
+    One after the other, they find the Python workers of Spark alive, which end after a minute without work.
+    """
     if wanted := os.environ.get(ORDER):
         _shuffle(items, wanted)
         return
     counts = Counter(item.path for item in items)
+    spark = {it.path for it in items if "spark" in getattr(it, "fixturenames", ()) or "/spark/" in _path(it)}
 
-    def order(item: pytest.Item) -> tuple[bool, int, Path]:
-        return not _path(item).startswith(LONG), -counts[item.path], item.path
+    def order(item: pytest.Item) -> tuple[bool, bool, int, Path]:
+        return item.path not in spark, not _path(item).startswith(LONG), -counts[item.path], item.path
 
     items.sort(key=order)
 

@@ -144,11 +144,6 @@ def ask(graph: Graph) -> dict[str, object]:
 KINDS = ("flip", "flip", "flip_many", "zero", "cut", "empty", "random", "swap", "grow", "gone")
 
 
-def stored_files(root: Path) -> list[Path]:
-    """All files of a graph that mean something, in a fixed order of kinds."""
-    return sorted(path for path in root.rglob("*") if path.is_file() and not path.name.endswith("lock"))
-
-
 def harm(path: Path, kind: str, random: Random, others: list[Path]) -> bool:
     """Damage one file; whether its bytes are different now."""
     before = path.read_bytes()

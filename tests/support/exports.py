@@ -59,7 +59,7 @@ _TYPES = {
     "vec": "Vector(3)",
     "data": "Blob",
 }
-LARGE = bytes(range(256)) * 8192
+LARGE = bytes(range(256)) * 512
 FULL: dict[str, Any] = {
     "name": 'full "ü" 🦊',
     "text": 'say "hi"\\\n\t\x00\x1f\u2028',

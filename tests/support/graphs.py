@@ -50,6 +50,16 @@ node Thing {
 }
 """
 
+UTC_MS = pa.timestamp("ms", tz="UTC")
+#: Its properties that a read can show, with their types in Arrow.
+SCALAR_TYPES: dict[str, pa.DataType] = {
+    **dict.fromkeys(("name", "text", "stage"), pa.string()),
+    **{"flag": pa.bool_(), "i32": pa.int32(), "i64": pa.int64(), "u32": pa.uint32(), "u64": pa.uint64()},
+    **{"f32": pa.float32(), "f64": pa.float64(), "day": pa.date32(), "at": UTC_MS},
+    **{"tags": pa.list_(pa.string()), "counts": pa.list_(pa.int64()), "days": pa.list_(pa.date32())},
+    "vec": pa.list_(pa.float32(), 3),
+}
+
 #: People, companies and three kinds of edges: two directions, and loops.
 PEOPLE = """
 node Person {

@@ -101,11 +101,3 @@ def unused_files(root: str | Path) -> set[str]:
         and not name.endswith((".json", "_reclaimed"))
         and not any(name.endswith(f"/{item}") or f"/{item}/" in name for item in used)
     }
-
-
-def head_pins(graph: Graph) -> set[tuple[str, str | None, int]]:
-    return {
-        (pin.location, pin.branch, pin.version)
-        for branch in graph.branches()
-        for pin in graph.snapshot(branch).pins.values()
-    }

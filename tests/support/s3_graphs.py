@@ -212,10 +212,6 @@ def add_b(graph: Graph) -> None:
     graph.mutate(ADD_CITING, {"doi": "b", "to": "a"})
 
 
-def cite_b(graph: Graph) -> None:
-    graph.mutate(CITE, {"from": "o", "to": "b"})
-
-
 def forget_a(graph: Graph) -> None:
     graph.mutate(FORGET, {"doi": "a"})
 

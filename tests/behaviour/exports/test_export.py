@@ -28,6 +28,7 @@ from omnigraph.pipeline.export.formats import LINES
 from omnigraph.storage.datasets import partitions
 from omnigraph.storage.datasets.partitions import list_fragment_groups, table_address
 from support.exports import EMPTY, FULL, LARGE, NULLS, exported_thing, key_of, lines_of, world
+from support.graphs import SCALAR_TYPES, UTC_MS
 from support.subtests import each_case
 
 if TYPE_CHECKING:
@@ -142,30 +143,9 @@ def test_a_graph_without_rows_is_an_empty_file(tmp_path: Path) -> None:
 def test_parquet_has_natural_types(graph: Graph, tmp_path: Path) -> None:
     result = graph.export(tmp_path / "out", format="parquet", engine="local")
     things = pq.read_table(tmp_path / "out/nodes/Thing/part-00000.parquet")
-    moment = pa.timestamp("ms", tz="UTC")
-    assert dict(zip(things.schema.names, things.schema.types, strict=True)) == {
-        "id": pa.utf8(),
-        "name": pa.utf8(),
-        "text": pa.utf8(),
-        "flag": pa.bool_(),
-        "i32": pa.int32(),
-        "i64": pa.int64(),
-        "u32": pa.uint32(),
-        "u64": pa.uint64(),
-        "f32": pa.float32(),
-        "f64": pa.float64(),
-        "day": pa.date32(),
-        "at": moment,
-        "stage": pa.utf8(),
-        "tags": pa.list_(pa.utf8()),
-        "counts": pa.list_(pa.int64()),
-        "floats": pa.list_(pa.float32()),
-        "days": pa.list_(pa.date32()),
-        "ats": pa.list_(moment),
-        "flags": pa.list_(pa.bool_()),
-        "vec": pa.list_(pa.float32()),
-        "data": pa.binary(),
-    }
+    more = {"floats": pa.list_(pa.float32()), "ats": pa.list_(UTC_MS), "flags": pa.list_(pa.bool_())}
+    more |= {"id": pa.utf8(), "vec": pa.list_(pa.float32()), "data": pa.binary()}
+    assert dict(zip(things.schema.names, things.schema.types, strict=True)) == SCALAR_TYPES | more
     assert [field.name for field in things.schema if not field.nullable] == ["id", "name"]
     rows = {row["id"]: row for row in things.to_pylist()}
     full = rows[FULL["name"]]

@@ -17,7 +17,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import BadRecord, BadRequestError, LoadRejectedError
+from omnigraph.errors import BadRecord, BadRequestError, InputFileError, LoadRejectedError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load.column_map import ColumnMap, plain_columns
 from omnigraph.pipeline.load.mapping import MappedType
@@ -636,12 +636,18 @@ def test_times_and_structs_of_spark_frames(graph: Graph, spark: SparkSession) ->
     assert [(row["code"], row["name"]) for row in rows_of(graph, "node:Member")] == [("a", "c")]
 
 
-def test_a_table_that_cannot_be_found_or_read_is_explained(untouched: Graph, spark: SparkSession) -> None:
+def test_a_table_that_cannot_be_found_or_read_is_explained(untouched: Graph, folder: Path, spark: SparkSession) -> None:
     def mapping(name: str) -> dict[str, Any]:
         return {"nodes": {"Member": {"table": name, "columns": {"code": "code"}}}}
 
     with refused(untouched, BadRequestError, "`table: a.b.c`: a Spark table needs Spark", "--engine spark"):
         load(untouched, mapping=mapping("a.b.c"))
+    with refused(untouched, BadRequestError, "a Spark frame needs Spark"):
+        load(untouched, frames={"Member": spark.range(1).selectExpr("'a' AS code")})
+    (folder / "x.parquet").write_bytes(b"")
+    damaged = {"nodes": {"Member": {"source": str(folder / "x.parquet")}}}
+    with refused(untouched, InputFileError, "x.parquet: it is damaged"):
+        untouched.load(mapping=damaged, mode="merge", spark=spark)
     spark.conf.set("spark.sql.catalog.lake", "no.such.Catalog")
     try:
         for name, text in (

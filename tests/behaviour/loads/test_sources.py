@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -32,9 +32,6 @@ from omnigraph.pipeline.load import parts as parts_module
 from omnigraph.pipeline.load.shaping import alias_conflicts
 from support.graphs import ends_of, everything, ids_of, refused, rows_of, run
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SCHEMA = """
 node Person { name: String @key age: I32? city: String? }
@@ -852,17 +849,12 @@ def test_frames_of_several_kinds_are_one_commit(graph: Graph) -> None:
         ({"Person": pd.Series(["a"], name="name")}, "Series"),
         ({"Person": pd.DataFrame({"name": ["a", 1]})}, "frame `Person` cannot be read"),
         ({"Person": pd.DataFrame([["a", "b"]], columns=["name", "name"])}, "cannot be read: Dup"),
+        ({"Person": pa.table([pa.array(["a"]), pa.array(["b"])], names=["name", "name"])}, "name"),
     ],
 )
 def test_a_frame_that_does_not_fit_is_explained(untouched: Graph, frames: Any, text: str) -> None:
     with refused(untouched, BadRequestError, text):
         load(untouched, frames=frames)
-
-
-def test_a_frame_with_a_column_twice(graph: Graph) -> None:
-    table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["name", "name"])
-    with refused(graph, BadRequestError, "name"):
-        load(graph, frames={"Person": table})
 
 
 def test_a_bad_value_of_a_frame_is_reported_with_its_row(graph: Graph) -> None:
@@ -887,29 +879,6 @@ def test_a_type_that_is_a_node_and_an_edge(tmp_path: Path) -> None:
         load(graph, frames={"Link": table})
     load(graph, frames={"node:Link": table, "edge:Link": pa.table({"from": ["a"], "to": ["a"]})})
     assert ends_of(graph, "edge:Link") == [("a", "a")]
-
-
-# ---- Spark
-
-
-def test_spark_frames_and_tables(graph: Graph, folder: Path, spark: SparkSession) -> None:
-    rows = spark.createDataFrame([("a", 1), ("b", None)], "name string, age int")
-    rows.createOrReplaceTempView("some_people")
-    edges = spark.createDataFrame([("a", "b")], "src string, dst string").coalesce(1)
-    result = graph.load(frames={"Person": rows, "Knows": edges}, mode="append", spark=spark)
-    assert people(graph) == {"a": (1, None), "b": (None, None)}
-    assert ends_of(graph, "edge:Knows") == [("a", "b")]
-    assert result.edges_loaded == {"Knows": 1}
-    with refused(graph, BadRequestError, "a Spark frame needs Spark"):
-        load(graph, frames={"Person": rows})
-    mapping = {"nodes": {"Person": {"table": "some_people", "columns": {"name": "name"}}}}
-    graph.load(mapping=mapping, mode="merge", spark=spark)
-    assert people(graph) == {"a": (None, None), "b": (None, None)}
-    with refused(graph, BadRequestError, "Spark has no table nowhere"):
-        graph.load(mapping={"nodes": {"Person": {"table": "nowhere"}}}, mode="merge", spark=spark)
-    with refused(graph, InputFileError, "x.parquet: it is damaged"):
-        write(folder / "x.parquet")
-        graph.load(mapping={"nodes": {"Person": {"source": str(folder / "x.parquet")}}}, mode="merge", spark=spark)
 
 
 # ---- limits of this process

@@ -171,12 +171,6 @@ def test_the_catalog_is_folded_and_its_history_stays(tmp_path: Path) -> None:
     assert len(answers(reader)["all"]) == 25
 
 
-def dataset_of_catalog(graph: Graph):  # Lance has no public name for it here
-    import lance
-
-    return lance.dataset(f"{graph.uri}/__manifest")
-
-
 def test_a_reader_whose_view_was_removed_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = worn_graph(tmp_path)
     known = graph._core.environment.manifest.commits()

@@ -22,29 +22,9 @@ from omnigraph.errors import (
     QuerySelectionError,
 )
 from omnigraph.graph.graph import Graph
-from support.graphs import PEOPLE, SCALARS, new_graph, run, run_typed
+from support.graphs import PEOPLE, SCALAR_TYPES, SCALARS, UTC_MS, new_graph, run, run_typed
 
-UTC_MS = pa.timestamp("ms", tz="UTC")
-#: Every property that a read can show, with its type in a result.
-TYPES: dict[str, pa.DataType] = {
-    "name": pa.string(),
-    "text": pa.string(),
-    "flag": pa.bool_(),
-    "i32": pa.int32(),
-    "i64": pa.int64(),
-    "u32": pa.uint32(),
-    "u64": pa.uint64(),
-    "f32": pa.float32(),
-    "f64": pa.float64(),
-    "day": pa.date32(),
-    "at": UTC_MS,
-    "stage": pa.string(),
-    "tags": pa.list_(pa.string()),
-    "counts": pa.list_(pa.int64()),
-    "days": pa.list_(pa.date32()),
-    "vec": pa.list_(pa.float32(), 3),
-}
-COLUMNS = ", ".join(f"$t.{name} as {name}" for name in TYPES)
+COLUMNS = ", ".join(f"$t.{name} as {name}" for name in SCALAR_TYPES)
 ALL = f"query all() {{ match {{ $t: Thing }} return {{ {COLUMNS} }} order {{ name }} }}"
 NONE = f'query none() {{ match {{ $t: Thing {{ name: "zz" }} }} return {{ {COLUMNS} }} }}'
 
@@ -88,7 +68,7 @@ NAMES = "query names() { match { $p: Person } return { $p.name as name } order {
 def test_a_result_knows_its_query_columns_and_size(things: Graph) -> None:
     result = things.query(ALL)
     assert result.query_name == "all"
-    assert result.columns == list(TYPES)
+    assert result.columns == list(SCALAR_TYPES)
     assert result.row_count == len(result) == 2
     assert result.commit_id == things.snapshot().commit_id
     assert result.target.branch == "main"
@@ -99,7 +79,7 @@ def test_the_arrow_schema_is_typed_with_and_without_rows(things: Graph, text: st
     result = things.query(text)
     table = result.to_arrow()
     assert table.schema == result.schema
-    assert {field.name: field.type for field in table.schema} == TYPES
+    assert {field.name: field.type for field in table.schema} == SCALAR_TYPES
     assert [field.name for field in table.schema if not field.nullable] == ["name"]
     table.validate(full=True)
     assert table.num_rows == (2 if text == ALL else 0)
@@ -136,19 +116,19 @@ def test_python_values_are_python_objects(things: Graph) -> None:
         "days": [date(2024, 1, 1), date(1969, 12, 31)],
         "vec": [1.0, 2.0, 3.0],
     }
-    assert nulls == {"name": "nulls"} | dict.fromkeys(list(TYPES)[1:])
+    assert nulls == {"name": "nulls"} | dict.fromkeys(list(SCALAR_TYPES)[1:])
 
 
 def test_pandas_has_the_same_columns(things: Graph) -> None:
     frame = things.query(ALL).to_pandas()
-    assert list(frame.columns) == list(TYPES)
+    assert list(frame.columns) == list(SCALAR_TYPES)
     assert len(frame) == 2
     assert str(frame["at"].dtype) == "datetime64[ms, UTC]"
     assert frame["at"][0].isoformat() == "2024-02-29T12:34:56.789000+00:00"
     assert frame["name"].tolist() == ["full", "nulls"]
     assert list(frame["vec"][0]) == [1.0, 2.0, 3.0]
     empty = things.query(NONE).to_pandas()
-    assert (list(empty.columns), len(empty)) == (list(TYPES), 0)
+    assert (list(empty.columns), len(empty)) == (list(SCALAR_TYPES), 0)
 
 
 def test_pandas_keeps_large_integers_beside_nulls(things: Graph) -> None:
@@ -267,8 +247,8 @@ def test_html_escapes_what_people_wrote(people: Graph) -> None:
 
 def test_html_shows_values_as_json_does(things: Graph) -> None:
     cells = html_of(things.query(ALL))
-    assert cells.tags.count("th") == len(TYPES)
-    assert cells.tags.count("td") == 2 * len(TYPES)
+    assert cells.tags.count("th") == len(SCALAR_TYPES)
+    assert cells.tags.count("td") == 2 * len(SCALAR_TYPES)
     for shown in ("2024-02-29T12:34:56.789Z", str(2**53 + 1), '["2024-01-01", "1969-12-31"]'):
         assert shown in cells.texts
     assert "null" in cells.texts
@@ -295,13 +275,13 @@ def test_the_json_envelope_has_its_members_in_order(things: Graph) -> None:
     body = things.query(ALL).to_json()
     assert list(body) == ["query_name", "target", "row_count", "columns", "rows", "graph_commit_id"]
     assert body["target"] == {"branch": "main"}
-    assert body["columns"] == list(TYPES)
+    assert body["columns"] == list(SCALAR_TYPES)
     assert body["graph_commit_id"] == things.snapshot().commit_id
     assert json.loads(json.dumps(body, allow_nan=False)) == body
     full = body["rows"][0]
     assert (full["i64"], full["u64"], full["i32"]) == (str(2**53 + 1), str(2**63 - 1), 1)
     assert (full["day"], full["at"]) == ("2024-02-29", "2024-02-29T12:34:56.789Z")
-    assert list(full) == list(TYPES)
+    assert list(full) == list(SCALAR_TYPES)
 
 
 def test_the_json_envelope_of_a_snapshot_names_the_commit(people: Graph) -> None:

@@ -28,6 +28,7 @@ from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.storage.manifest_table import ManifestView
 from support.graphs import fork
 from support.histories import NAMES, PERSON, add, files, lines, people, people_at, readable, set_age, unused_files
+from support.subtests import each_case
 
 
 def is_read(graph: Graph) -> bool:
@@ -42,17 +43,11 @@ def test_a_result_holds_the_lock_until_its_last_row(graph: Graph):
     assert not is_read(graph)
 
 
-@pytest.mark.parametrize("ends", [list, lambda result: next(iter(result))])
-def test_iterating_gives_the_lock_back(graph: Graph, ends: Callable[[object], object]):
+@each_case("use", [list, lambda result: next(iter(result)), id], ids=["all rows", "some rows", "none"])
+def test_a_result_that_is_left_gives_the_lock_back(graph: Graph, use: Callable[[object], object]):
     result = graph.query(NAMES)
-    ends(result)
+    use(result)
     del result
-    gc.collect()
-    assert not is_read(graph)
-
-
-def test_a_result_that_nobody_wants_gives_it_back(graph: Graph):
-    graph.query(NAMES)
     gc.collect()
     assert not is_read(graph)
 
@@ -265,16 +260,48 @@ def test_a_graph_that_is_open_for_reading_can_be_examined(graph: Graph):
         assert reader.doctor().is_healthy
 
 
+def rows_file(graph: Graph) -> Path:
+    return next((pin_folder(graph) / "data").glob("*.lance"))
+
+
+def use_another_format(graph: Graph) -> None:
+    catalog = lance.dataset(str(Path(graph.uri) / "__manifest"))
+    catalog.update_schema_metadata({"omnigraph:internal_schema_version": "9"})
+
+
+def begin_a_schema_change(graph: Graph) -> None:
+    (Path(graph.uri) / "_schema.pg.staging").write_text("node Other { name: String @key }")
+
+
+def lose_the_head(graph: Graph) -> None:
+    shutil.rmtree(pin_folder(graph) / "data")
+    for path in (pin_folder(graph) / "_versions").glob("*.manifest"):
+        path.unlink()
+
+
+def move_the_dataset(graph: Graph) -> None:
+    table = graph._core.open_table(graph.snapshot().pins[PERSON])
+    table._dataset.insert(table.read().slice(0, 1))
+
+
 @pytest.mark.parametrize(
-    ("damage", "words"),
-    [(Path.unlink, "is missing"), (lambda file: os.truncate(file, 100), "has 100 of")],
-    ids=["missing", "cut short"],
+    ("damage", "check", "severity", "words"),
+    [
+        (lambda graph: rows_file(graph).unlink(), "heads", Health.ERROR, ["is missing"]),
+        (lambda graph: os.truncate(rows_file(graph), 100), "heads", Health.ERROR, ["has 100 of"]),
+        (use_another_format, "format", Health.ERROR, ["upgrade omnigraph"]),
+        (begin_a_schema_change, "schema", Health.WARNING, ["interrupted"]),
+        (lose_the_head, "heads", Health.ERROR, ["node:Person of branch main cannot be read", "backup"]),
+        (move_the_dataset, "drift", Health.ERROR, []),
+    ],
 )
-def test_a_file_of_rows_that_is_not_whole(graph: Graph, damage, words: str):
-    damage(next((pin_folder(graph) / "data").glob("*.lance")))
-    found = finding(Graph.examine(graph.uri), "heads")
-    assert found.severity is Health.ERROR
-    assert words in found.message
+def test_damage_is_told_where_it_is(graph: Graph, damage: Any, check: str, severity: Health, words: list[str]):
+    damage(graph)
+    found = finding(Graph.examine(graph.uri), check)
+    assert found.severity is severity
+    assert all(text in found.message for text in words)
+    if check == "drift":
+        assert found.action == f"omnigraph repair {graph.uri}"
 
 
 def test_no_graph(tmp_path: Path):
@@ -285,45 +312,11 @@ def test_no_graph(tmp_path: Path):
     assert not (tmp_path / "none").exists()
 
 
-def test_another_storage_format(graph: Graph):
-    catalog = lance.dataset(str(Path(graph.uri) / "__manifest"))
-    catalog.update_schema_metadata({"omnigraph:internal_schema_version": "9"})
-    found = finding(Graph.examine(graph.uri), "format")
-    assert found.severity is Health.ERROR
-    assert "upgrade omnigraph" in found.message
-
-
 def test_schema_files_of_another_schema(graph: Graph):
     (Path(graph.uri) / "_schema.pg").write_text("node Other { name: String @key }")
     report = Graph.examine(graph.uri)
     assert finding(report, "schema").severity is Health.ERROR
     assert finding(report, "heads").severity is Health.OK, "the other checks go on"
-
-
-def test_an_interrupted_schema_change(graph: Graph):
-    (Path(graph.uri) / "_schema.pg.staging").write_text("node Other { name: String @key }")
-    found = finding(graph.doctor(), "schema")
-    assert found.severity is Health.WARNING
-    assert "interrupted" in found.message
-
-
-def test_a_head_whose_data_is_gone(graph: Graph):
-    shutil.rmtree(pin_folder(graph) / "data")
-    for path in (pin_folder(graph) / "_versions").glob("*.manifest"):
-        path.unlink()
-    report = Graph.examine(graph.uri)
-    found = finding(report, "heads")
-    assert found.severity is Health.ERROR
-    assert found.message.startswith("node:Person of branch main cannot be read")
-    assert "backup" in found.message
-
-
-def test_a_dataset_that_something_else_moved(graph: Graph):
-    table = graph._core.open_table(graph.snapshot().pins[PERSON])
-    table._dataset.insert(table.read().slice(0, 1))
-    found = finding(graph.doctor(), "drift")
-    assert found.severity is Health.ERROR
-    assert found.action == f"omnigraph repair {graph.uri}"
 
 
 def test_a_dataset_behind_its_catalog(graph: Graph):
@@ -473,8 +466,7 @@ def run(*words: str) -> int:
 
 
 def test_the_command_shows_the_worst_first_and_ends_with_what_to_run(graph: Graph, capsys):
-    table = graph._core.open_table(graph.snapshot().pins[PERSON])
-    table._dataset.insert(table.read().slice(0, 1))
+    move_the_dataset(graph)
     assert run(graph.uri) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("error")

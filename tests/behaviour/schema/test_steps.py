@@ -49,8 +49,10 @@ Edit = tuple[str, str]
 class Change:
     """A change of the schema, and what it makes of the rows."""
 
-    edits: tuple[Edit, ...]
-    steps: tuple[str, ...]
+    #: One or several: what the schema says, and what instead.
+    edit: Edit | tuple[Edit, ...]
+    #: One kind of step or several.
+    step: str | tuple[str, ...]
     #: Changes the rows of the graph as the schema change should.
     model: Callable[[Rows], None] = lambda rows: None
     backfill: dict[str, object] = field(default_factory=dict)
@@ -58,6 +60,14 @@ class Change:
     required: str = ""
     #: Columns of papers whose indexes have to be built again.
     unindexed: frozenset[str] = frozenset()
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return (self.edit,) if isinstance(self.edit[0], str) else self.edit
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        return (self.step,) if isinstance(self.step, str) else self.step
 
 
 def _each(key: str, change: Callable[[Row], None]) -> Callable[[Rows], None]:
@@ -99,26 +109,23 @@ def _in_order(*models: Callable[[Rows], None]) -> Callable[[Rows], None]:
 CITE = "edge Cites: Paper -> Paper { weight: F32?  note: String? }"
 CHANGES: dict[str, Change] = {
     "a new node type": Change(
-        (("node Venue", "node Author { name: String @key }\nnode Venue"),),
-        ("add_type",),
+        ("node Venue", "node Author { name: String @key }\nnode Venue"),
+        "add_type",
         lambda rows: rows.update({"node:Author": []}),
     ),
     "a new edge type": Change(
-        (("edge At", "edge Follows: Venue -> Venue @card(0..1) { year: I32 }\nedge At"),),
-        ("add_type",),
+        ("edge At", "edge Follows: Venue -> Venue @card(0..1) { year: I32 }\nedge At"),
+        "add_type",
         lambda rows: rows.update({"edge:Follows": []}),
     ),
     "a renamed edge type": Change(
-        (("edge Cites: Paper -> Paper", 'edge Quotes: Paper -> Paper @rename_from("Cites")'),),
-        ("rename_type",),
+        ("edge Cites: Paper -> Paper", 'edge Quotes: Paper -> Paper @rename_from("Cites")'),
+        "rename_type",
         _rename_key(CITES, "edge:Quotes"),
     ),
     "a renamed node type with edges": Change(
-        (
-            ("node Venue {", 'node Place @rename_from("Venue") {'),
-            ("Paper -> Venue", "Paper -> Place"),
-        ),
-        ("rename_type",),
+        (("node Venue {", 'node Place @rename_from("Venue") {'), ("Paper -> Venue", "Paper -> Place")),
+        "rename_type",
         _rename_key(VENUE, "node:Place"),
     ),
     "a renamed type that gets a column": Change(
@@ -132,25 +139,19 @@ CHANGES: dict[str, Change] = {
     ),
     "new columns without values": Change(
         (
-            (
-                "day: Date?",
-                "day: Date? extra: U64? at: DateTime? flags: [Bool]? near: Vector(2)? file: Blob? kind: enum(a, b)?",
-            ),
+            "day: Date?",
+            "day: Date? extra: U64? at: DateTime? flags: [Bool]? near: Vector(2)? file: Blob? kind: enum(a, b)?",
         ),
         ("add_property",) * 6,
         _put(PAPER, extra=None, at=None, flags=None, near=None, file=None, kind=None),
     ),
     "a new column in front": Change(
-        (("doi: String @key", "first: I32?\n doi: String @key"),),
-        ("add_property",),
-        _put(PAPER, first=None),
+        ("doi: String @key", "first: I32?\n doi: String @key"), "add_property", _put(PAPER, first=None)
     ),
     "new columns with values": Change(
         (
-            (
-                "day: Date?",
-                "day: Date? lang: String kind: enum(a, b) flags: [String] near: Vector(2) at: DateTime big: I64?",
-            ),
+            "day: Date?",
+            "day: Date? lang: String kind: enum(a, b) flags: [String] near: Vector(2) at: DateTime big: I64?",
         ),
         ("add_property",) * 6,
         _each(
@@ -175,15 +176,13 @@ CHANGES: dict[str, Change] = {
         required='lang: "x", kind: "a", flags: ["f"], near: [1.0, 2.0], at: datetime("2021-01-01T00:00:00Z")',
     ),
     "new columns of an edge": Change(
-        (("note: String?", "note: String? since: I32 why: String?"),),
+        ("note: String?", "note: String? since: I32 why: String?"),
         ("add_property",) * 2,
         _each(CITES, lambda row: row.update(since=1999, why=None)),
         {"Cites.since": "1999"},
     ),
     "a new property of an interface": Change(
-        (("label: String?", "label: String? rank: I32?"),),
-        ("add_property",) * 2,
-        _put(PAPER, rank=None),
+        ("label: String?", "label: String? rank: I32?"), ("add_property",) * 2, _put(PAPER, rank=None)
     ),
     "renamed columns, with an index and a key": Change(
         (
@@ -203,8 +202,7 @@ CHANGES: dict[str, Change] = {
         _in_order(_rename(PAPER, "body", "file"), _rename(CITES, "note", "remark")),
     ),
     "an index": Change(
-        (("score: F32?", "score: F32? @index"), ("label: String?", "label: String? @index")),
-        ("add_constraint",) * 3,
+        (("score: F32?", "score: F32? @index"), ("label: String?", "label: String? @index")), ("add_constraint",) * 3
     ),
     "rules that all rows keep": Change(
         (
@@ -216,16 +214,11 @@ CHANGES: dict[str, Change] = {
         ),
         ("add_constraint",) * 6,
     ),
-    "a required column that every row has": Change(
-        ((CITE, CITE.replace("F32?", "F32")),),
-        ("tighten_nullability",),
-    ),
+    "a required column that every row has": Change((CITE, CITE.replace("F32?", "F32")), "tighten_nullability"),
     "a required column with values for those that lack one": Change(
         (("title: String? @index", "title: String @index"), ("tags: [String]?", "tags: [String]")),
         ("tighten_nullability",) * 2,
-        _in_order(
-            _each(PAPER, _fill("title", "Untitled: bare")), _each(PAPER, _fill("tags", []))
-        ),
+        _in_order(_each(PAPER, _fill("title", "Untitled: bare")), _each(PAPER, _fill("tags", []))),
         {"Paper.title": 'concat("Untitled: ", doi)', "Paper.tags": []},
         required='title: "T", tags: ["t"]',
         unindexed=frozenset({"title"}),
@@ -236,17 +229,14 @@ CHANGES: dict[str, Change] = {
         unindexed=frozenset({"year"}),
     ),
     "a wider and required number under another name": Change(
-        (("year: I32? @index", 'born: I64 @index @rename_from("year")'),),
+        ("year: I32? @index", 'born: I64 @index @rename_from("year")'),
         ("rename_property", "widen_property", "tighten_nullability"),
         _in_order(_rename(PAPER, "year", "born"), _each(PAPER, _fill("born", 1900))),
         {"Paper.born": 1900},
         required="born: 1",
         unindexed=frozenset({"year", "born"}),
     ),
-    "more values of an enum": Change(
-        (("enum(draft, final)?", "enum(draft, final, gone)?"),),
-        ("extend_enum",),
-    ),
+    "more values of an enum": Change(("enum(draft, final)?", "enum(draft, final, gone)?"), "extend_enum"),
     "descriptions": Change(
         (
             ("node Venue {", 'node Venue @description("where") @instruction("ask") {'),
@@ -258,19 +248,13 @@ CHANGES: dict[str, Change] = {
         (("    title: String? @index\n", ""), ("body: Blob?", ""), ("  note: String?", "")),
         ("drop_property",) * 3,
         _in_order(
-            _each(PAPER, lambda row: (row.pop("title"), row.pop("body"))),
-            _each(CITES, lambda row: row.pop("note")),
+            _each(PAPER, lambda row: (row.pop("title"), row.pop("body"))), _each(CITES, lambda row: row.pop("note"))
         ),
         unindexed=frozenset({"title"}),
     ),
-    "a dropped edge type": Change(
-        (("edge At: Paper -> Venue", ""),), ("drop_type",), lambda rows: rows.pop(AT)
-    ),
+    "a dropped edge type": Change((("edge At: Paper -> Venue", ""),), ("drop_type",), lambda rows: rows.pop(AT)),
     "dropped types": Change(
-        (
-            ("edge At: Paper -> Venue", ""),
-            ("node Venue { name: String @key  city: String? }", ""),
-        ),
+        (("edge At: Paper -> Venue", ""), ("node Venue { name: String @key  city: String? }", "")),
         ("drop_type",) * 2,
         lambda rows: (rows.pop(AT), rows.pop(VENUE)),
     ),
@@ -285,8 +269,17 @@ CHANGES: dict[str, Change] = {
             ("edge Cites", "edge Near: Place -> Place\nedge Cites"),
         ),
         (
-            "rename_property", "widen_property", "tighten_nullability", "add_property", "add_property",
-            "extend_enum", "add_constraint", "rename_type", "add_type", "drop_property", "drop_type",
+            "rename_property",
+            "widen_property",
+            "tighten_nullability",
+            "add_property",
+            "add_property",
+            "extend_enum",
+            "add_constraint",
+            "rename_type",
+            "add_type",
+            "drop_property",
+            "drop_type",
         ),
         _in_order(
             _each(PAPER, lambda row: row.update(name=row["doi"].upper(), pages=None)),
@@ -300,7 +293,7 @@ CHANGES: dict[str, Change] = {
         required='born: 5, name: "N"',
         unindexed=frozenset({"title", "year", "born"}),
     ),
-}  # fmt: skip
+}
 
 
 #: After these every way to write and to look things up is tried: one per way that a table changes.
