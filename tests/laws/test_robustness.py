@@ -16,7 +16,7 @@ from omnigraph.lang.query.explain import explain_ir
 from omnigraph.lang.query.lint import lint_queries
 from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
-from omnigraph.lang.schema.plan import plan_migration
+from omnigraph.lang.schema.plan import MigrationPlan, plan_migration
 from support.strategies import DOMAIN, attempt
 from support.subtests import each_case, named_cases
 
@@ -52,10 +52,6 @@ def _read(clauses: str, columns: str = "$p", tail: str = "") -> str:
     return f"query q() {{ match {{ $p: Paper {clauses} }} return {{ {columns} }} {tail} }}"
 
 
-def _lint_errors(text: str) -> int:
-    return lint_queries(SourceText(text), READING, "reading.pg").errors
-
-
 both = pytest.mark.parametrize("language", ["schema", "query"])
 
 
@@ -69,22 +65,22 @@ def _compile_path(path: Path, language: str) -> object:
 
 
 @both
-@pytest.mark.parametrize(
+@named_cases(
     "data",
-    [
-        pytest.param(b"\xff\xfe", id="a byte order mark of UTF-16 alone"),
-        pytest.param("node A {}".encode("utf-16"), id="UTF-16 with a mark"),
-        pytest.param("node A {}".encode("utf-16-le"), id="UTF-16 without a mark"),
-        pytest.param("node A {}".encode("utf-32"), id="UTF-32"),
-        pytest.param("node Ä {}".encode("latin-1"), id="Latin-1"),
-        pytest.param(b"// \xc3", id="a cut character at the end"),
-        pytest.param(b"// \xed\xa0\x80", id="an encoded surrogate"),
-        pytest.param(b"// \xc0\x80", id="an overlong NUL"),
-        pytest.param(b"node A {}\0", id="a NUL byte"),
-        pytest.param(b"\0" * 1000, id="nothing but NUL bytes"),
-        pytest.param(bytes(range(256)) * 100, id="every byte"),
-        pytest.param(b"\x1f\x8b\x08\x00" + b"\xa5" * 500, id="a compressed file"),
-    ],
+    {
+        "a byte order mark of UTF-16 alone": b"\xff\xfe",
+        "UTF-16 with a mark": "node A {}".encode("utf-16"),
+        "UTF-16 without a mark": "node A {}".encode("utf-16-le"),
+        "UTF-32": "node A {}".encode("utf-32"),
+        "Latin-1": "node Ä {}".encode("latin-1"),
+        "a cut character at the end": b"// \xc3",
+        "an encoded surrogate": b"// \xed\xa0\x80",
+        "an overlong NUL": b"// \xc0\x80",
+        "a NUL byte": b"node A {}\0",
+        "nothing but NUL bytes": b"\0" * 1000,
+        "every byte": bytes(range(256)) * 100,
+        "a compressed file": b"\x1f\x8b\x08\x00" + b"\xa5" * 500,
+    },
 )
 def test_a_file_in_another_encoding_is_refused_with_a_place(tmp_path, language, data) -> None:
     path = tmp_path / "input"
@@ -96,15 +92,15 @@ def test_a_file_in_another_encoding_is_refused_with_a_place(tmp_path, language, 
 
 
 @both
-@pytest.mark.parametrize(
+@named_cases(
     "data",
-    [
-        pytest.param(b"", id="empty"),
-        pytest.param(b"\xef\xbb\xbf", id="a byte order mark"),
-        pytest.param(b" \t\r\n\n  ", id="white space"),
-        pytest.param(b"// nothing\n/* here */", id="comments"),
-        pytest.param(b"//", id="an empty comment without a line end"),
-    ],
+    {
+        "empty": b"",
+        "a byte order mark": b"\xef\xbb\xbf",
+        "white space": b" \t\r\n\n  ",
+        "comments": b"// nothing\n/* here */",
+        "an empty comment without a line end": b"//",
+    },
 )
 def test_a_file_without_declarations_is_an_empty_program(tmp_path, language, data) -> None:
     path = tmp_path / "input"
@@ -132,18 +128,18 @@ def test_a_path_that_is_no_file_is_an_input_error(tmp_path, language) -> None:
 
 
 @both
-@pytest.mark.parametrize(
+@named_cases(
     ("head", "unit", "tail"),
-    [
-        pytest.param("", "// a comment\n", "", id="comments"),
-        pytest.param("/*", " x", "*/", id="one comment"),
-        pytest.param('node A @x("', "a", '") {}', id="one string"),
-        pytest.param("node A", "a", " {}", id="one name"),
-        pytest.param("node A { x: enum(a", ",b", ") }", id="one enum"),
-        pytest.param("node A { x: Vector(", "9", ") }", id="one number"),
-        pytest.param("", "node A { x: String }\n", "", id="declarations"),
-        pytest.param("", "é" * 10, "", id="characters of two bytes"),
-    ],
+    {
+        "comments": ("", "// a comment\n", ""),
+        "one comment": ("/*", " x", "*/"),
+        "one string": ('node A @x("', "a", '") {}'),
+        "one name": ("node A", "a", " {}"),
+        "one enum": ("node A { x: enum(a", ",b", ") }"),
+        "one number": ("node A { x: Vector(", "9", ") }"),
+        "declarations": ("", "node A { x: String }\n", ""),
+        "characters of two bytes": ("", "é" * 10, ""),
+    },
 )
 def test_a_file_of_ten_megabytes_is_refused_for_its_size(tmp_path, language, head, unit, tail) -> None:
     path = tmp_path / "input"
@@ -154,13 +150,9 @@ def test_a_file_of_ten_megabytes_is_refused_for_its_size(tmp_path, language, hea
 
 
 @both
-def test_a_text_of_ten_megabytes_is_refused_for_its_size(language) -> None:
-    assert "MiB" in str(_refusal("a" * HUGE, language=language))
-
-
-@both
-def test_the_limit_counts_bytes_and_not_characters(language) -> None:
-    assert "MiB" in str(_refusal("// " + "€" * (MAX_SOURCE_BYTES // 2), language=language))
+@named_cases("text", {"characters": "a" * HUGE, "bytes": "// " + "€" * (MAX_SOURCE_BYTES // 2)})
+def test_a_text_of_too_many_bytes_is_refused_for_its_size(language, text) -> None:
+    assert "MiB" in str(_refusal(text, language=language))
 
 
 # ---- one huge token
@@ -213,10 +205,9 @@ def test_a_huge_number_in_a_schema_is_refused_or_kept(digits) -> None:
     assert failure.diagnostics[0].message if failure else compiled.catalog.nodes["A"].ranges
 
 
-@pytest.mark.parametrize("digits", [400, 5_000, 1_000_000])
+@each_case("digits", [400, 5_000, 1_000_000])
 def test_a_huge_decimal_in_a_schema_is_never_taken_for_infinity(digits) -> None:
-    number = "9" * digits + ".5"
-    text = f"node A {{ x: F64 @range(x, 0..{number}) }}"
+    text = f"node A {{ x: F64 @range(x, 0..{'9' * digits}.5) }}"
     compiled, failure = attempt(CompilerError, compile_schema, text)
     assert failure or compiled.catalog.nodes["A"].ranges[0].high != float("inf")
 
@@ -241,15 +232,54 @@ def test_a_huge_hop_bound_is_refused_or_kept_without_work() -> None:
         assert failure.diagnostics[0].message if failure else compiled[0].ir.pipeline
 
 
-def test_a_large_enum_is_compiled() -> None:
-    values = [f"v{index}" for index in range(50_000)]
-    compiled = compile_schema(f"node A {{ e: enum({', '.join(values)}) }}")
-    assert len(compiled.catalog.nodes["A"].properties["e"].type.base.values) == 50_000
+def _each(form: str, count: int, joint: str = "\n") -> str:
+    """The form with the numbers from 0 in place of `#`, and with the next number in place of `%`."""
+    return joint.join(form.replace("#", str(number)).replace("%", str(number + 1)) for number in range(count))
 
 
-def test_a_large_list_literal_is_compiled() -> None:
-    items = ", ".join(map(str, range(50_000)))
-    assert compile_file(_read(f"[{items}] contains $p.year"), READING)
+@named_cases(
+    ("text", "look", "count"),
+    {
+        "enum values": (
+            f"node A {{ e: enum({_each('v#', 50_000, ', ')}) }}",
+            lambda it: it.nodes["A"].properties["e"].type.base.values,
+            50_000,
+        ),
+        "nodes and edges": (
+            _each("node N# { a: String @key b: I32? }\nedge E#: N# -> N%", 2499) + "\nnode N2499 {}",
+            lambda it: [*it.nodes, *it.edges],
+            4999,
+        ),
+        "properties": (f"node A {{ {_each('p#: String? @index', 5000)} }}", lambda it: it.nodes["A"].indexes, 5000),
+        "constraints of a node": (
+            f"node A {{ {_each('p#: I32 @index(p#) @unique(p#) @range(p#, 0..)', 1500)} }}",
+            lambda it: it.nodes["A"].ranges,
+            1500,
+        ),
+        "constraints of an edge": (
+            f"node A {{}} edge E: A -> A {{ {_each('p#: I32 @index(p#, src)', 1500)} }}",
+            lambda it: it.edges["E"].indexes,
+            1500,
+        ),
+        "interfaces": (
+            _each("interface I# { p#: String? @index }", 3000) + f"node A implements {_each('I#', 3000, ', ')} {{}}",
+            lambda it: it.nodes["A"].properties,
+            3000,
+        ),
+        "one interface again and again": (
+            f"interface I {{ p: I32 }} node A implements {', '.join(['I'] * 5000)} {{}}",
+            lambda it: it.nodes["A"].implements,
+            1,
+        ),
+        "annotations": (
+            f"node A {_each('@m#(#, k=#)', 5000, ' ')} {{}}",
+            lambda it: it.nodes["A"].metadata.annotations,
+            5000,
+        ),
+    },
+)
+def test_a_schema_of_thousands_of_one_thing_is_compiled(text, look, count) -> None:
+    assert len(look(compile_schema(text).catalog)) == count
 
 
 # ---- nesting
@@ -258,33 +288,28 @@ DEEP = 10_000
 
 
 @both
-@each_case("bracket", ["(", "[", "{", "({[", "not {", "a(", "[["])
-def test_brackets_nested_without_end_are_refused(language, bracket) -> None:
-    _refusal(bracket * DEEP, language=language)
+@named_cases(
+    "text",
+    {
+        **{f"{bracket} without end": bracket * DEEP for bracket in ("(", "[", "{", "({[", "not {", "a(", "[[")},
+        **{f"{pair} closed": pair[0] * DEEP + pair[1] * DEEP for pair in ("()", "[]", "{}")},
+        **{f"{pair} the wrong way round": pair * DEEP for pair in (")(", "][", "}{", "}}}", ")))")},
+    },
+)
+def test_brackets_nested_beyond_reason_are_refused(language, text) -> None:
+    _refusal(text, language=language)
 
 
-@both
-@each_case("pair", ["()", "[]", "{}"])
-def test_brackets_nested_and_closed_are_refused(language, pair) -> None:
-    _refusal(pair[0] * DEEP + pair[1] * DEEP, language=language)
-
-
-@both
-@each_case("pair", [")(", "][", "}{", "}}}", ")))"])
-def test_brackets_the_wrong_way_round_are_refused(language, pair) -> None:
-    _refusal(pair * DEEP, language=language)
-
-
-def test_negations_nested_without_end_are_refused() -> None:
-    text = _read("not { $p.year = 1 " * DEEP + "}" * DEEP)
-    assert "nest" in str(_refusal(text, language="query"))
-
-
-def test_calls_and_lists_nested_without_end_are_refused() -> None:
-    calls = _read("$p.year = " + "f(" * DEEP + "1" + ")" * DEEP)
-    lists = _read("$p.year = " + "[" * DEEP + "1" + "]" * DEEP)
-    for text in (calls, lists):
-        assert "nest" in str(_refusal(text, language="query"))
+@named_cases(
+    "clause",
+    {
+        "negations": "not { $p.year = 1 " * DEEP + "}" * DEEP,
+        "calls": "$p.year = " + "f(" * DEEP + "1" + ")" * DEEP,
+        "lists": "$p.year = " + "[" * DEEP + "1" + "]" * DEEP,
+    },
+)
+def test_clauses_nested_without_end_are_refused(clause) -> None:
+    assert "nest" in str(_refusal(_read(clause), language="query"))
 
 
 def test_negations_nested_as_deep_as_allowed_are_compiled() -> None:
@@ -305,65 +330,55 @@ def test_brackets_in_comments_and_strings_do_not_nest(language) -> None:
 # ---- many of one thing
 
 
-def test_five_thousand_declarations_are_compiled() -> None:
-    text = "".join(
-        f"node N{i} {{ a: String @key b: I32? }}\nedge E{i}: N{i} -> N{(i + 1) % 2500}\n" for i in range(2500)
-    )
-    catalog = compile_schema(text).catalog
-    assert (len(catalog.nodes), len(catalog.edges)) == (2500, 2500)
+CHAIN = [f"$a{i} cites $a{i + 1}" for i in range(MAX_PATTERNS - 2)]
 
 
-def test_five_thousand_properties_are_compiled() -> None:
-    body = "\n".join(f"p{i}: String? @index" for i in range(5000))
-    assert len(compile_schema(f"node A {{ {body} }}").catalog.nodes["A"].indexes) == 5000
-
-
-def test_thousands_of_body_constraints_are_compiled() -> None:
-    body = "\n".join(f"p{i}: I32\n@index(p{i})\n@unique(p{i})\n@range(p{i}, 0..)" for i in range(1500))
-    assert len(compile_schema(f"node A {{ {body} }}").catalog.nodes["A"].ranges) == 1500
-    body = "\n".join(f"p{i}: I32\n@index(p{i}, src)" for i in range(1500))
-    assert compile_schema(f"node A {{}} edge E: A -> A {{ {body} }}").catalog.edges["E"].indexes
-
-
-def test_a_long_list_of_interfaces_is_compiled() -> None:
-    interfaces = "".join(f"interface I{i} {{ p{i}: String? @index }}\n" for i in range(3000))
-    names = ", ".join(f"I{i}" for i in range(3000))
-    compiled = compile_schema(f"{interfaces} node A implements {names} {{}}")
-    assert len(compiled.catalog.nodes["A"].properties) == 3000
-
-
-def test_one_interface_named_thousands_of_times_is_compiled() -> None:
-    names = ", ".join(["I"] * 5000)
-    compiled = compile_schema(f"interface I {{ p: I32 }} node A implements {names} {{}}")
-    assert compiled.catalog.nodes["A"].implements == ("I",)
-
-
-def test_thousands_of_annotations_are_compiled() -> None:
-    marks = " ".join(f"@m{i}({i}, k={i})" for i in range(5000))
-    assert len(compile_schema(f"node A {marks} {{}}").catalog.nodes["A"].metadata.annotations) == 5000
-
-
-def test_ten_thousand_parameters_are_compiled() -> None:
-    params = ", ".join(f"$x{i}: I32" for i in range(10_000))
-    compiled = compile_file(f"query q({params}) {{ match {{ $p: Paper }} return {{ $p }} }}", READING)
-    assert len(compiled[0].ir.params) == 10_000
-
-
-def test_thousands_of_queries_are_compiled() -> None:
-    text = "\n".join(f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} }}" for i in range(3000))
-    assert len(compile_file(text, READING)) == 3000
-
-
-@pytest.mark.parametrize("order", [1, -1], ids=["forward", "backward"])
-def test_a_long_chain_of_traversals_is_compiled(order) -> None:
-    chain = [f"$a{i} cites $a{i + 1}" for i in range(MAX_PATTERNS - 2)][::order]
-    compiled = compile_file(_read("$p cites $a0 " + "\n".join(chain)), READING)
-    assert len(compiled[0].ir.pipeline) == MAX_PATTERNS
-
-
-def test_many_traversals_from_one_node_are_compiled() -> None:
-    star = "\n".join(f"$p cites $a{i}" for i in range(MAX_PATTERNS - 1))
-    assert len(compile_file(_read(star), READING)[0].ir.pipeline) == MAX_PATTERNS
+@named_cases(
+    ("text", "look", "count"),
+    {
+        "queries": (_each("query q#() { match { $p: Paper } return { $p } }", 3000), list, 3000),
+        "parameters": (
+            f"query q({_each('$x#: I32', 10_000, ', ')}) {{ match {{ $p: Paper }} return {{ $p }} }}",
+            lambda found: found[0].ir.params,
+            10_000,
+        ),
+        "items of a list": (_read(f"[{_each('#', 50_000, ', ')}] contains $p.year"), list, 1),
+        "traversals one behind the other": (
+            _read("$p cites $a0 " + "\n".join(CHAIN)),
+            lambda found: found[0].ir.pipeline,
+            MAX_PATTERNS,
+        ),
+        "traversals one before the other": (
+            _read("$p cites $a0 " + "\n".join(CHAIN[::-1])),
+            lambda found: found[0].ir.pipeline,
+            MAX_PATTERNS,
+        ),
+        "traversals from one node": (
+            _read(_each("$p cites $a#", MAX_PATTERNS - 1)),
+            lambda found: found[0].ir.pipeline,
+            MAX_PATTERNS,
+        ),
+        "filters": (_read(_each("$p.year > #", 1000)), lambda found: found[0].ir.pipeline[0].filters, 1000),
+        "joined filters": (
+            _read(_each("$a#: Paper", 201) + _each(" $a#.year < $a%.year", 200)),
+            lambda found: found[0].ir.pipeline,
+            402,
+        ),
+        "negations": (_read(_each("not { $p cites $a# }", 100)), lambda found: found[0].ir.pipeline, 101),
+        "columns and order keys": (
+            _read("", _each("$p.year as y#", 1000, ", "), f"order {{ {_each('y#', 1000, ', ')} }}"),
+            lambda found: found[0].ir.order,
+            1000,
+        ),
+        "statements": (
+            f"query q($x: String) {{ {_each('insert Author { full_name: $x }', 1000)} }}",
+            lambda found: found[0].ir.statements,
+            1000,
+        ),
+    },
+)
+def test_a_query_of_thousands_of_one_thing_is_compiled(text, look, count) -> None:
+    assert len(look(compile_file(text, READING))) == count
 
 
 def test_many_bindings_are_compiled_and_one_more_is_refused() -> None:
@@ -373,42 +388,15 @@ def test_many_bindings_are_compiled_and_one_more_is_refused() -> None:
     assert _refusal(_read("\n".join(bindings)), language="query").codes == ("Q118",)
 
 
-def test_a_thousand_filters_are_compiled() -> None:
-    compiled = compile_file(_read("\n".join(f"$p.year > {i}" for i in range(1000))), READING)
-    assert len(compiled[0].ir.pipeline[0].filters) == 1000
-
-
-def test_many_joined_filters_are_compiled() -> None:
-    bound = "\n".join(f"$a{i}: Paper" for i in range(201))
-    joins = "\n".join(f"$a{i}.year < $a{i + 1}.year" for i in range(200))
-    assert len(compile_file(_read(f"{bound}\n{joins}"), READING)[0].ir.pipeline) == 402
-
-
-def test_many_negations_are_compiled() -> None:
-    text = _read("\n".join(f"not {{ $p cites $a{i} }}" for i in range(100)))
-    assert len(compile_file(text, READING)[0].ir.pipeline) == 101
-
-
-def test_a_thousand_columns_and_order_keys_are_compiled() -> None:
-    columns = ", ".join(f"$p.year as y{i}" for i in range(1000))
-    keys = ", ".join(f"y{i}" for i in range(1000))
-    compiled = compile_file(_read("", columns, f"order {{ {keys} }}"), READING)
-    assert len(compiled[0].ir.order) == 1000
-
-
-def test_a_thousand_statements_are_compiled() -> None:
-    inserts = "\n".join("insert Author { full_name: $x }" for _ in range(1000))
-    compiled = compile_file(f"query q($x: String) {{ {inserts} }}", READING)
-    assert len(compiled[0].ir.statements) == 1000
+def _planned(old: str, new: str) -> MigrationPlan:
+    before = compile_schema(old)
+    identities = fresh_identities(before.catalog, DOMAIN, before.source).identities
+    return plan_migration(AcceptedSchema(catalog=before.catalog, identities=identities), compile_schema(new))
 
 
 def test_thousands_of_renames_are_planned() -> None:
-    old = compile_schema("".join(f"node N{i} {{ a: I32? }}\n" for i in range(1000)))
-    new = compile_schema(
-        "".join(f'node M{i} @rename_from("N{i}") {{ b: I32? @rename_from("a") }}\n' for i in range(1000))
-    )
-    identities = fresh_identities(old.catalog, DOMAIN, old.source).identities
-    plan = plan_migration(AcceptedSchema(catalog=old.catalog, identities=identities), new)
+    new = _each('node M# @rename_from("N#") { b: I32? @rename_from("a") }', 1000)
+    plan = _planned(_each("node N# { a: I32? }", 1000), new)
     assert plan.supported
     assert len(plan.steps) == 2000
 
@@ -428,13 +416,10 @@ def test_thousands_of_renames_are_planned() -> None:
         ('"\\', "inside an escape"),
     ],
 )
-def test_a_broken_end_of_a_large_file_is_found_at_its_place(language, tail, phrase) -> None:
-    unit = {"schema": "node N%d { a: String }\n", "query": "query q%d() { match { $p: Paper } return { $p } }\n"}[
-        language
-    ]
-    lines = 1500
-    text = "".join(unit % i for i in range(lines)) + tail
-    found = _refusal(text, language=language).diagnostics[-1]
+def test_a_broken_end_of_a_long_file_is_found_at_its_place(language, tail, phrase) -> None:
+    unit = {"schema": "node N# { a: String }", "query": "query q#() { match { $p: Paper } return { $p } }"}[language]
+    lines = 300
+    found = _refusal(_each(unit, lines) + "\n" + tail, language=language).diagnostics[-1]
     assert phrase in found.message
     assert (found.line, found.column) == (lines + 1, 1 + (phrase == "inside an escape"))
 
@@ -501,55 +486,37 @@ def test_of_thousands_of_syntax_errors_in_a_schema_the_first_are_found() -> None
     assert len(failure.message) < 100_000
 
 
-def test_of_thousands_of_syntax_errors_in_one_line_the_first_are_found() -> None:
-    text = " ".join(f"node N{i} {{ a: String, b: I32 }}" for i in range(1000))
-    assert len(_refusal(text, language="schema").diagnostics) == MAX_DIAGNOSTICS
-
-
-def test_of_thousands_of_syntax_errors_in_queries_the_first_are_found() -> None:
-    text = "\n".join(f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} order $p }}" for i in range(2000))
-    failure = _refusal(text, language="query")
-    assert (len(failure.diagnostics), failure.total) == (MAX_DIAGNOSTICS, 2000)
-
-
-def test_thousands_of_unknown_types_are_all_counted() -> None:
-    text = "node A { " + "\n".join(f"p{i}: Strin" for i in range(1000)) + "}"
-    assert _refusal(text, language="schema").total == 1000
-
-
-def test_thousands_of_unknown_endpoints_are_all_counted() -> None:
-    text = "".join(f"node Node{i} {{}}\nedge E{i}: Nodee{i} -> Node{i}\n" for i in range(1000))
-    assert _refusal(text, language="schema").total == 1000
-
-
-def test_thousands_of_unknown_members_are_all_counted() -> None:
-    body = "\n".join(f"prop{i}: String?\n@index(propp{i})" for i in range(1000))
-    assert _refusal(f"node A {{ {body} }}", language="schema").total == 1000
-
-
-def test_thousands_of_unbound_variables_are_all_counted() -> None:
-    bound = "\n".join(f"$a{i}: Paper" for i in range(200))
-    wrong = "\n".join(f"$ab{i}.year = 1" for i in range(1000))
-    assert _refusal(_read(f"{bound}\n{wrong}"), language="query").total == 1000
-
-
-def test_thousands_of_unknown_parameters_are_all_counted() -> None:
-    params = ", ".join(f"$x{i}: String" for i in range(1000))
-    inserts = "\n".join(f"insert Author {{ full_name: $y{i} }}" for i in range(1000))
-    text = f"query q({params}) {{ {inserts} }}"
-    assert _refusal(text, language="query").total == 1000
+@named_cases(
+    ("language", "text", "count"),
+    {
+        "syntax errors in one line": ("schema", _each("node N# { a: String, b: I32 }", 1000, " "), 1000),
+        "syntax errors in queries": (
+            "query",
+            _each("query q#() { match { $p: Paper } return { $p } order $p }", 2000),
+            2000,
+        ),
+        "unknown types": ("schema", f"node A {{ {_each('p#: Strin', 1000)} }}", 1000),
+        "unknown endpoints": ("schema", _each("node Node# {}\nedge E#: Nodee# -> Node#", 1000), 1000),
+        "unknown members": ("schema", f"node A {{ {_each('prop#: String? @index(propp#)', 1000)} }}", 1000),
+        "unbound variables": ("query", _read(_each("$a#: Paper", 200) + _each(" $ab#.year = 1", 1000)), 1000),
+        "unknown parameters": (
+            "query",
+            f"query q({_each('$x#: String', 1000, ', ')}) {{ {_each('insert Author { full_name: $y# }', 1000)} }}",
+            1000,
+        ),
+    },
+)
+def test_of_thousands_of_errors_the_first_are_listed_and_all_are_counted(language, text, count) -> None:
+    failure = _refusal(text, language=language)
+    assert (len(failure.diagnostics), failure.total) == (MAX_DIAGNOSTICS, count)
 
 
 def test_thousands_of_wrong_rename_hints_are_all_counted() -> None:
-    old = compile_schema("".join(f"node Node{i} {{}}\n" for i in range(1000)))
-    new = compile_schema("".join(f'node Mode{i} @rename_from("Nodd{i}") {{}}\n' for i in range(1000)))
-    identities = fresh_identities(old.catalog, DOMAIN, old.source).identities
-    accepted = AcceptedSchema(catalog=old.catalog, identities=identities)
     with pytest.raises(CompilerError) as failure:
-        plan_migration(accepted, new)
+        _planned(_each("node Node# {}", 1000), _each('node Mode# @rename_from("Nodd#") {}', 1000))
     assert failure.value.total == 1000
 
 
 def test_thousands_of_wrong_queries_are_all_judged() -> None:
-    text = "\n".join(f"query q{i}() {{ match {{ $p: Papr }} return {{ $p.titel }} }}" for i in range(1500))
-    assert _lint_errors(text) == 1500
+    text = _each("query q#() { match { $p: Papr } return { $p.titel } }", 1500)
+    assert lint_queries(SourceText(text), READING, "reading.pg").errors == 1500

@@ -27,14 +27,17 @@ from omnigraph.spark.jvm import (
 )
 from omnigraph.spark.session import SparkSettings
 
-QUIET = """
-import json, os, signal, threading
+#: A session from its beginning to its end; then its JVM is killed and replaced.
+LIFE = """
+import json, os, signal, sys, threading
+from contextlib import contextmanager
 import lance  # a process that works with graphs has it
 handler = signal.getsignal(signal.SIGINT)  # a process in the background may ignore it
 from omnigraph.spark import spark_session
 from omnigraph.errors import OmniError
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark.worker_choice import choose_workers
+from omnigraph.spark.workers import SparkWorkers
 
 missing = []
 is_over = threading.Event()
@@ -86,6 +89,46 @@ report["seen"] = sorted(name for name in names | set(jvm) if "TOKEN" in name or 
 report["kept"] = [os.environ["OMNIGRAPH_SERVER_BEARER_TOKEN"], not missing]
 report["authenticated"] = conf.get("spark.authenticate")
 print(json.dumps(report))
+print("killed", file=sys.stderr)
+
+pipe = sys.argv[1]
+os.mkfifo(pipe)
+process = again.sparkContext._gateway.proc
+
+
+class Killing:
+    @contextmanager
+    def stage(self, name, tasks):
+        yield self
+
+    def update(self, tasks, rows, total=None):
+        if os.path.exists(pipe + ".begun"):
+            process.kill()
+            process.wait()
+
+    def tell(self, detail):
+        pass
+
+
+def wait(item):
+    open(item + ".begun", "a").close()
+    return {"read": open(item).read()}
+
+
+def attempt(call):
+    try:
+        return call()
+    except OmniError as error:
+        return f"{type(error).__name__}: {error.message}"
+
+
+said = [
+    attempt(lambda: SparkWorkers(again, Killing()).run("wait", wait, [pipe])),
+    attempt(lambda: SparkWorkers(again, Silent()).run("wait", wait, [pipe])),
+    attempt(lambda: spark_session(0).range(3).count()),
+    attempt(lambda: spark_session(0).range(3).count()),
+]
+print(json.dumps(said))
 """
 
 FOREIGN = """
@@ -116,55 +159,6 @@ session._OWNER.close()
 report["alive"] = mine.range(2).count()
 print(json.dumps(report))
 mine.stop()
-"""
-
-KILLED = """
-import json, os, signal, sys
-from contextlib import contextmanager
-from omnigraph.spark import spark_session
-from omnigraph.errors import OmniError
-from omnigraph.pipeline.workers import Silent
-from omnigraph.spark.workers import SparkWorkers
-
-pipe = sys.argv[1]
-os.mkfifo(pipe)
-spark = spark_session(0)
-process = spark.sparkContext._gateway.proc
-
-
-class Killing:
-    @contextmanager
-    def stage(self, name, tasks):
-        yield self
-
-    def update(self, tasks, rows, total=None):
-        if os.path.exists(pipe + ".begun"):
-            process.kill()
-            process.wait()
-
-    def tell(self, detail):
-        pass
-
-
-def wait(item):
-    open(item + ".begun", "a").close()
-    return {"read": open(item).read()}
-
-
-def attempt(call):
-    try:
-        return call()
-    except OmniError as error:
-        return f"{type(error).__name__}: {error.message}"
-
-
-said = [
-    attempt(lambda: SparkWorkers(spark, Killing()).run("wait", wait, [pipe])),
-    attempt(lambda: SparkWorkers(spark, Silent()).run("wait", wait, [pipe])),
-    attempt(lambda: spark_session(0).range(3).count()),
-    attempt(lambda: spark_session(0).range(3).count()),
-]
-print(json.dumps(said))
 """
 
 #: Spark lets unknown flags pass, so a wrong start needs flags that contradict each other.
@@ -205,8 +199,11 @@ def report_of(done: subprocess.CompletedProcess[str]) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_one_quiet_session_that_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The folder and the outcome of one process: two JVMs are enough for all that is asked about sessions."""
     # With the Java of the package: no other one is on the path of this process.
+    folder = tmp_path_factory.mktemp("life")
     tokens = {
         "OMNIGRAPH_SERVER_BEARER_TOKEN": "hush",
         "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": "{}",
@@ -214,24 +211,32 @@ def test_one_quiet_session_that_leaves_nothing_behind(tmp_path: Path) -> None:
         "OMNIGRAPH_TOKEN_LAB": "hush",
         "AWS_REGION": "nowhere",
     }
-    done = run(QUIET, tmp_path, PATH=str(tools(tmp_path)), JAVA_HOME="", **tokens)
-    report = report_of(done)
-    assert done.stderr == ""
-    assert done.stdout.count("\n") == 1, "nothing but the report of the test itself"
+    done = run(LIFE, folder, str(folder / "pipe"), PATH=str(tools(folder)), JAVA_HOME="", **tokens)
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_one_quiet_session_that_leaves_nothing_behind(life: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = life
+    report = json.loads(done.stdout.splitlines()[0])
+    assert done.stderr.partition("killed\n")[0] == ""
+    assert done.stdout.count("\n") == 2, "nothing but the two reports of the test itself"
     assert report["contexts"] == 1
     assert (report["rows"], report["again"], report["zone"]) == (10, 3, "UTC")
-    assert report["scratch"].startswith(str(tmp_path))
+    assert report["scratch"].startswith(str(folder))
     assert report["stopped"].startswith("SparkError: the Spark session was stopped")
     # Credentials of the storage reach tasks, tokens of servers do not, and this process has both all the time.
     assert report["seen"] == ["AWS_REGION"]
     assert report["kept"] == ["hush", True]
     assert report["authenticated"] == "true"
     assert report["interrupt"], "Ctrl-C does what it did before"
-    assert list((tmp_path / "tmp").glob("omnigraph-spark-*")) == []
+    assert list((folder / "tmp").glob("omnigraph-spark-*")) == []
 
 
-def test_a_jvm_that_was_killed_is_told_in_a_sentence_and_replaced(tmp_path: Path) -> None:
-    done = run(KILLED, tmp_path, str(tmp_path / "pipe"))
+def test_a_jvm_that_was_killed_is_told_in_a_sentence_and_replaced(
+    life: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, done = life
     *said, rows = report_of(done)
     assert [text.partition(":")[0] for text in said] == ["SparkError"] * 3
     assert "Spark has ended" in said[2]
