@@ -255,12 +255,11 @@ def tokens_of(text: str) -> list[str]:
 
 
 spaces = st.sampled_from([" ", "\n", "\t", "\r\n", "  \n\t "])
-comments = st.sampled_from(
-    [
-        *("// a comment\n", "//\n", '// "{[( /* \r\n', "/**/", "/* two\nlines */", '/* " { [ ( // */', "/***/"),
-        "/* node A { query */",
-    ]
+COMMENTS = (
+    *("// a comment\n", "//\n", '// "{[( /* \r\n', "/**/", "/* two\nlines */", '/* " { [ ( // */', "/***/"),
+    "/* node A { query */",
 )
+comments = st.sampled_from(COMMENTS)
 gaps = spaces | comments | st.builds(str.__add__, comments, comments)
 
 SCHEMA_TOKENS = (

@@ -39,6 +39,7 @@ def test_a_refusal_is_spelled_with_its_code_when_it_has_one(code: LintCode | Non
         "one of two spellings of an index, body gone": ("@index(x) x: I32 @index", "x: I32 @index"),
         "one of two spellings of an index, property gone": ("@index(x) x: I32 @index", "@index(x) x: I32"),
         "one of two spellings of a unique": ("@unique(x) x: I32 @unique", "x: I32 @unique"),
+        "one of two spellings of a unique, property gone": ("@unique(x) x: I32 @unique", "@unique(x) x: I32"),
         "range side": ("x: I32 @range(x, 0..)", "x: I32 @range(x, ..0)"),
         "key member": ("x: I32 y: I32 @key(x)", "x: I32 y: I32 @key(x, y)"),
         "unique member": ("x: I32 y: I32 @unique(x)", "x: I32 y: I32 @unique(x, y)"),
@@ -62,6 +63,11 @@ def test_a_removed_or_changed_constraint_is_refused(old: str, new: str, other: s
             "node A { a: I32 }",
             "node A { a: U32 } node B {}",
             ["unsupported_change", "add_type"],
+        ),
+        "a range that was said twice": (
+            "node A { x: I32 @range(x, 0..) @range(x, 0..) }",
+            "node A { x: I32 @range(x, 0..) }",
+            [],
         ),
         "a node property called dst is dropped": ("node A { dst: String @unique }", "node A {}", ["drop_property"]),
         "a node property called src has a range": (
