@@ -150,24 +150,6 @@ def test_variables_replace_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("text", ["", "soon", "-1", "1.5", "1e3", "²", "٣", "9" * 9, "9" * 5000])
-def test_an_unreadable_number_falls_back_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
-) -> None:
-    monkeypatch.setenv(name, text)
-    field, default = NUMBERS[name]
-    assert getattr(EmbeddingSettings.from_environment(), field) == default
-    assert f"{name}=" in caplog.text
-    assert f"using {default}" in caplog.text
-
-
-def test_no_time_at_all_is_not_a_timeout(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setenv("OMNIGRAPH_EMBED_TIMEOUT_MS", "0")
-    assert EmbeddingSettings.from_environment().timeout_ms == 30_000
-    assert "OMNIGRAPH_EMBED_TIMEOUT_MS=0" in caplog.text
-
-
 def test_an_unknown_provider_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "abacus")
     with pytest.raises(BadRequestError, match=r"abacus.*openai-compatible, openai, gemini, local"):
@@ -194,12 +176,11 @@ def test_a_provider_without_a_network_has_no_base_url(monkeypatch: pytest.Monkey
     assert EmbeddingSettings.from_environment().base_url == ""
 
 
-@pytest.mark.parametrize("word", ["1", "true", "Yes", " ON "])
 @pytest.mark.parametrize("provider", ["gemini", "local", "abacus"])
 def test_mock_is_forced_over_an_explicit_provider_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, word: str, provider: str
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, provider: str
 ) -> None:
-    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", word)
+    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "yes")
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", provider)
     assert EmbeddingSettings.from_environment().provider is ProviderName.MOCK
     (record,) = caplog.records
@@ -215,12 +196,6 @@ def test_mock_without_another_explicit_provider_is_silent(
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", provider)
     assert EmbeddingSettings.from_environment().provider is ProviderName.MOCK
     assert caplog.records == []
-
-
-@pytest.mark.parametrize("word", ["", "0", "false", "off", "maybe"])
-def test_any_other_word_leaves_mock_off(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", word)
-    assert EmbeddingSettings.from_environment().provider is ProviderName.OPENAI_COMPATIBLE
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from omnigraph.core.env_settings import cache_folder
 from omnigraph.errors import SparkError
 from omnigraph.spark import session
 from omnigraph.spark.jvm import (
@@ -532,34 +531,3 @@ def test_a_wrapper_that_cannot_be_written_is_an_error_with_advice(tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(SparkError, match="OMNIGRAPH_CACHE_DIR"):
         launcher_home(java, tmp_path / "file")
-
-
-@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
-@pytest.mark.parametrize("which", ["", "spark"])
-def test_a_cache_that_others_may_write_to_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, which: str
-) -> None:
-    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "mine"))
-    assert cache_folder("spark") is not None
-    (tmp_path / "mine" / which).chmod(mode)
-    assert cache_folder("spark") is None
-
-
-def test_a_cache_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "mine"))
-    user = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    assert cache_folder("spark") is None
-
-
-def test_the_cache_folder_follows_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "mine"))
-    assert cache_folder("spark") == tmp_path / "mine" / "spark"
-    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", "off")
-    assert cache_folder("spark") is None
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "file"))
-    assert cache_folder("spark") is None
-    monkeypatch.delenv("OMNIGRAPH_CACHE_DIR")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder("spark") == tmp_path / "xdg" / "omnigraph" / "spark"
