@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-import omnigraph.commit.leftovers
-import omnigraph.embedding.client
-import omnigraph.engine.path_choice
-import omnigraph.storage.datasets.opening  # noqa: F401  # rooms that declare settings
+import omnigraph
 from omnigraph.core.env_settings import DECLARED, Duration, Variable, WholeNumber, cache_folder
 from support.subtests import each_case
+
+SOURCES = Path(omnigraph.__file__).parent
+for _path in sorted(SOURCES.rglob("*.py")):
+    if re.search(r"= (WholeNumber|Duration)\(", _path.read_text(encoding="utf-8")):
+        importlib.import_module(".".join(["omnigraph", *_path.relative_to(SOURCES).with_suffix("").parts]))
 
 NUMBERS = [item for item in DECLARED.values() if isinstance(item, WholeNumber)]
 DURATIONS = [item for item in DECLARED.values() if isinstance(item, Duration)]
