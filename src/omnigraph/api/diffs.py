@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, PageBudget, check_binding, decode_token, encode_token
 from omnigraph.branches.diffs import NET_CHANGES, Diff, DiffPage, DiffStats, NetChange
-from omnigraph.core.arrow import pa
+from omnigraph.core.arrow import Rows, pa
 from omnigraph.errors import ChangeCursorRejectedError
 
 _DIFF_PAGE = "diff-page"
@@ -70,10 +70,11 @@ class ReportedDiff:
     def __iter__(self) -> Iterator[NetChange]:
         return iter(self.whole.changes)
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> Rows:
         """All changes as one Arrow table."""
         rows = [change.to_json() | {"from": None, "to": None} | (change.endpoints or {}) for change in self]
-        return pa.Table.from_pylist(rows, schema=NET_CHANGES)
+        table: Rows = pa.Table.from_pylist(rows, schema=NET_CHANGES)
+        return table
 
     def close(self) -> None:
         """Do nothing: a reported diff has no files. As `Diff.close`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -140,7 +140,7 @@ class QueryBody(_Strict):
 
     query: str
     name: str | None = None
-    params: dict[str, Any] | None = None
+    params: dict[str, object] | None = None
     branch: str | None = None
     snapshot: str | None = None
     version: int | None = None
@@ -154,7 +154,7 @@ class ReadBody(_Strict):
 
     query_source: str
     query_name: str | None = None
-    params: dict[str, Any] | None = None
+    params: dict[str, object] | None = None
     branch: str | None = None
     snapshot: str | None = None
     timeout_s: Seconds = None
@@ -165,7 +165,7 @@ class ExplainBody(_Strict):
 
     query: str
     name: str | None = None
-    params: dict[str, Any] | None = None
+    params: dict[str, object] | None = None
     branch: str | None = None
     analyze: bool = False
     timeout_s: Seconds = None
@@ -176,14 +176,14 @@ class MutateBody(_Strict):
 
     query: Annotated[str, Field(validation_alias=AliasChoices("query", "query_source"))]
     name: Annotated[str | None, Field(validation_alias=AliasChoices("name", "query_name"))] = None
-    params: dict[str, Any] | None = None
+    params: dict[str, object] | None = None
     branch: str | None = None
 
 
 class StoredQueryBody(_Strict):
     """The parameters and the target of a stored query."""
 
-    params: dict[str, Any] | None = None
+    params: dict[str, object] | None = None
     branch: str | None = None
     snapshot: str | None = None
     expect_mutation: bool | None = None
@@ -233,7 +233,7 @@ class SchemaApplyBody(_Strict):
 
     schema_source: str
     allow_data_loss: bool = False
-    backfill: dict[str, Any] | None = None
+    backfill: dict[str, object] | None = None
 
 
 class BranchBody(_Strict):
@@ -260,4 +260,4 @@ class RpcMessage(_Strict):
     jsonrpc: str
     method: str
     id: str | int | None = None
-    params: dict[str, Any] | None = None
+    params: dict[str, object] | None = None

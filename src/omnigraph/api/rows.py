@@ -8,12 +8,13 @@ import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
+from typing_extensions import Buffer
 
 from omnigraph.commit.targets import Target
-from omnigraph.core.arrow import json_column
+from omnigraph.core.arrow import Batch, Schema, json_column
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.budget import Budget
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
@@ -193,6 +194,7 @@ class Result:
 PIECE_BYTES = 256 * 1024
 _RESULT = b"omnigraph.result"
 _ERROR = b"omnigraph.error"
+_Read = TypeVar("_Read")
 
 
 # ---- the sending end
@@ -235,9 +237,10 @@ class _Pieces:
         self._parts: list[bytes] = []
         self.closed = False
 
-    def write(self, data: Any) -> int:
-        self._parts.append(bytes(data))
-        return len(data)
+    def write(self, data: Buffer) -> int:
+        piece = bytes(data)
+        self._parts.append(piece)
+        return len(piece)
 
     def flush(self) -> None:
         """Do nothing: no bytes are held back."""
@@ -289,8 +292,8 @@ def decode_result(
 
 @dataclass(frozen=True, slots=True)
 class _Arriving:
-    schema: Any
-    batches: Iterator[Any]
+    schema: Schema
+    batches: Iterator[Batch]
 
 
 class _Source(io.RawIOBase):
@@ -305,7 +308,7 @@ class _Source(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: Buffer) -> int:
         wanted = memoryview(buffer).cast("B")
         filled = 0
         while filled < len(wanted):
@@ -323,7 +326,9 @@ class _Source(io.RawIOBase):
         return filled
 
 
-def _batches(reader: Any, source: _Source, schema: Any, connection: ExitStack) -> Iterator[Any]:
+def _batches(
+    reader: pa.ipc.RecordBatchStreamReader, source: _Source, schema: Schema, connection: ExitStack
+) -> Iterator[Batch]:
     try:
         while True:
             try:
@@ -331,7 +336,7 @@ def _batches(reader: Any, source: _Source, schema: Any, connection: ExitStack) -
             except StopIteration:
                 break
             batch, metadata = read
-            if metadata is not None and _ERROR in metadata:
+            if metadata and _ERROR in metadata:
                 failure = json.loads(metadata[_ERROR])
                 raise error_from_body(failure["status"], failure["body"])
             yield batch.replace_schema_metadata(schema.metadata)
@@ -342,7 +347,7 @@ def _batches(reader: Any, source: _Source, schema: Any, connection: ExitStack) -
         connection.close()
 
 
-def _readable(read: Callable[[], Any]) -> Any:
+def _readable(read: Callable[[], _Read]) -> _Read:
     try:
         return read()
     except (_pa.ArrowException, OSError, EOFError) as error:
@@ -355,7 +360,7 @@ def _cut_short(reason: str) -> UnexpectedAnswerError:
     )
 
 
-def _facts(schema: Any) -> tuple[dict[str, Any], Any]:
+def _facts(schema: Schema) -> tuple[dict[str, Any], Schema]:
     """The facts of a result beside its rows, and the schema that it had before it was sent."""
     metadata = dict(schema.metadata or {})
     text = metadata.pop(_RESULT, None)

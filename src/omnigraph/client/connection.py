@@ -338,7 +338,7 @@ def _reason(error: BaseException) -> str:
 
 def list_graphs(
     url: str, token: str | None = None, *, transport: httpx.BaseTransport | None = None
-) -> list[dict[str, Any]]:
+) -> list[dict[str, str]]:
     """The graphs of a server, `graph_id` and `uri` each, sorted by id.
 
     Raises:
@@ -353,7 +353,7 @@ def list_graphs(
         connection.close()
 
 
-def _graphs(connection: Connection) -> list[dict[str, Any]]:
+def _graphs(connection: Connection) -> list[dict[str, str]]:
     body = connection.ask("GET", "/graphs")
     with understood("a list of graphs"):
         return [{"graph_id": item["graph_id"], "uri": _address(connection, item)} for item in body["graphs"]]

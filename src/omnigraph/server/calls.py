@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import structlog
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
 _Outcome = TypeVar("_Outcome")
 
 
-async def run_in_thread(work: Callable[..., _Outcome], *arguments: Any, limiter: anyio.CapacityLimiter) -> _Outcome:
+async def run_in_thread(work: Callable[[], _Outcome], *, limiter: anyio.CapacityLimiter) -> _Outcome:
     """Run work in a thread and return its result.
 
     Raises:
         InternalError: an extension module gave up. The loop would take that for the end of the process.
     """
-    return await anyio.to_thread.run_sync(_contained, work, arguments, limiter=limiter)
+    return await anyio.to_thread.run_sync(_contained, work, limiter=limiter)
 
 
-def _contained(work: Callable[..., _Outcome], arguments: tuple[Any, ...]) -> _Outcome:
+def _contained(work: Callable[[], _Outcome]) -> _Outcome:
     try:
-        return work(*arguments)
+        return work()
     except BaseException as error:
         if is_panic(error):
             raise InternalError(f"an extension module gave up: {error}") from error

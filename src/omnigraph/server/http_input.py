@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import asynccontextmanager
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import anyio
 from pydantic import BaseModel, ValidationError
@@ -98,7 +98,7 @@ async def read_json_bytes(request: Request, settings: ServerSettings) -> bytes:
     return bytes(await _json_bytes(request, settings, settings.body_limit, _ignore, measure))
 
 
-async def parse_body(request: Request, body: bytes, settings: ServerSettings) -> tuple[Any, int]:
+async def parse_body(request: Request, body: bytes, settings: ServerSettings) -> tuple[object, int]:
     """The value of a JSON body, and what it takes in memory; made in a thread when it is not small.
 
     Raises:
@@ -108,7 +108,7 @@ async def parse_body(request: Request, body: bytes, settings: ServerSettings) ->
     """
     memory = memory_of(request)
 
-    def work() -> tuple[Any, int]:
+    def work() -> tuple[object, int]:
         size = measure_json(body, max_values=settings.body_max_values, setting=BODY_VALUES)
         memory.grow(size.memory_bytes)
         return parse_json(body), size.memory_bytes
@@ -206,12 +206,14 @@ def parse_query(request: Request, model: type[_Model]) -> _Model:
     """
     repeatable = {name for name, field in model.model_fields.items() if "list" in str(field.annotation)}
     names = {field.alias or name: name for name, field in model.model_fields.items()}
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
+    lists: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
         if name not in names:
             raise BadRequestError(f"there is no parameter {name!r}: this route takes {', '.join(names) or 'none'}")
         if names[name] in repeatable:
-            values.setdefault(name, []).append(value)
+            values[name] = lists.setdefault(name, [])
+            lists[name].append(value)
         elif name in values:
             raise BadRequestError(f"the parameter {name!r} is given twice")
         else:
@@ -220,7 +222,7 @@ def parse_query(request: Request, model: type[_Model]) -> _Model:
     return _validated(model, values, strict=False)
 
 
-def _validated(model: type[_Model], values: Any, *, strict: bool = True) -> _Model:
+def _validated(model: type[_Model], values: object, *, strict: bool = True) -> _Model:
     try:
         return model.model_validate(values, strict=strict)
     except ValidationError as error:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
 
 import anyio
@@ -21,6 +22,7 @@ from starlette.responses import Response
 from omnigraph import __version__
 from omnigraph.api.operation import JSON, Operation, Tool
 from omnigraph.api.operations import OPERATIONS
+from omnigraph.codec import Json
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, InternalError, OmniError, ResourceLimitError
 from omnigraph.lang.query.signature import ValueKind
@@ -29,11 +31,9 @@ from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import parse_body, read_json_bytes
 from omnigraph.server.responses import internal_document, json_bytes, logger
 from omnigraph.server.routes.writes import invocable
-from omnigraph.server.routing import handles
+from omnigraph.server.routing import handles, not_null
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from starlette.types import Message, Receive, Scope, Send
 
     from omnigraph.lang.query.signature import FieldDescriptor
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 # ---- Tool definitions
 
 
-if TYPE_CHECKING:
-    Arguments = Mapping[str, Any]
+Arguments = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class InnerRequest:
     path: str
     query: str = ""
     #: The JSON body; None: there is none.
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, object] | None = None
     is_flat: bool = False
 
 
@@ -65,11 +64,19 @@ class GraphTool:
 
     name: str
     description: str
-    input_schema: dict[str, Any]
+    #: The JSON schema of every argument.
+    properties: Mapping[str, Json]
+    required: list[str]
     request: Callable[[Arguments], InnerRequest]
     needs: Action | None
     is_read: bool = True
     is_destructive: bool = False
+
+    @property
+    def input_schema(self) -> Json:
+        """The JSON schema of all arguments."""
+        schema: Json = {"type": "object", "properties": self.properties, "additionalProperties": False}
+        return schema | ({"required": self.required} if self.required else {})
 
     def request_of(self, arguments: Arguments) -> InnerRequest:
         """The request that a call stands for.
@@ -77,10 +84,9 @@ class GraphTool:
         Raises:
             BadRequestError: the tool has no such argument.
         """
-        known = self.input_schema["properties"]
         for name in arguments:
-            if name not in known:
-                hint = did_you_mean(name, known)
+            if name not in self.properties:
+                hint = did_you_mean(name, self.properties)
                 raise BadRequestError(f"`{self.name}` has no argument `{name}`" + (f": {hint}" if hint else ""))
         return self.request(arguments)
 
@@ -120,10 +126,18 @@ def _text(value: object) -> str:
 
 
 def _built_in(operation: Operation, tool: Tool) -> GraphTool:
+    """The tool of an operation; its arguments are flat, and without a null where leaving out is meant."""
+    properties: dict[str, Json] = {name: {"type": "string"} for name in operation.path_parameters}
+    required = list(properties)
+    for model in (operation.query_model, operation.body_model):
+        document = {} if model is None else model.model_json_schema(by_alias=True)
+        properties |= {name: not_null(value) for name, value in document.get("properties", {}).items()}
+        required += document.get("required", [])
     return GraphTool(
         name=tool.name,
         description=tool.description,
-        input_schema=_input_schema(operation),
+        properties=properties,
+        required=required,
         request=partial(_operation_request, operation),
         needs=operation.action,
         is_read=not operation.cost.writes,
@@ -134,36 +148,16 @@ def _built_in(operation: Operation, tool: Tool) -> GraphTool:
 def _operation_request(operation: Operation, arguments: Arguments) -> InnerRequest:
     """The request that arguments stand for: parts of the path, then the query string or the body."""
     rest = dict(arguments)
-    values = {name: rest.pop(name, None) for name in operation.path_parameters}
-    for name, value in values.items():
+    values: dict[str, str] = {}
+    for name in operation.path_parameters:
+        value = rest.pop(name, None)
         if not isinstance(value, str):
             raise BadRequestError(f"give `{name}`, a text")
+        values[name] = value
     path = operation.path_of(values)
     if operation.body is not None:
         return InnerRequest(method=operation.method, path=path, body=rest)
     return InnerRequest(method=operation.method, path=path, query=query_string(rest), is_flat=operation.is_flat)
-
-
-def _input_schema(operation: Operation) -> dict[str, Any]:
-    """The JSON schema of a request as agents read it best: flat, and without a null where leaving out is meant."""
-    properties: dict[str, Any] = {name: {"type": "string"} for name in operation.path_parameters}
-    required = list(properties)
-    for model in (operation.query_model, operation.body_model):
-        document = {} if model is None else model.model_json_schema(by_alias=True)
-        properties |= {name: _plain(value) for name, value in document.get("properties", {}).items()}
-        required += document.get("required", [])
-    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-    return schema | ({"required": required} if required else {})
-
-
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    options = [item for item in schema.get("anyOf", ()) if item.get("type") != "null"]
-    found = {**schema, **(options[0] if options else {})}
-    return {
-        name: value
-        for name, value in found.items()
-        if name not in ("anyOf", "title") and not (name == "default" and value is None)
-    }
 
 
 #: Every tool that is not a stored query, by name.
@@ -184,7 +178,8 @@ def stored_tool(query: StoredQuery) -> GraphTool:
     return GraphTool(
         name=query.tool_name,
         description=_description(query),
-        input_schema=_stored_input_schema(query),
+        properties=_arguments(query),
+        required=[param.name for param in query.params if not param.nullable],
         request=partial(_request, query),
         needs=Action.CHANGE if query.is_mutation else Action.READ,
         is_read=not query.is_mutation,
@@ -194,7 +189,7 @@ def stored_tool(query: StoredQuery) -> GraphTool:
 
 def _request(query: StoredQuery, arguments: Arguments) -> InnerRequest:
     routing = {BRANCH: "branch", SNAPSHOT: "snapshot", TIMEOUT_S: "timeout_s"}
-    body: dict[str, Any] = {routing[name]: arguments[name] for name in routing if name in arguments}
+    body: Json = {routing[name]: arguments[name] for name in routing if name in arguments}
     body["params"] = {name: value for name, value in arguments.items() if name not in routing}
     body["expect_mutation"] = query.is_mutation
     return InnerRequest(method="POST", path=f"/queries/{segment(query.name)}", body=body)
@@ -205,7 +200,7 @@ def _description(query: StoredQuery) -> str:
     return "\n\n".join(text for text in texts if text) or f"The stored {query.kind} `{query.name}`."
 
 
-def _stored_input_schema(query: StoredQuery) -> dict[str, Any]:
+def _arguments(query: StoredQuery) -> dict[str, Json]:
     properties = {param.name: _parameter(param) for param in query.params}
     properties[BRANCH] = {"type": "string", "description": "branch to work on, instead of main"}
     if not query.is_mutation:
@@ -218,47 +213,39 @@ def _stored_input_schema(query: StoredQuery) -> dict[str, Any]:
             "exclusiveMinimum": 0,
             "description": "seconds that it may work, instead of the default of the server",
         }
-    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-    if required := [param.name for param in query.params if not param.nullable]:
-        schema["required"] = required
-    return schema
+    return properties
 
 
-def _parameter(param: FieldDescriptor) -> dict[str, Any]:
+def _parameter(param: FieldDescriptor) -> Json:
     schema = _value(param.kind, param)
     if param.nullable:
         schema["type"] = [schema["type"], "null"]
     return schema
 
 
-def _value(kind: ValueKind, param: FieldDescriptor) -> dict[str, Any]:
-    match kind:
-        case ValueKind.STRING:
-            return {"type": "string"}
-        case ValueKind.BOOL:
-            return {"type": "boolean"}
-        case ValueKind.INT:
-            return {"type": "integer"}
-        case ValueKind.BIGINT:
-            text = "a whole number of up to 64 bits, as text"
-            return {"type": "string", "pattern": "^-?[0-9]{1,20}$", "description": text}
-        case ValueKind.FLOAT:
-            return {"type": "number"}
-        case ValueKind.DATE:
-            return {"type": "string", "format": "date", "description": "YYYY-MM-DD"}
-        case ValueKind.DATETIME:
-            return {"type": "string", "format": "date-time", "description": "ISO 8601"}
-        case ValueKind.BLOB:
-            return {"type": "string", "description": "`base64:` and the bytes, or an address"}
-        case ValueKind.VECTOR:
-            size = param.vector_dim
-            items = {"type": "number"}
-            return {"type": "array", "items": items, "minItems": size, "maxItems": size}
-        case ValueKind.LIST:
-            item = param.item_kind or ValueKind.STRING
-            return {"type": "array", "items": _value(item, param)}
-        case _:
-            assert_never(kind)
+_VALUES: Mapping[ValueKind, Json] = {
+    ValueKind.STRING: {"type": "string"},
+    ValueKind.BOOL: {"type": "boolean"},
+    ValueKind.INT: {"type": "integer"},
+    ValueKind.BIGINT: {
+        "type": "string",
+        "pattern": "^-?[0-9]{1,20}$",
+        "description": "a whole number of up to 64 bits, as text",
+    },
+    ValueKind.FLOAT: {"type": "number"},
+    ValueKind.DATE: {"type": "string", "format": "date", "description": "YYYY-MM-DD"},
+    ValueKind.DATETIME: {"type": "string", "format": "date-time", "description": "ISO 8601"},
+    ValueKind.BLOB: {"type": "string", "description": "`base64:` and the bytes, or an address"},
+}
+
+
+def _value(kind: ValueKind, param: FieldDescriptor) -> Json:
+    if kind is ValueKind.VECTOR:
+        size = param.vector_dim
+        return {"type": "array", "items": {"type": "number"}, "minItems": size, "maxItems": size}
+    if kind is ValueKind.LIST:
+        return {"type": "array", "items": _value(param.item_kind or ValueKind.STRING, param)}
+    return dict(_VALUES[kind])
 
 
 # ---- In-process requests to the server's own routes
@@ -277,7 +264,7 @@ class InnerAnswer:
     """The status and the document of a route."""
 
     status: int
-    document: dict[str, Any]
+    document: Json
 
 
 async def ask(outer: Request, graph_id: str, inner: InnerRequest) -> InnerAnswer:
@@ -458,7 +445,7 @@ def _server_of(call: GraphCall) -> Server[Any]:
     )
 
 
-async def _run(call: GraphCall, tool: GraphTool, arguments: dict[str, Any]) -> types.CallToolResult:
+async def _run(call: GraphCall, tool: GraphTool, arguments: Json) -> types.CallToolResult:
     try:
         answer = await ask(call.request, call.served.graph_id, tool.request_of(arguments))
     except OmniError as error:

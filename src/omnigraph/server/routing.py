@@ -17,7 +17,7 @@ from omnigraph import __version__, errors
 from omnigraph.api.graph_api import GraphApi
 from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, NDJSON, Operation
 from omnigraph.api.operations import OPERATIONS
-from omnigraph.codec import Schemas
+from omnigraph.codec import Json, Schemas
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors.base import OmniError, declared_fields
 from omnigraph.policy.rules import Action
@@ -134,7 +134,7 @@ def _members(model: BaseModel) -> dict[str, Any]:
     return {item.alias or name: getattr(model, name) for name, item in type(model).model_fields.items()}
 
 
-async def _authorized(call: GraphCall, action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
+async def _authorized(call: GraphCall, action: Action, values: Mapping[str, Any]) -> Json:
     """Refuse what the caller may not see; the members that say which state of the graph is meant."""
     if "commit_id" in values:
         await call.read(lambda: call.visible_commit(values["commit_id"], action))
@@ -217,10 +217,10 @@ _SCHEMAS = "#/components/schemas/"
 
 
 @cache
-def openapi_document(*, is_open: bool) -> dict[str, Any]:
+def openapi_document(*, is_open: bool) -> Json:
     """The whole document."""
     schemas = Schemas(_SCHEMAS)
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, Json] = {}
     for entry in OPERATIONS.values():
         described = _described(entry, schemas)
         if not is_open and entry.id not in _PUBLIC:
@@ -233,7 +233,7 @@ def openapi_document(*, is_open: bool) -> dict[str, Any]:
         ref_template=f"{_SCHEMAS}{{model}}",
     )
     failures = _failure_schema(schemas)
-    components: dict[str, Any] = {
+    components: Json = {
         "schemas": dict(sorted({**models["$defs"], **schemas.definitions, "Failure": failures}.items())),
         "responses": _failure_responses(),
     }
@@ -248,8 +248,8 @@ def openapi_document(*, is_open: bool) -> dict[str, Any]:
     }
 
 
-def _described(entry: Operation, schemas: Schemas) -> dict[str, Any]:
-    described: dict[str, Any] = {
+def _described(entry: Operation, schemas: Schemas) -> Json:
+    described: Json = {
         "tags": [entry.tag],
         "summary": entry.text.splitlines()[0].rstrip("."),
         "description": entry.text,
@@ -284,8 +284,8 @@ def _statuses(entry: Operation) -> set[int]:
     return statuses
 
 
-def _ok(entry: Operation, schemas: Schemas) -> dict[str, Any]:
-    found: dict[str, Any] = {"description": "done"}
+def _ok(entry: Operation, schemas: Schemas) -> Json:
+    found: Json = {"description": "done"}
     if entry.result_classes:
         options = [schemas.reference(cls) for cls in entry.result_classes]
         schema = options[0] if len(options) == 1 else {"anyOf": options}
@@ -295,7 +295,7 @@ def _ok(entry: Operation, schemas: Schemas) -> dict[str, Any]:
     return found
 
 
-def _media(form: str) -> dict[str, Any]:
+def _media(form: str) -> Json:
     """Content of a media type that has no model."""
     if form == JSON:
         return {form: {"schema": {"type": "object"}}}
@@ -303,34 +303,38 @@ def _media(form: str) -> dict[str, Any]:
     return {form: {"schema": {"type": "string"} | ({"format": "binary"} if is_binary else {})}}
 
 
-def _path_parameters(entry: Operation) -> Iterable[dict[str, Any]]:
+def _path_parameters(entry: Operation) -> Iterable[Json]:
     for name in (*(() if entry.is_flat else ("graph_id",)), *entry.path_parameters):
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _query_parameters(entry: Operation) -> Iterable[dict[str, Any]]:
+def _query_parameters(entry: Operation) -> Iterable[Json]:
     if entry.query_model is None:
         return
     document = entry.query_model.model_json_schema(by_alias=True)
     required = document.get("required", ())
     for name, schema in document["properties"].items():
-        parameter = {"name": name, "in": "query", "required": name in required, "schema": _plain(schema)}
+        parameter = {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": not_null(schema, "description"),
+        }
         text = schema.get("description")
         yield parameter | ({"description": text} if text else {})
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a value in a query string, where nothing is null."""
+def not_null(schema: dict[str, Any], *hidden: str) -> Json:
+    """The schema of a value that is left out rather than null, without its title and further members."""
     options = [item for item in schema.get("anyOf", ()) if item.get("type") != "null"]
-    kept = options[0] if options else schema
-    hidden = ("title", "description", "default", "anyOf")
-    found = {name: item for name, item in {**schema, **kept}.items() if name not in hidden}
-    if schema.get("default") is not None:
-        found["default"] = schema["default"]
-    return found
+    found = {**schema, **(options[0] if options else {})}
+    for name in ("anyOf", "title", "default", *hidden):
+        found.pop(name, None)
+    default = schema.get("default")
+    return found if default is None else found | {"default": default}
 
 
-def _headers(entry: Operation) -> Iterable[dict[str, Any]]:
+def _headers(entry: Operation) -> Iterable[Json]:
     if entry.is_conditional:
         yield {
             "name": IF_GRAPH_COMMIT,
@@ -341,12 +345,12 @@ def _headers(entry: Operation) -> Iterable[dict[str, Any]]:
         }
 
 
-def _failure_responses() -> dict[str, Any]:
+def _failure_responses() -> Json:
     content = {JSON: {"schema": {"$ref": f"{_SCHEMAS}Failure"}}}
     return {str(status): {"description": text, "content": content} for status, text in _ERROR_TEXTS.items()}
 
 
-def _failure_schema(schemas: Schemas) -> dict[str, Any]:
+def _failure_schema(schemas: Schemas) -> Json:
     """The one body of all failures, with the members that their classes declare."""
     text = {"type": "string"}
     members: dict[str, list[Any]] = {}

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, urlsplit
 
 import anyio
@@ -138,7 +138,7 @@ def _is_open_to_others(name: str) -> bool:
 def _parsed(text: str, origin: str) -> dict[str, str]:
     """A JSON object of actors and tokens. The text is never repeated in a message."""
 
-    def refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def refuse_twice(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)
         if len(found) != len(pairs):
             raise ValueError("an actor is given twice")
@@ -319,7 +319,7 @@ class HiddenPlaces:
         """A document whose texts are without them, at every depth."""
         return {name: self._in_value(value) for name, value in document.items()}
 
-    def _in_value(self, value: Any) -> Any:
+    def _in_value(self, value: object) -> object:
         match value:
             case str():
                 return self.in_text(value)

@@ -127,7 +127,7 @@ class _Pull:
 
     async def next(self) -> bytes | None:
         """The next piece; None after the last one."""
-        return await run_in_thread(next, self._pieces, None, limiter=self._limiter)
+        return await run_in_thread(lambda: next(self._pieces, None), limiter=self._limiter)
 
     async def stop(self) -> None:
         """Give back what the iterator holds."""

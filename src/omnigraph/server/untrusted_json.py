@@ -6,7 +6,6 @@ import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.errors.text import size_text
@@ -91,7 +90,7 @@ def masked_windows(body: bytes | bytearray, begin: int, end: int) -> Iterator[by
         yield window.replace(rb"\\", b"~~").replace(rb"\"", b"~~")
 
 
-def parse_json(body: bytes | bytearray) -> Any:
+def parse_json(body: bytes | bytearray) -> object:
     """A measured text as it is written down: no NaN, no lone surrogates.
 
     Raises:
@@ -111,7 +110,7 @@ def parse_json(body: bytes | bytearray) -> Any:
     return value
 
 
-def check_characters(value: Any, depth: int = 0) -> None:
+def check_characters(value: object, depth: int = 0) -> None:
     """Refuse texts that UTF-8 cannot carry, at every depth of a value.
 
     Raises:
@@ -190,7 +189,7 @@ class LongText:
         return end
 
 
-def split_envelope(body: bytes | bytearray, member: str) -> tuple[Any, LongText | None]:
+def split_envelope(body: bytes | bytearray, member: str) -> tuple[object, LongText | None]:
     """The document of a body, and the long text of one of its members, which is empty there; None if it is short.
 
     Raises:
