@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from faults.races.conftest import Crew
+from faults.races.conftest import ALL_KINDS, Crew
 from omnigraph.commit.transaction import BranchQueue, Transaction
 from omnigraph.errors import (
     BadRequestError,
@@ -51,6 +51,7 @@ def setup_people(root: Path, *names: str) -> list[str]:
     return [commit.commit_id for commit in made if commit is not None]
 
 
+@pytest.mark.parametrize("crew", ALL_KINDS, indirect=True)
 @pytest.mark.parametrize("count", sizes(4, 40))
 def test_inserts_into_one_table_all_arrive_exactly_once(root: Path, crew: Crew, count: int) -> None:
     reports = crew.run("insert_notes", root, count=count)
@@ -157,6 +158,7 @@ def test_of_updates_prepared_against_one_version_exactly_one_wins(
     check_graph(root, receipts, earlier)
 
 
+@pytest.mark.parametrize("crew", ALL_KINDS, indirect=True)
 @pytest.mark.parametrize("count", sizes(3, 30))
 def test_a_counter_ends_at_the_number_of_acknowledged_increments(root: Path, crew: Crew, count: int) -> None:
     earlier = setup_people(root, "hub")

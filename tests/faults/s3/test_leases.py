@@ -270,23 +270,6 @@ def stalled(s3_root: str, objects: ControlObjects) -> Graph:
     return with_lease(graph, stopped_lock(objects))
 
 
-def test_an_insert_that_its_successor_completed_is_acknowledged_and_written_once(
-    stalled: Graph, s3_root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    successor = Graph.open(s3_root)
-
-    def overtake() -> None:
-        successor.mutate(ADD_NOTE, {"text": "successor"})
-
-    with at_place(monkeypatch, "before_publish", overtake) as reached:
-        receipt = stalled.mutate(ADD_NOTE, {"text": "stalled"}).commit
-    assert reached
-    assert receipt is not None
-    assert values(successor, "node:Note", "text") == ["stalled", "successor"]
-    assert receipt.commit_id in {commit.commit_id for commit in successor.commits()}
-    check_graph(s3_root)
-
-
 def tried(call: Callable[[], Any]) -> bool:
     """Whether a write was acknowledged; a typed failure is fine, when it tells the truth."""
     try:
@@ -299,21 +282,51 @@ def tried(call: Callable[[], Any]) -> bool:
     return True
 
 
-def test_a_write_that_its_successor_undid_between_two_tables_leaves_no_drift(
-    stalled: Graph, s3_root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    successor = Graph.open(s3_root)
+Act = Callable[[Graph], Any]
 
-    def overtake() -> None:
-        successor.mutate(ADD_NOTE, {"text": "successor"})
 
-    with at_place(monkeypatch, "after_table_commit", overtake) as reached:
-        done = tried(lambda: stalled.mutate(ADD_CITING, {"doi": "b", "to": "a"}))
-    assert reached
+@pytest.fixture
+def overtaken(stalled: Graph, s3_root: str, monkeypatch: pytest.MonkeyPatch):
+    """Let a successor act when the stalled writer reaches a place; gives the successor, and whether the writer won."""
+
+    def run(place: str, write: Act, overtake: Act) -> tuple[Graph, bool]:
+        successor = Graph.open(s3_root)
+        with at_place(monkeypatch, place, lambda: overtake(successor)) as reached:
+            done = tried(lambda: write(stalled))
+        assert reached
+        return successor, done
+
+    return run
+
+
+def note(graph: Graph) -> Any:
+    return graph.mutate(ADD_NOTE, {"text": "successor"})
+
+
+def cite(doi: str) -> Act:
+    return lambda graph: graph.mutate(ADD_CITING, {"doi": doi, "to": "a"})
+
+
+def test_an_insert_that_its_successor_completed_is_acknowledged_and_written_once(overtaken, s3_root: str) -> None:
+    receipts = []
+
+    def insert(graph: Graph) -> Any:
+        receipts.append(graph.mutate(ADD_NOTE, {"text": "stalled"}))
+        return receipts[0]
+
+    successor, done = overtaken("before_publish", insert, note)
+    assert done
+    assert values(successor, "node:Note", "text") == ["stalled", "successor"]
+    assert receipts[0].commit.commit_id in {commit.commit_id for commit in successor.commits()}
+    check_graph(s3_root)
+
+
+def test_a_write_that_its_successor_undid_between_two_tables_leaves_no_drift(overtaken, s3_root: str) -> None:
+    successor, done = overtaken("after_table_commit", cite("b"), note)
     assert values(successor, "node:Paper", "doi") == (["a", "b"] if done else ["a"])
     assert values(successor, "edge:Cites", "src") == (["b"] if done else [])
     check_graph(s3_root)
-    successor.mutate(ADD_CITING, {"doi": "c", "to": "a"})
+    cite("c")(successor)
     check_graph(s3_root)
 
 
@@ -327,16 +340,9 @@ PLACES = [
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_write_that_its_successor_overtook_before_the_first_table_is_whole_or_nothing(
-    stalled: Graph, s3_root: str, place: str, monkeypatch: pytest.MonkeyPatch
+    overtaken, s3_root: str, place: str
 ) -> None:
-    successor = Graph.open(s3_root)
-
-    def overtake() -> None:
-        successor.mutate(ADD_CITING, {"doi": "c", "to": "a"})
-
-    with at_place(monkeypatch, place, overtake) as reached:
-        done = tried(lambda: stalled.mutate(ADD_CITING, {"doi": "b", "to": "a"}))
-    assert reached
+    successor, done = overtaken(place, cite("b"), cite("c"))
     assert values(successor, "node:Paper", "doi") == (["a", "b", "c"] if done else ["a", "c"])
     assert values(successor, "edge:Cites", "src") == (["b", "c"] if done else ["c"])
     check_graph(s3_root)
@@ -344,17 +350,14 @@ def test_a_write_that_its_successor_overtook_before_the_first_table_is_whole_or_
 
 @pytest.mark.parametrize("place", PLACES)
 def test_an_edge_whose_end_a_successor_deleted_is_never_published(
-    stalled: Graph, s3_root: str, place: str, monkeypatch: pytest.MonkeyPatch
+    stalled: Graph, overtaken, s3_root: str, place: str
 ) -> None:
     stalled.mutate(ADD_PAPER, {"doi": "b", "title": "B"})
-    successor = Graph.open(s3_root)
-
-    def overtake() -> None:
-        successor.mutate(FORGET, {"doi": "b"})
-
-    with at_place(monkeypatch, place, overtake) as reached:
-        done = tried(lambda: stalled.mutate(CITE, {"from": "a", "to": "b"}))
-    assert reached
+    successor, done = overtaken(
+        place,
+        lambda graph: graph.mutate(CITE, {"from": "a", "to": "b"}),
+        lambda graph: graph.mutate(FORGET, {"doi": "b"}),
+    )
     assert not done
     assert values(successor, "node:Paper", "doi") == ["a"]
     assert values(successor, "edge:Cites", "dst") == []
@@ -363,17 +366,10 @@ def test_an_edge_whose_end_a_successor_deleted_is_never_published(
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_condition_that_a_successor_broke_is_never_ignored(
-    stalled: Graph, s3_root: str, place: str, monkeypatch: pytest.MonkeyPatch
+    stalled: Graph, overtaken, s3_root: str, place: str
 ) -> None:
     seen = stalled.snapshot().commit_id
-    successor = Graph.open(s3_root)
-
-    def overtake() -> None:
-        successor.mutate(ADD_NOTE, {"text": "successor"})
-
-    with at_place(monkeypatch, place, overtake) as reached:
-        done = tried(lambda: stalled.mutate(READ, {"doi": "a", "n": 1}, if_commit=seen))
-    assert reached
+    successor, done = overtaken(place, lambda graph: graph.mutate(READ, {"doi": "a", "n": 1}, if_commit=seen), note)
     assert not done
     assert values(successor, "node:Paper", "reads") == [None]
     check_graph(s3_root)

@@ -57,7 +57,6 @@ query set($name: String, $visits: I64) { update Person set { visits: $visits } w
 MOST_TRIES = 3_000
 
 Outcome = dict[str, Any]
-Send = Callable[[Callable[[], Any], list[Outcome]], Outcome]
 
 
 def table_rows(graph: Graph, snapshot: Snapshot, key: str, columns: list[str]) -> list[dict[str, Any]]:
@@ -68,8 +67,8 @@ def table_rows(graph: Graph, snapshot: Snapshot, key: str, columns: list[str]) -
     return rows
 
 
-def attempt(call: Callable[[], Any]) -> Outcome:
-    """Run one mutation; its receipt or its typed failure."""
+def attempt(call: Callable[[], Any], **told: Any) -> Outcome:
+    """Run one operation; its receipt with what else is to be told, or its typed failure."""
     try:
         result = call()
     except OmniError as error:
@@ -81,15 +80,14 @@ def attempt(call: Callable[[], Any]) -> Outcome:
             "lost": isinstance(error, ConflictError | PreconditionFailedError),
             "refused": isinstance(error, BadRequestError),
         }
-    commit = result.commit
-    return {
-        "commit": None if commit is None else commit.commit_id,
-        "parent": None if commit is None else commit.parent_id,
-        "graph_version": None if commit is None else commit.graph_version,
-        "branch": result.branch,
-        "affected_nodes": result.affected_nodes,
-        "affected_edges": result.affected_edges,
-    }
+    commit = getattr(result, "commit", None)
+    if commit is not None:
+        told |= {"commit": commit.commit_id, "parent": commit.parent_id, "graph_version": commit.graph_version}
+    return {name: getattr(result, name) for name in _TOLD if hasattr(result, name)} | told
+
+
+#: What receipts of mutations, merges and schema changes say, beside their commit.
+_TOLD = ("branch", "affected_nodes", "affected_edges", "outcome", "branch_deleted", "applied")
 
 
 def until_acknowledged(call: Callable[[], Any], outcomes: list[Outcome]) -> Outcome:
@@ -206,29 +204,22 @@ def update_at_the_door(graph: Graph, who: int, name: str, visits: int, marks: st
     return [attempt(lambda: private.mutate(SET_VISITS, {"name": name, "visits": visits + who}))]
 
 
-def create_branch(graph: Graph, who: int, name: str) -> list[Outcome]:
-    """Everybody makes the same branch."""
-    try:
-        graph.create_branch(name)
-    except OmniError as error:
-        return [{"error": type(error).__name__, "refused": isinstance(error, BadRequestError)}]
-    return [{"created": name}]
+def create_branch(graph: Graph, who: int, name: str, base: str = "main") -> list[Outcome]:
+    return [attempt(lambda: graph.create_branch(name, base), created=name)]
+
+
+def delete_branch(graph: Graph, who: int, name: str) -> list[Outcome]:
+    return [attempt(lambda: graph.delete_branch(name), deleted=name)]
+
+
+def merge(graph: Graph, who: int, source: str, into: str = "main", count: int = 1, **options: Any) -> list[Outcome]:
+    """The same merge, so often; none is submitted again."""
+    return [attempt(lambda: graph.merge(source, into, **options), branch=into) for _ in range(count)]
 
 
 def change_schema(graph: Graph) -> Outcome:
     """One change, never submitted again."""
-    outcome: Outcome = {"branch": "main"}
-    try:
-        result = graph.apply_schema(WITH_LANGUAGE, backfill=ENGLISH, engine="local")
-    except OmniError as error:
-        is_lost = isinstance(error, ConflictError)
-        return outcome | {"error": type(error).__name__, "message": error.message, "lost": is_lost}
-    outcome["applied"] = result.applied
-    if result.commit is not None:
-        outcome["commit"] = result.commit.commit_id
-        outcome["parent"] = result.commit.parent_id
-        outcome["graph_version"] = result.commit.graph_version
-    return outcome
+    return attempt(lambda: graph.apply_schema(WITH_LANGUAGE, backfill=ENGLISH, engine="local"), branch="main")
 
 
 def read_notes(graph: Graph, count: int) -> list[Outcome]:
@@ -259,11 +250,7 @@ def change_beside_branches(graph: Graph, who: int) -> list[Outcome]:
 
 def initialize(root: str, who: int) -> list[Outcome]:
     """Everybody creates the same graph."""
-    try:
-        Graph.init(root, SCHEMA, actor=f"init-{who}").close()
-    except OmniError as error:
-        return [{"error": type(error).__name__}]
-    return [{"created": who}]
+    return [attempt(lambda: Graph.init(root, SCHEMA, actor=f"init-{who}").close(), created=who)]
 
 
 JOBS: dict[str, Callable[..., list[Outcome]]] = {
@@ -277,6 +264,8 @@ JOBS: dict[str, Callable[..., list[Outcome]]] = {
         edges_against_deletes,
         update_at_the_door,
         create_branch,
+        delete_branch,
+        merge,
         change_beside_writers,
         change_beside_branches,
     )
@@ -295,24 +284,29 @@ def run_job(name: str, root: str, who: int, arguments: dict[str, Any]) -> list[O
 
 
 class OvertakenLock:
-    """A commit lock one of whose takers is overtaken: somebody else writes just before it enters."""
+    """A commit lock some of whose takers are overtaken: another one acts just before they enter."""
 
-    def __init__(self, inner: CommitLock, overtake: Callable[[], object], taker: int = 1) -> None:
+    def __init__(self, inner: CommitLock, overtake: Callable[[], object], taker: int, times: int) -> None:
         self._inner = inner
         self._overtake = overtake
-        self._ahead = taker
+        self._takers = range(taker, taker + times)
+        #: How often it was taken.
+        self.taken = 0
+
+    @property
+    def can_be_lost(self) -> bool:
+        return self._inner.can_be_lost
 
     @contextmanager
     def held(self, timeout_s: float) -> Iterator[Tenure]:
-        self._ahead -= 1
-        if self._ahead == 0:
+        self.taken += 1
+        if self.taken in self._takers:
             self._overtake()
         with self._inner.held(timeout_s) as tenure:
             yield tenure
 
 
-def overtaken(graph: Graph, overtake: Callable[[Graph], object], write: int = 1) -> Graph:
-    """A second view of the graph, whose first write, or a later one, is overtaken by `overtake`."""
+def overtaken(graph: Graph, overtake: Callable[[Graph], object], write: int = 1, times: int = 1) -> Graph:
+    """A second view of the graph, whose first write, or later ones, are overtaken by `overtake`."""
     other = Graph.open(graph.uri)
-    lock = OvertakenLock(graph._core.environment.lock, lambda: overtake(other), write)
-    return with_lock(graph, lock)
+    return with_lock(graph, OvertakenLock(graph._core.environment.lock, lambda: overtake(other), write, times))
