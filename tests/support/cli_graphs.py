@@ -174,3 +174,7 @@ class Outcome:
 
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+#: Runs a command in this process.
+Run = Callable[..., Outcome]

@@ -7,7 +7,7 @@ import re
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import typer
@@ -17,15 +17,8 @@ from omnigraph.cli.rendering import MAX_SHOWN, VALUE_WIDTH, compared, conflict_l
 from omnigraph.cli.scope import Address, ScopeFlags
 from omnigraph.errors import ConflictKind, MergeConflict
 from omnigraph.graph.graph import Graph
+from support.cli_graphs import Outcome, Run
 from surfaces.cli.test_commands import probe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.cli_graphs import Outcome
-
-    Run = Callable[..., Outcome]
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: String?  email: String? @unique }
@@ -134,24 +127,6 @@ def test_what_cannot_be_done_exits_with_1(og: Run, store: str, words: list[str],
     assert og("branch", "list", "--store", store).out == "main\nreview\n"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["create", "a"],
-        ["list"],
-        ["list", "some.omni"],
-        ["merge"],
-        ["merge", "a", "--store", "g", "--strategy", "mine"],
-        ["merge", "a", "--store", "g", "--engine", "cloud"],
-        ["delete", "a", "--store", "http://127.0.0.1:1"],
-    ],
-    ids=" ".join,
-)
-def test_wrong_command_lines_are_usage_errors(og: Run, words: list[str]) -> None:
-    outcome = og("branch", *words)
-    assert (outcome.code, outcome.out) == (2, "")
-
-
 def test_a_branch_that_others_began_at_is_kept(og: Run, store: str) -> None:
     og("branch", "create", "child", "--from", "review", "--store", store)
     outcome = og("branch", "delete", "review", "--store", store)
@@ -160,14 +135,6 @@ def test_a_branch_that_others_began_at_is_kept(og: Run, store: str) -> None:
 
 
 # ---- consent
-
-
-@pytest.mark.parametrize("words", [[], ["--json"]], ids=["no terminal", "JSON"])
-def test_deleting_a_branch_of_a_remote_graph_needs_consent(og: Run, words: list[str]) -> None:
-    outcome = og("branch", "delete", "a", "--store", "s3://bucket/graph", *words)
-    told = outcome.json()["error"] if words else outcome.err
-    assert outcome.code == 2
-    assert "this deletes branch a of s3://bucket/graph: give --yes" in told
 
 
 class _Typing(io.StringIO):
@@ -661,19 +628,3 @@ def test_a_diff_of_something_unknown_is_an_error(
     assert (plain.code, plain.out, as_json.code) == (1, "", 1)
     assert message in plain.err
     assert as_json.json()["kind"] == kind
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["main"],
-        ["main", "next", "extra"],
-        ["main", "next", "--kind", "thing"],
-        ["main", "next", "--op", "upsert"],
-        ["main", "next", "--engine", "cloud"],
-    ],
-    ids=" ".join,
-)
-def test_wrong_command_lines_are_usage_errors_of_history(og: Run, merged: Merged, words: list[str]) -> None:
-    outcome = diff(og, merged, *words)
-    assert (outcome.code, outcome.out) == (2, "")

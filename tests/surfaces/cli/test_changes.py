@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.cli_graphs import Outcome
-
-    Run = Callable[..., Outcome]
+from support.cli_graphs import Outcome, Run
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  note: String? }
@@ -323,25 +316,3 @@ def test_a_baseline_replaces_nothing(og: Run, graph: Graph, tmp_path: Path) -> N
     assert outcome.code == 1
     assert outcome.json()["kind"] == "bad_request"
     assert target.read_text() == "mine"
-
-
-# ---- command lines
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["changes", "poll"],
-        ["changes", "poll", "--store", "g", "--cursor", "c", "--start", "now"],
-        ["changes", "poll", "--store", "g", "--op", "upsert"],
-        ["changes", "baseline", "--store", "g"],
-        ["changes", "baseline", "--store", "g", "--out", "-"],
-        ["commit", "changes", "--store", "g"],
-        ["commit", "changes", "c"],
-        ["commit", "changes", "c", "--store", "g", "--kind", "thing"],
-    ],
-    ids=" ".join,
-)
-def test_wrong_command_lines_are_usage_errors(og: Run, words: list[str]) -> None:
-    outcome = og(*words)
-    assert (outcome.code, outcome.out) == (2, "")

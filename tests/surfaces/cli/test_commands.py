@@ -16,7 +16,6 @@ from omnigraph import __version__
 from omnigraph.cli.main import main
 from support.cli_graphs import History
 from support.spark import spark
-from support.subtests import each_case
 
 __all__ = ["spark"]
 
@@ -64,27 +63,6 @@ def test_version_prints_release_and_storage_format(words: tuple[str, ...]) -> No
 def test_no_command_shows_the_help() -> None:
     result = run()
     assert "Usage: omnigraph" in result.stdout + result.stderr
-
-
-@each_case(
-    "words",
-    [
-        ("nonsense",),
-        ("lint",),
-        ("lint", "--schema", READING),
-        ("lint", "--schema", READING, "--query", "x.gq", "--frobnicate"),
-        ("explain", "--schema", READING),
-        ("explain", "--schema", READING, "--query", "a.gq", "-e", "query"),
-        ("explain", "--schema", READING, "-e", "   "),
-        ("schema", "plan", "--schema", READING),
-    ],
-    ids=" ".join,
-)
-def test_a_wrong_command_line_exits_with_2(words: tuple[str, ...]) -> None:
-    result = run(*words)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert "Error" in result.stderr
 
 
 def test_lint_of_good_queries_exits_with_0(write) -> None:

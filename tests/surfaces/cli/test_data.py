@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -15,17 +15,8 @@ from omnigraph.graph.graph import Graph
 from omnigraph.server.boot import open_service
 from omnigraph.server.config import single_graph
 from omnigraph.server.settings import ServerSettings
+from support.cli_graphs import History, Run
 from support.servers import listening
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from support.cli_graphs import History, Outcome
-
-    Run = Callable[..., Outcome]
-    from pathlib import Path
-
-    from support.cli_graphs import Outcome
 
 
 def ids(text: str) -> list[str]:
@@ -97,24 +88,6 @@ def test_json_tells_what_was_written(og: Run, past: History, tmp_path: Path) -> 
     assert [Path(file).name for file in parts["files"]] == ["node-Item-00000.jsonl"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--json"],
-        ["--parts"],
-        ["--format", "parquet"],
-        ["--format", "csv", "--out", "x"],
-        ["--format", "parquet", "--parts", "--out", "x"],
-        ["--branch", "main", "--snapshot", "c"],
-    ],
-    ids=" ".join,
-)
-def test_wrong_command_lines_are_usage_errors(og: Run, past: History, words: list[str]) -> None:
-    outcome = og("export", past.uri, *words)
-    assert outcome.code == 2
-    assert outcome.out == "" or outcome.json()["kind"] == "usage"
-
-
 def test_an_unknown_type_fails_and_prints_no_line(og: Run, past: History) -> None:
     outcome = og("export", past.uri, "--type", "Nope")
     assert (outcome.code, outcome.out) == (1, "")
@@ -163,7 +136,7 @@ def test_the_receipt_counts_every_type_and_progress_goes_to_stderr(store: str, l
     assert "5 rows in" in lines[1]
 
 
-def test_the_receipt_as_json_names_the_commit(store: str, load, og) -> None:
+def test_the_receipt_as_json_names_the_commit(store: str, load, og: Run) -> None:
     result = load(store, "--data", MORE, "--mode", "merge", "--as", "ann", "--json", "--quiet")
     body = json.loads(result.out)
     assert result.err == ""
@@ -196,7 +169,9 @@ def test_records_that_a_later_one_replaced_are_read_and_not_written(
     assert (body["total_entities"], body["superseded"]) == (2 + times, times)
 
 
-def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(store: str, tmp_path: Path, load, og) -> None:
+def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(
+    store: str, tmp_path: Path, load, og: Run
+) -> None:
     report = tmp_path / "report.json"
     result = load(store, "--data", BROKEN, "--mode", "append", "--report", str(report))
     assert result.code == 1
@@ -220,7 +195,7 @@ def test_an_id_that_exists_is_a_key_conflict(store: str, load) -> None:
     assert body["key_conflict"]["entity_id"] in ("ada@example.org", "dan@example.org")
 
 
-def test_a_dry_run_writes_nothing(store: str, load, og) -> None:
+def test_a_dry_run_writes_nothing(store: str, load, og: Run) -> None:
     result = load(store, "--data", MORE, "--mode", "append", "--dry-run", "--quiet")
     assert result.code == 0
     assert "3 records would be loaded into main (append); nothing was written" in result.out
@@ -235,7 +210,7 @@ def test_a_branch_is_created_with_its_data_and_a_typo_is_not(store: str, load) -
     assert "on import, a new branch from main (append)" in made.out
 
 
-def test_ingest_is_a_deprecated_merge_of_forgiving_grammar(store: str, tmp_path: Path, og) -> None:
+def test_ingest_is_a_deprecated_merge_of_forgiving_grammar(store: str, tmp_path: Path, og: Run) -> None:
     data = tmp_path / "old.jsonl"
     data.write_text('{"type": "Person",\n "data": {"email": "x@y", "name": "X", "shoe": 42}}')
     result = og("ingest", store, "--data", str(data), "--engine", "local", "--quiet")
@@ -262,27 +237,6 @@ def test_values_that_become_null_are_told(store: str, tmp_path: Path, load, heig
     strict = load(store, "--data", str(data), "--mode", "merge", "--dry-run")
     assert strict.code == 1
     assert "invalid value for Person.height" in strict.err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--data", MORE], "give --mode append, merge or overwrite"),
-        (["--mode", "append"], "give one of --data PATH and --mapping FILE"),
-        (["--data", MORE, "--mapping", MAPPING, "--mode", "append"], "give one of --data PATH"),
-        (["--data", MORE, "--mode", "upsert"], "'upsert' is not one of"),
-    ],
-)
-def test_a_wrong_call_is_a_usage_error(store: str, words: list[str], message: str, load) -> None:
-    result = load(store, *words)
-    assert result.code == 2
-    assert message in result.err
-
-
-def test_overwriting_a_remote_graph_needs_consent(load) -> None:
-    result = load("s3://bucket/graph", "--data", MORE, "--mode", "overwrite", "--json")
-    assert result.code == 2
-    assert "give --yes" in result.json()["error"]
 
 
 # ---- `omnigraph queries`: the stored queries of a server, listed and checked before it starts
@@ -359,28 +313,6 @@ def test_a_validation_as_json_is_a_report_even_when_a_file_does_not_parse(og: Ru
     assert done.code == 1
     assert (report["ok"], len(report["breakages"]), report["warnings"]) == (False, 1, [])
     assert report["breakages"][0]["code"] == "Q000"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["list"], "no server is addressed"),
-        (["list", "--server", "http://127.0.0.1:1", "--queries", "b"], "give one of --server"),
-        (["list", "--store", "papers.omni"], "does not take --store"),
-        (["validate"], "exactly one of --config FILE and --queries PATH"),
-        (["list", "--config", "a", "--queries", "b"], "exactly one of --config"),
-        (["list", "--queries", "queries", "--graph", "g"], "--graph chooses among"),
-        (["validate", "--queries", "queries"], "nothing to check against"),
-        (["validate", "--queries", "queries", "--store", "a", "--schema", "b"], "give one of"),
-    ],
-)
-def test_flags_that_contradict_each_other_are_refused(
-    og: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
-) -> None:
-    monkeypatch.chdir(folder)
-    done = og("queries", *words)
-    assert done.code == 2
-    assert message in done.err
 
 
 def test_a_configuration_with_several_graphs_asks_for_one(og: Run, folder: Path) -> None:

@@ -61,26 +61,6 @@ def test_a_manifest_stands_for_the_files(tmp_path: Path, og) -> None:
     assert og("embed", "--seed", str(manifest), "--output", other).out.endswith(f"{other}\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["--clean", "--reembed-all"], "one of --clean and --reembed-all"),
-        (["--seed", "s.yaml", "--input", "i"], "--seed, or --input"),
-        (["--input", "i"], "all of --input, --output and --spec"),
-        (["notes.omni"], "give --graph"),
-        (["--seed", "s.yaml", "--branch", "b"], "--branch does not go with files"),
-        (["--seed", "s.yaml", "--dry-run"], "--dry-run does not go with files"),
-        (["--graph", "g.omni", "--clean"], "--clean does not go with --graph"),
-        (["--graph", "g.omni", "--select", "a=b"], "--select does not go with --graph"),
-        (["--graph"], "no graph is addressed"),
-    ],
-)
-def test_flags_that_exclude_each_other_are_usage_errors(og, words: list[str], hint: str) -> None:
-    result = og("embed", *words)
-    assert (result.code, result.out) == (2, "")
-    assert hint in " ".join(result.err.split())
-
-
 def test_a_wrong_line_is_a_failure_with_its_number(tmp_path: Path, og, files: list[str]) -> None:
     (tmp_path / "notes.jsonl").write_text('{"type":"Note"}\n')
     result = og("embed", *files)
@@ -98,13 +78,6 @@ def test_a_graph_is_embedded_once(store: str, og) -> None:
     again = og("embed", "--graph", "--store", store, "--quiet")
     assert again.out == "node:Note.vec: up to date\nevery vector is up to date\n"
     assert again.err == ""
-
-
-@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf"])
-def test_a_rate_lies_above_zero(store: str, og, rate: str) -> None:
-    refused = og("embed", "--graph", store, "--rate", rate)
-    assert refused.code == 2
-    assert "--rate takes texts per second above zero" in " ".join(refused.err.split())
 
 
 def test_the_receipt_as_json_names_the_commit(store: str, og) -> None:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.cli_graphs import History, Outcome
-
-    Run = Callable[..., Outcome]
+from support.cli_graphs import History, Outcome, Run
 
 SCHEMA = """
 node Person { name: String @key  age: I32? @index  bio: String? @index  vec: Vector(2)? @index }
@@ -279,29 +272,6 @@ def test_json_with_analyze_has_the_numbers(og: Run, people: str) -> None:
     body = og("explain", "--store", people, "-e", ADULTS, "--analyze", "--json").json()
     assert [line for line in body["plan"] if MEASURE.match(line)] != []
     assert body["operation"]["result"] == [{"name": "name", "kind": "string", "nullable": False}]
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        pytest.param((), "no graph is addressed", id="neither"),
-        pytest.param(("--store", "GRAPH", "--schema", "FILE"), "not both", id="both"),
-        pytest.param(("--schema", "FILE", "--analyze"), "need a graph", id="analyze"),
-        pytest.param(("--schema", "FILE", "--branch", "main"), "need a graph", id="branch"),
-        pytest.param(("--schema", "FILE", "--params", '{"x": 1}'), "need a graph", id="params"),
-        pytest.param(("--store", "GRAPH", "-e", ADULTS, "--query", "x"), "exactly one of", id="src"),
-        pytest.param(("--store", "GRAPH", "-e", " "), "the query text is empty", id="empty"),
-    ],
-)
-def test_a_wrong_command_line_exits_with_2(
-    og: Run, people: str, schema_file: str, words: tuple[str, ...], text: str
-) -> None:
-    places = {"GRAPH": people, "FILE": schema_file}
-    given = [places.get(word, word) for word in words]
-    source = [] if "-e" in words else ["-e", ADULTS]
-    outcome = og("explain", *given, *source)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert text in outcome.err
 
 
 def test_the_schema_form_needs_no_graph(og: Run, schema_file: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import typer
@@ -23,15 +24,8 @@ from omnigraph.cli.config import (
 )
 from omnigraph.cli.rendering import CellLayout, RowFormat
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
+from support.cli_graphs import Run
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.cli_graphs import Outcome
-
-    Run = Callable[..., Outcome]
 
 EXAMPLE = """
 operator: { actor: act-nadia }

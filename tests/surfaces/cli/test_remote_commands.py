@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from omnigraph.cli.config import store_token
+from support.cli_graphs import Outcome, Run
 from support.cli_twins import ACTOR, READER_TOKEN, TOKEN, Twins, alike, twins
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from support.cli_graphs import Outcome
-
-    Run = Callable[..., Outcome]
-    Both = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +37,7 @@ def home(pair: Twins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def both(og: Run, pair: Twins) -> Both:
+def both(og: Run, pair: Twins) -> Run:
     """Run a command on the storage and on the server; what they print is the same but for ids, times and addresses."""
 
     def run(*words: str, is_write: bool = False, local: tuple[str, ...] = ()) -> Outcome:
@@ -65,7 +58,7 @@ BY_AGE = "query older($age: I32) { match { $p: Person  $p.age > $age } return { 
 ADD = "query add($name: String) { insert Person { name: $name } }"
 
 
-def test_reads_print_the_same(both: Both) -> None:
+def test_reads_print_the_same(both: Run) -> None:
     for format_ in ("table", "json"):
         assert both("query", "-e", PEOPLE, "--format", format_).code == 0
     assert both("query", "-e", BY_AGE, "--params", '{"age": 40}', "--json").json()["row_count"] >= 2
@@ -77,7 +70,7 @@ def test_reads_print_the_same(both: Both) -> None:
     both("branch", "list", "--json")
 
 
-def test_refused_reads_print_the_same(both: Both) -> None:
+def test_refused_reads_print_the_same(both: Run) -> None:
     wrong = "query q() { match { $p: Persn } return { $p.name } }"
     assert both("query", "-e", wrong, "--json").json()["kind"] == "compiler"
     assert both("query", "-e", BY_AGE).code == 1
@@ -88,7 +81,7 @@ def test_refused_reads_print_the_same(both: Both) -> None:
     assert both("blob", "get", "node", "Person", "ada", "photo").code == 1
 
 
-def test_blobs_print_the_same(both: Both, og: Run, pair: Twins, tmp_path: Path) -> None:
+def test_blobs_print_the_same(both: Run, og: Run, pair: Twins, tmp_path: Path) -> None:
     cell = ("node", "Person", "grace", "photo")
     both("blob", "stat", *cell)
     both("blob", "stat", *cell, "--json")
@@ -98,7 +91,7 @@ def test_blobs_print_the_same(both: Both, og: Run, pair: Twins, tmp_path: Path) 
     assert (tmp_path / "photo").read_bytes() == b"ell"
 
 
-def test_writes_and_the_history_print_the_same(both: Both, og: Run, pair: Twins, tmp_path: Path) -> None:
+def test_writes_and_the_history_print_the_same(both: Run, og: Run, pair: Twins, tmp_path: Path) -> None:
     """One story, told by both graphs: every command sees what those before it did."""
     rows = tmp_path / "more.jsonl"
     rows.write_text('{"type": "Person", "data": {"name": "mary", "age": 91}}\n')
@@ -141,7 +134,7 @@ def test_writes_and_the_history_print_the_same(both: Both, og: Run, pair: Twins,
     both("branch", "delete", "draft", "--yes", "--json", is_write=True)
 
 
-def test_schema_changes_print_the_same(both: Both, tmp_path: Path, og: Run, pair: Twins) -> None:
+def test_schema_changes_print_the_same(both: Run, tmp_path: Path, og: Run, pair: Twins) -> None:
     schema = tmp_path / "next.pg"
     accepted = og("schema", "show", pair.store).out
     schema.write_text(accepted.replace("year: I32?", "year: I32?  venue: String?"))
@@ -152,7 +145,7 @@ def test_schema_changes_print_the_same(both: Both, tmp_path: Path, og: Run, pair
     assert both(*apply, "--json", is_write=True).code == 1
 
 
-def test_a_conditional_write_that_lost_exits_with_4(both: Both, og: Run, pair: Twins) -> None:
+def test_a_conditional_write_that_lost_exits_with_4(both: Run, og: Run, pair: Twins) -> None:
     words = ("mutate", "-e", ADD, "--params", '{"name": "zoe"}', "--if-commit", "0" * 26, "--json")
     lost = both(*words, is_write=True)
     assert (lost.code, "precondition_failure" in lost.json()) == (4, True)

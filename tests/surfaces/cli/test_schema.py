@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from omnigraph.cli.main import app, main
+from omnigraph.cli.main import app
 from omnigraph.graph.graph import Graph
-from support.cli_graphs import Outcome
+from support.cli_graphs import Outcome, Run
+
+#: Puts a schema into a file.
+Write = Callable[[str], str]
 
 OLD = "node Paper { doi: String @key  title: String?  year: I32? }\n"
 NEW = 'node Paper { doi: String @key  headline: String? @rename_from("title")  lang: String  year: I64? }\n'
@@ -32,7 +35,7 @@ def store(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[str], str]:
+def write(tmp_path: Path) -> Write:
     """A schema in a file."""
 
     def put(text: str) -> str:
@@ -43,18 +46,14 @@ def write(tmp_path: Path) -> Callable[[str], str]:
     return put
 
 
-def test_a_plan_is_shown_and_nothing_happens(
-    og: Callable[..., Outcome], store: str, write: Callable[[str], str]
-) -> None:
+def test_a_plan_is_shown_and_nothing_happens(og: Run, store: str, write: Write) -> None:
     done = og("schema", "plan", store, "--schema", write(NEW), *FILL)
     assert (done.code, done.out) == (0, f"{LINES}3 steps, supported\n")
     assert og("schema", "show", store).out.strip() == OLD.strip()
     assert len(Graph.open(store).commits()) == 2
 
 
-def test_a_plan_that_is_not_supported_is_no_failure_of_the_command(
-    og: Callable[..., Outcome], store: str, write: Callable[[str], str]
-) -> None:
+def test_a_plan_that_is_not_supported_is_no_failure_of_the_command(og: Run, store: str, write: Write) -> None:
     done = og("schema", "plan", store, "--schema", write(NEW))
     assert done.code == 0
     assert "! node:Paper.lang: [OG-MF-103] property `lang` is required" in done.out
@@ -64,7 +63,7 @@ def test_a_plan_that_is_not_supported_is_no_failure_of_the_command(
     assert body["steps"][1]["code"] == "OG-MF-103"
 
 
-def test_a_schema_is_applied(og: Callable[..., Outcome], store: str, write: Callable[[str], str]) -> None:
+def test_a_schema_is_applied(og: Run, store: str, write: Write) -> None:
     done = og("schema", "apply", store, "--schema", write(NEW), *FILL, "--as", "me")
     commit = Graph.open(store).commits()[0]
     assert (done.code, done.out) == (0, f"{LINES}3 steps applied, commit {commit.commit_id} on main\n")
@@ -76,7 +75,7 @@ def test_a_schema_is_applied(og: Callable[..., Outcome], store: str, write: Call
     assert "warning S-29" in again.err
 
 
-def test_the_receipt_is_one_document(og: Callable[..., Outcome], store: str, write: Callable[[str], str]) -> None:
+def test_the_receipt_is_one_document(og: Run, store: str, write: Write) -> None:
     done = og("schema", "apply", store, "--schema", write(NEW), *FILL, "--json", "--quiet")
     commit = Graph.open(store).commits()[0]
     body = json.loads(done.out)
@@ -106,13 +105,7 @@ def test_the_receipt_is_one_document(og: Callable[..., Outcome], store: str, wri
     ],
 )  # fmt: skip
 def test_a_refused_change_has_an_exit_code_and_changes_nothing(
-    og: Callable[..., Outcome],
-    store: str,
-    write: Callable[[str], str],
-    schema: str,
-    words: tuple[str, ...],
-    code: int,
-    message: str,
+    og: Run, store: str, write: Write, schema: str, words: tuple[str, ...], code: int, message: str
 ) -> None:
     done = og("schema", "apply", store, "--schema", write(schema), *words, "--quiet")
     assert done.code == code
@@ -121,9 +114,7 @@ def test_a_refused_change_has_an_exit_code_and_changes_nothing(
     assert len(Graph.open(store).commits()) == 2
 
 
-def test_a_refusal_in_json_carries_the_plan_or_the_report(
-    og: Callable[..., Outcome], store: str, write: Callable[[str], str]
-) -> None:
+def test_a_refusal_in_json_carries_the_plan_or_the_report(og: Run, store: str, write: Write) -> None:
     done = og("schema", "apply", store, "--schema", write(NEW), "--json", "--quiet")
     assert done.code == 1
     assert done.json()["plan"]["steps"][1]["code"] == "OG-MF-103"
@@ -132,14 +123,14 @@ def test_a_refusal_in_json_carries_the_plan_or_the_report(
     assert done.json()["report"]["total"] == 1
 
 
-def test_other_branches_are_named(og: Callable[..., Outcome], store: str, write: Callable[[str], str]) -> None:
+def test_other_branches_are_named(og: Run, store: str, write: Write) -> None:
     Graph.open(store).create_branch("work")
     done = og("schema", "apply", store, "--schema", write(NEW), *FILL, "--quiet")
     assert done.code == 1
     assert "merge or delete work first" in done.err
 
 
-def test_what_is_dropped_may_be_destroyed(og: Callable[..., Outcome], store: str, write: Callable[[str], str]) -> None:
+def test_what_is_dropped_may_be_destroyed(og: Run, store: str, write: Write) -> None:
     less = write("node Paper { doi: String @key  year: I32? }")
     planned = og("schema", "plan", store, "--schema", less, "--allow-data-loss")
     assert (
@@ -156,18 +147,7 @@ def test_what_is_dropped_may_be_destroyed(og: Callable[..., Outcome], store: str
     assert "was cleaned up and cannot be read any more" in read.err
 
 
-@pytest.mark.parametrize("words", [(), ("--json",)])
-def test_destroying_in_a_remote_graph_needs_consent(
-    og: Callable[..., Outcome], write: Callable[[str], str], words: tuple[str, ...]
-) -> None:
-    done = og("schema", "apply", "s3://nowhere/g", "--schema", write(OLD), "--allow-data-loss", *words)
-    assert done.code == 2
-    assert "this destroys what the schema drops in s3://nowhere/g: give --yes" in done.err + done.out
-
-
-def test_the_difference_of_two_commits_is_shown(
-    og: Callable[..., Outcome], store: str, write: Callable[[str], str]
-) -> None:
+def test_the_difference_of_two_commits_is_shown(og: Run, store: str, write: Write) -> None:
     graph = Graph.open(store)
     assert og("schema", "diff", store).out == "no changes\n"
     graph.apply_schema(NEW, backfill={"Paper.lang": '"en"'})
@@ -188,9 +168,7 @@ COMPOSITE = "node Paper { doi: String @key  title: String?  year: I32?  @index(t
 UNBUILT = "1:60: warning S-32: `@index(title, year)` is recorded and not built"
 
 
-def test_init_warns_of_what_a_schema_says_without_effect(
-    og: Callable[..., Outcome], write: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_init_warns_of_what_a_schema_says_without_effect(og: Run, write: Write, tmp_path: Path) -> None:
     hinted = COMPOSITE.replace("year: I32?", 'year: I32? @rename_from("y")')
     done = og("init", f"{tmp_path}/new.omni", "--schema", write(hinted), "--json")
     assert done.code == 0
@@ -201,16 +179,14 @@ def test_init_warns_of_what_a_schema_says_without_effect(
 
 @pytest.mark.parametrize("words", [("schema", "plan"), ("schema", "apply")], ids=" ".join)
 def test_plan_and_apply_warn_of_an_index_that_is_not_built(
-    og: Callable[..., Outcome], store: str, write: Callable[[str], str], words: tuple[str, ...]
+    og: Run, store: str, write: Write, words: tuple[str, ...]
 ) -> None:
     done = og(*words, store, "--schema", write(COMPOSITE))
     assert done.code == 0
     assert UNBUILT in done.err
 
 
-def test_lint_warns_of_an_index_that_is_not_built(
-    og: Callable[..., Outcome], write: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_lint_warns_of_an_index_that_is_not_built(og: Run, write: Write, tmp_path: Path) -> None:
     queries = tmp_path / "q.gq"
     queries.write_text("query all() { match { $p: Paper } return { $p } }", encoding="utf-8")
     done = og("lint", "--schema", write(COMPOSITE), "--query", str(queries))
@@ -228,96 +204,75 @@ edge Cites: Paper -> Paper { context: String? }
 ADD = 'query add($doi: String, $year: I32) { insert Paper { doi: $doi, title: "t", year: $year } }'
 
 
-class OutcomeGraphCommands:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    def json(self):
-        return json.loads(self.out)
-
-
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
-
-    def call(*words: str) -> OutcomeGraphCommands:
-        with pytest.raises(SystemExit) as ended:
-            main(list(words))
-        printed = capsys.readouterr()
-        return OutcomeGraphCommands(int(ended.value.code or 0), printed.out, printed.err)
-
-    return call
-
-
-@pytest.fixture
-def store_of_graph_commands(tmp_path: Path, run) -> str:
+def papers(tmp_path: Path, og: Run) -> str:
     schema = tmp_path / "schema.pg"
     schema.write_text(SCHEMA, encoding="utf-8")
     uri = str(tmp_path / "papers.omni")
-    assert run("init", uri, "--schema", str(schema)).code == 0
+    assert og("init", uri, "--schema", str(schema)).code == 0
     return uri
 
 
-def add(run, store_of_graph_commands: str, doi: str, *more: str, year: int = 2000) -> OutcomeGraphCommands:
+def add(og: Run, papers: str, doi: str, *more: str, year: int = 2000) -> Outcome:
     params = json.dumps({"doi": doi, "year": year})
-    return run("mutate", "--store", store_of_graph_commands, "-e", ADD, "--params", params, *more)
+    return og("mutate", "--store", papers, "-e", ADD, "--params", params, *more)
 
 
-def test_init_says_where_the_graph_is(tmp_path: Path, run) -> None:
+def test_init_says_where_the_graph_is(tmp_path: Path, og: Run) -> None:
     schema = tmp_path / "s.pg"
     schema.write_text(SCHEMA, encoding="utf-8")
     uri = str(tmp_path / "g.omni")
-    outcome = run("init", uri, "--schema", str(schema))
+    outcome = og("init", uri, "--schema", str(schema))
     assert (outcome.code, outcome.out) == (0, f"initialized {uri}\n")
 
 
-def test_init_of_a_used_root_is_refused(store_of_graph_commands: str, tmp_path: Path, run) -> None:
-    outcome = run("init", store_of_graph_commands, "--schema", str(tmp_path / "schema.pg"), "--json")
+def test_init_of_a_used_root_is_refused(papers: str, tmp_path: Path, og: Run) -> None:
+    outcome = og("init", papers, "--schema", str(tmp_path / "schema.pg"), "--json")
     assert outcome.code == 1
     assert outcome.json()["kind"] == "already_initialized"
 
 
-def test_init_with_a_wrong_schema_leaves_nothing(tmp_path: Path, run) -> None:
+def test_init_with_a_wrong_schema_leaves_nothing(tmp_path: Path, og: Run) -> None:
     schema = tmp_path / "s.pg"
     schema.write_text("node A { x: Strng }", encoding="utf-8")
-    outcome = run("init", str(tmp_path / "g.omni"), "--schema", str(schema))
+    outcome = og("init", str(tmp_path / "g.omni"), "--schema", str(schema))
     assert outcome.code == 1
     assert "S-01" in outcome.err
     assert not (tmp_path / "g.omni").exists()
 
 
-def test_mutate_prints_a_receipt(store_of_graph_commands: str, run) -> None:
-    outcome = add(run, store_of_graph_commands, "10.1")
+def test_mutate_prints_a_receipt(papers: str, og: Run) -> None:
+    outcome = add(og, papers, "10.1")
     assert outcome.code == 0
     assert outcome.out.startswith("1 node, 0 edges in commit ")
     assert outcome.out.endswith(" on main\n")
 
 
-def test_mutate_json_is_the_write_envelope(store_of_graph_commands: str, run) -> None:
-    body = add(run, store_of_graph_commands, "10.1", "--as", "ada", "--json").json()
+def test_mutate_json_is_the_write_envelope(papers: str, og: Run) -> None:
+    body = add(og, papers, "10.1", "--as", "ada", "--json").json()
     assert set(body) == {"branch", "query_name", "affected_nodes", "affected_edges", "actor_id", "commit"}
     assert (body["branch"], body["query_name"], body["actor_id"]) == ("main", "add", "ada")
     assert body["commit"]["graph_manifest_version"] == 2
 
 
-def test_global_flags_may_stand_before_the_command(store_of_graph_commands: str, run) -> None:
+def test_global_flags_may_stand_before_the_command(papers: str, og: Run) -> None:
     params = '{"doi": "10.1", "year": 2000}'
-    outcome = run("--as", "ada", "--json", "mutate", "--store", store_of_graph_commands, "-e", ADD, "--params", params)
+    outcome = og("--as", "ada", "--json", "mutate", "--store", papers, "-e", ADD, "--params", params)
     assert outcome.json()["actor_id"] == "ada"
 
 
-def test_a_mutation_that_matches_nothing_has_no_commit(store_of_graph_commands: str, run) -> None:
+def test_a_mutation_that_matches_nothing_has_no_commit(papers: str, og: Run) -> None:
     text = 'query q() { update Paper set { year: 2000 } where doi = "none" }'
-    plain = run("mutate", "--store", store_of_graph_commands, "-e", text)
-    body = run("mutate", "--store", store_of_graph_commands, "-e", text, "--json").json()
+    plain = og("mutate", "--store", papers, "-e", text)
+    body = og("mutate", "--store", papers, "-e", text, "--json").json()
     assert plain.out == "nothing matched, nothing changed\n"
     assert body["commit"] is None
 
 
-def test_parameters_may_come_from_a_file(store_of_graph_commands: str, tmp_path: Path, run) -> None:
+def test_parameters_may_come_from_a_file(papers: str, tmp_path: Path, og: Run) -> None:
     path = tmp_path / "params.json"
     path.write_text('{"doi": "10.5", "year": 1999}', encoding="utf-8")
-    outcome = run("mutate", "--store", store_of_graph_commands, "-e", ADD, "--params-file", str(path))
+    outcome = og("mutate", "--store", papers, "-e", ADD, "--params-file", str(path))
     assert outcome.code == 0
 
 
@@ -331,44 +286,30 @@ def test_parameters_may_come_from_a_file(store_of_graph_commands: str, tmp_path:
         pytest.param(["--params", '{"doi": "1"}'], 1, "`year` is missing", id="missing"),
     ],
 )
-def test_wrong_parameters_are_explained(store_of_graph_commands: str, run, words, code: int, text: str) -> None:
-    outcome = run("mutate", "--store", store_of_graph_commands, "-e", ADD, *words)
+def test_wrong_parameters_are_explained(papers: str, og: Run, words, code: int, text: str) -> None:
+    outcome = og("mutate", "--store", papers, "-e", ADD, *words)
     assert outcome.code == code
     assert text in outcome.err
 
 
-def test_a_violated_rule_exits_with_1_and_changes_nothing(store_of_graph_commands: str, run) -> None:
-    outcome = add(run, store_of_graph_commands, "10.1", year=1)
+def test_a_violated_rule_exits_with_1_and_changes_nothing(papers: str, og: Run) -> None:
+    outcome = add(og, papers, "10.1", year=1)
     assert outcome.code == 1
     assert "@range violation on Paper.year" in outcome.err
-    assert run("snapshot", store_of_graph_commands, "--json").json()["graph_manifest_version"] == 1
+    assert og("snapshot", papers, "--json").json()["graph_manifest_version"] == 1
 
 
-def test_a_lost_precondition_exits_with_4(store_of_graph_commands: str, run) -> None:
-    first = run("snapshot", store_of_graph_commands, "--json").json()["graph_commit_id"]
-    won = add(run, store_of_graph_commands, "10.1", "--if-commit", first)
-    lost = add(run, store_of_graph_commands, "10.2", "--if-commit", first, "--json")
+def test_a_lost_precondition_exits_with_4(papers: str, og: Run) -> None:
+    first = og("snapshot", papers, "--json").json()["graph_commit_id"]
+    won = add(og, papers, "10.1", "--if-commit", first)
+    lost = add(og, papers, "10.2", "--if-commit", first, "--json")
     assert (won.code, lost.code) == (0, 4)
     assert lost.json()["precondition_failure"]["expected"] == first
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("snapshot",),
-        ("snapshot", "a", "--store", "b"),
-        ("doctor", "http://127.0.0.1:1"),
-        ("commit", "list", "x", "--filter", "branch=y"),
-    ],
-    ids=" ".join,
-)
-def test_a_wrongly_addressed_command_exits_with_2(run, words: tuple[str, ...]) -> None:
-    assert run(*words).code == 2
-
-
-def test_snapshot_names_every_dataset(store_of_graph_commands: str, run) -> None:
-    add(run, store_of_graph_commands, "10.1")
-    body = run("snapshot", store_of_graph_commands, "--json").json()
+def test_snapshot_names_every_dataset(papers: str, og: Run) -> None:
+    add(og, papers, "10.1")
+    body = og("snapshot", papers, "--json").json()
     paper = next(item for item in body["datasets"] if item["type_name"] == "Paper")
     assert set(paper) == {
         "entity_kind",
@@ -380,53 +321,53 @@ def test_snapshot_names_every_dataset(store_of_graph_commands: str, run) -> None
     }
     assert (paper["entity_kind"], paper["entity_count"]) == ("node", 1)
     assert body["internal_schema_version"] == 4
-    assert "node:Paper" in run("snapshot", store_of_graph_commands).out
+    assert "node:Paper" in og("snapshot", papers).out
 
 
-def test_commit_list_is_newest_first_and_filters_by_actor(store_of_graph_commands: str, run) -> None:
-    add(run, store_of_graph_commands, "10.1", "--as", "ada")
-    add(run, store_of_graph_commands, "10.2", "--as", "bob")
-    everything = run("commit", "list", store_of_graph_commands, "--json").json()["commits"]
+def test_commit_list_is_newest_first_and_filters_by_actor(papers: str, og: Run) -> None:
+    add(og, papers, "10.1", "--as", "ada")
+    add(og, papers, "10.2", "--as", "bob")
+    everything = og("commit", "list", papers, "--json").json()["commits"]
     assert [item["actor_id"] for item in everything] == ["bob", "ada", None]
     for words in (["--filter", "actor=ada"], ["--actor", "ada"]):
-        found = run("commit", "list", store_of_graph_commands, *words, "--json").json()["commits"]
+        found = og("commit", "list", papers, *words, "--json").json()["commits"]
         assert [item["actor_id"] for item in found] == ["ada"]
-    assert run("commit", "list", store_of_graph_commands, "--actor", "eve").out == "no commits\n"
+    assert og("commit", "list", papers, "--actor", "eve").out == "no commits\n"
 
 
-def test_commit_show_shows_one_commit(store_of_graph_commands: str, run) -> None:
-    commit = add(run, store_of_graph_commands, "10.1", "--as", "ada", "--json").json()["commit"]
-    shown = run("commit", "show", commit["graph_commit_id"], "--store", store_of_graph_commands, "--json").json()
+def test_commit_show_shows_one_commit(papers: str, og: Run) -> None:
+    commit = add(og, papers, "10.1", "--as", "ada", "--json").json()["commit"]
+    shown = og("commit", "show", commit["graph_commit_id"], "--store", papers, "--json").json()
     assert shown == commit
-    assert "ada" in run("commit", "show", commit["graph_commit_id"], "--uri", store_of_graph_commands).out
+    assert "ada" in og("commit", "show", commit["graph_commit_id"], "--uri", papers).out
 
 
-def test_an_unknown_commit_is_not_found(store_of_graph_commands: str, run) -> None:
-    outcome = run("commit", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--store", store_of_graph_commands)
+def test_an_unknown_commit_is_not_found(papers: str, og: Run) -> None:
+    outcome = og("commit", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--store", papers)
     assert outcome.code == 1
     assert "there is no commit" in outcome.err
 
 
-def test_recovery_list_is_empty_on_a_healthy_graph(store_of_graph_commands: str, run) -> None:
-    assert run("recovery", "list", store_of_graph_commands).out == "no recoveries\n"
-    assert run("recovery", "list", store_of_graph_commands, "--json").json() == {"recoveries": [], "pending": []}
+def test_recovery_list_is_empty_on_a_healthy_graph(papers: str, og: Run) -> None:
+    assert og("recovery", "list", papers).out == "no recoveries\n"
+    assert og("recovery", "list", papers, "--json").json() == {"recoveries": [], "pending": []}
 
 
 @pytest.mark.parametrize("verb", ["show", "get"])
-def test_schema_show_prints_the_accepted_text(store_of_graph_commands: str, run, verb: str) -> None:
-    assert run("schema", verb, store_of_graph_commands).out == SCHEMA
-    assert run("schema", verb, store_of_graph_commands, "--json").json() == {"schema_source": SCHEMA}
+def test_schema_show_prints_the_accepted_text(papers: str, og: Run, verb: str) -> None:
+    assert og("schema", verb, papers).out == SCHEMA
+    assert og("schema", verb, papers, "--json").json() == {"schema_source": SCHEMA}
 
 
-def test_change_is_the_old_name_of_mutate(store_of_graph_commands: str, run) -> None:
+def test_change_is_the_old_name_of_mutate(papers: str, og: Run) -> None:
     params = '{"doi": "10.1", "year": 2000}'
-    outcome = run("change", "--store", store_of_graph_commands, "-e", ADD, "--params", params)
+    outcome = og("change", "--store", papers, "-e", ADD, "--params", params)
     assert outcome.code == 0
     assert "deprecated" in outcome.err
 
 
-def test_an_unknown_branch_is_named(store_of_graph_commands: str, run) -> None:
-    outcome = run("snapshot", store_of_graph_commands, "--branch", "nope", "--json")
+def test_an_unknown_branch_is_named(papers: str, og: Run) -> None:
+    outcome = og("snapshot", papers, "--branch", "nope", "--json")
     assert outcome.code == 1
     assert (outcome.json()["kind"], outcome.json()["branch"]) == ("branch_not_found", "nope")
 

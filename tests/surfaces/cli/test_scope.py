@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import typer
@@ -14,17 +13,9 @@ from omnigraph.cli.config import Defaults, OperatorConfig, Profile
 from omnigraph.cli.main import app, arranged, wants_json
 from omnigraph.cli.scope import ScopeFlags, ServerScope, StoreScope, resolve_scope, token_of
 from omnigraph.client.addresses import graph_in_url, owner_of, parse_address, server_url
-from support.cli_graphs import Outcome
+from support.cli_graphs import Run
 from support.graphs import PAPERS
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.cli_graphs import Outcome
-
-    Run = Callable[..., Outcome]
 
 LAB = "http://127.0.0.1:9000"
 FAR = "https://far.example/og"
@@ -193,7 +184,7 @@ def test_every_command_parses_all_scope_flags_and_shows_those_it_can_use() -> No
         assert ("--as" in shown) == (ScopeFlag.AS in rule.flags), name
 
 
-def test_the_help_ends_with_the_commands_per_capability(og) -> None:
+def test_the_help_ends_with_the_commands_per_capability(og: Run) -> None:
     text = og("--help").out
     assert text.rstrip().endswith(" ".join(legend().split()[-1:]))
     assert "branch list|create|delete|merge" in text
@@ -317,9 +308,7 @@ def test_json_behind_the_end_of_flags_is_an_argument() -> None:
         ("http://127.0.0.1:9000", "--server"),
     ],
 )
-def test_an_address_in_the_place_of_a_name_is_told_its_flag(
-    og: Callable[..., Outcome], words: str, address: str, flag: str
-) -> None:
+def test_an_address_in_the_place_of_a_name_is_told_its_flag(og: Run, words: str, address: str, flag: str) -> None:
     done = og(*words.format(address).split())
     assert done.code == 2
     assert f"{address} looks like the address of a graph: pass it with {flag} {address}" in done.err
@@ -335,7 +324,7 @@ def test_an_address_in_the_place_of_a_name_is_told_its_flag(
     ],
 )
 def test_a_graph_a_file_or_a_text_in_the_place_of_a_query_is_told_its_flag(
-    og: Callable[..., Outcome], command: str, text: str, advice: str
+    og: Run, command: str, text: str, advice: str
 ) -> None:
     done = og(command, text)
     assert done.code == 2
@@ -351,7 +340,7 @@ def test_a_graph_a_file_or_a_text_in_the_place_of_a_query_is_told_its_flag(
         (["blob", "stat", "node", "Paper", "a", "scan", "g.omni"], "unexpected extra argument"),
     ],
 )
-def test_a_graph_where_no_argument_is_left_is_told_its_flag(og, words: list[str], said: str) -> None:
+def test_a_graph_where_no_argument_is_left_is_told_its_flag(og: Run, words: list[str], said: str) -> None:
     refused = og(*words)
     assert (refused.code, refused.out) == (2, "")
     assert said in " ".join(refused.err.split())
@@ -360,7 +349,7 @@ def test_a_graph_where_no_argument_is_left_is_told_its_flag(og, words: list[str]
 
 
 @pytest.mark.parametrize("words", [["snapshot", "one.omni", "two.omni"], ["branch", "list", "x", "--store", "g.omni"]])
-def test_an_extra_argument_beside_an_address_gets_no_advice(og, words: list[str]) -> None:
+def test_an_extra_argument_beside_an_address_gets_no_advice(og: Run, words: list[str]) -> None:
     refused = og(*words)
     assert refused.code == 2
     assert "unexpected extra argument" in refused.err
