@@ -18,7 +18,6 @@ from omnigraph.commit import leftovers as tidying
 from omnigraph.commit.leftovers import reclaim_staged_files
 from omnigraph.core import failpoints
 from omnigraph.core.failpoints import Failpoint as F
-from omnigraph.core.failpoints import FailpointError
 from omnigraph.errors import (
     ConflictError,
     ExpectedVersionMismatchError,
@@ -235,7 +234,7 @@ def test_a_damaged_gz_file_is_named_and_the_good_files_beside_it_leave_nothing(
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
-def test_a_file_that_is_removed_between_planning_and_reading_is_named(
+def test_a_file_or_table_that_is_removed_between_planning_and_reading_is_named(
     graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, engine: str
 ):
     spark = request.getfixturevalue("spark") if engine == "spark" else None
@@ -244,12 +243,7 @@ def test_a_file_that_is_removed_between_planning_and_reading_is_named(
     error = failed(graph, InputFileError, source, engine=engine, spark=spark)
     assert error.path == str(gone)
     assert error.to_json()["path"] == str(gone)
-
-
-def test_a_table_that_is_removed_between_planning_and_reading_is_named(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    path = records(tmp_path)
+    path = records(source.parent)
     hook(monkeypatch, F.LOAD_PLANNED, path.unlink)
     assert failed(graph, InputFileError, None, mapping=mapping(path)).path == str(path)
 
@@ -378,7 +372,7 @@ def test_a_race_over_a_table_that_a_load_neither_writes_nor_reads_is_no_race(
     assert len(ids_of(graph, "node:Note")) == 1
 
 
-def test_an_append_that_lost_a_race_for_an_id_is_a_key_conflict(
+def test_an_append_that_lost_a_race_for_an_id_is_a_key_conflict_and_a_merge_replaces_the_row_of_the_rival(
     graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch
 ):
     hook(monkeypatch, F.LOAD_CHECKED, Rival(root_of(graph), 'insert Thing { name: "t5", must: 7 }'))
@@ -388,15 +382,11 @@ def test_an_append_that_lost_a_race_for_an_id_is_a_key_conflict(
     assert caught.value.report.examples[0].location == f"{source / 'a.jsonl'}:6"
     assert ids_of(graph, "node:Thing") == ["ann", "bob", "cid", "t5"]
     assert leftovers(graph) == []
-
-
-def test_a_merge_that_lost_a_race_for_an_id_replaces_the_row_of_the_rival(
-    graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch
-):
-    hook(monkeypatch, F.LOAD_CHECKED, Rival(root_of(graph), 'insert Thing { name: "t5", must: 7 }'))
+    hook(monkeypatch, F.LOAD_CHECKED, Rival(root_of(graph), 'insert Thing { name: "t6", must: 7 }'))
     graph.load(source, mode="merge", engine="local")
     check_loaded(graph)
-    assert {row["id"]: row["must"] for row in rows_of(graph, "node:Thing")}["t5"] == 5
+    rows = {row["id"]: row["must"] for row in rows_of(graph, "node:Thing")}
+    assert (rows["t5"], rows["t6"]) == (5, 6)
     assert leftovers(graph) == []
 
 
@@ -473,8 +463,7 @@ def test_a_schema_that_changed_meanwhile_is_a_conflict(
 # ---- interrupts and failures of the process itself
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("place", STAGES)
+@pytest.mark.parametrize(("place", "mode"), list(zip(STAGES, (*MODES, "merge"), strict=True)))
 def test_an_interrupted_load_leaves_nothing(
     graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, place: F, mode: str
 ):
@@ -515,41 +504,6 @@ def test_an_interrupt_of_a_load_on_spark_leaves_nothing(
 ):
     hook(monkeypatch, F.LOAD_CHECKED, interrupt)
     failed(graph, KeyboardInterrupt, for_mode(source, "merge"), mode="merge", spark=spark)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("place", [F.BEFORE_SIDECAR, F.SIDECAR_WRITE])
-def test_a_commit_that_cannot_begin_leaves_nothing(
-    graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, place: F, mode: str
-):
-    monkeypatch.setenv(failpoints.VARIABLE, f"{place}=raise")
-    failed(graph, FailpointError, for_mode(source, mode), mode=mode)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_commit_that_fails_between_two_tables_is_undone_and_the_load_can_be_repeated(
-    graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-):
-    before = rows_of(graph, "node:Thing"), rows_of(graph, "edge:Near")
-    monkeypatch.setenv(failpoints.VARIABLE, "after_table_commit@2=raise")
-    with pytest.raises(FailpointError):
-        graph.load(for_mode(source, mode), mode=mode, engine="local")
-    monkeypatch.delenv(failpoints.VARIABLE)
-    assert (rows_of(graph, "node:Thing"), rows_of(graph, "edge:Near")) == before
-    assert graph.pending_recoveries() == []
-    graph.load(source, mode=mode, engine="local")
-    check_loaded(graph, mode)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_commit_that_fails_after_the_last_table_is_completed_and_acknowledged(
-    graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-):
-    monkeypatch.setenv(failpoints.VARIABLE, "before_publish=raise")
-    result = graph.load(for_mode(source, mode), mode=mode, engine="local")
-    assert result.commit is not None
-    assert result.commit.commit_id == graph.snapshot().commit_id
-    check_loaded(graph, mode)
 
 
 def test_a_file_that_cannot_be_removed_does_not_hide_how_the_load_ended(

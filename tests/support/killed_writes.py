@@ -312,18 +312,25 @@ class Load(Write):
         check_sound(root)
 
 
-APPEND = Load(name="append", mode="append", killed_at=(F.LOAD_FRAGMENTS_WRITTEN, "after_table_commit@1"))
+APPEND = Load(
+    name="append",
+    mode="append",
+    killed_at=(F.LOAD_FRAGMENTS_WRITTEN, "after_table_commit@1"),
+    failing_at=(F.BEFORE_SIDECAR, "after_table_commit@2", F.BEFORE_PUBLISH),
+)
 UPSERT_LOAD = Load(
     name="merge",
     mode="merge",
     records=(*REPLACED, *NODES, *EDGES),
     killed_at=(F.LOAD_IDENTIFIED, F.LOAD_CHECKED, "after_table_commit@4"),
+    failing_at=(F.SIDECAR_WRITE, "after_table_commit@2", F.BEFORE_PUBLISH),
 )
 OVERWRITE = Load(
     name="overwrite",
     mode="overwrite",
     records=(*REPLACED, *NODES, *EDGES),
     killed_at=(F.LOAD_PLANNED, "after_table_commit@2", F.BEFORE_CATALOG_COMMIT),
+    failing_at=(F.BEFORE_SIDECAR, F.SIDECAR_WRITE, "after_table_commit@2", F.BEFORE_PUBLISH),
 )
 FORK_LOAD = Load(
     name="first_load_on_a_branch", mode="append", branch="dev", killed_at=("after_table_commit@3", F.BEFORE_PUBLISH)

@@ -27,8 +27,10 @@ from support.killed_writers import (
     contents,
     copy,
     every_commit,
+    of_main,
     opening,
     recovery_kinds,
+    table_files,
 )
 from support.killed_writes import (
     DELETE,
@@ -40,6 +42,7 @@ from support.killed_writes import (
     INTO_MAIN,
     INTO_UNFORKED,
     NEW_BRANCH,
+    NOTHING,
     OPTIMIZE,
     ROLLED_FORWARD,
     SOFT,
@@ -173,6 +176,8 @@ def test_a_write_that_fails_anywhere_settles_itself_and_stops_nobody(
                 with pytest.raises(FailpointError, match=place.partition("@")[0]):
                     write.run(graph)
         write.check_reader(root, before, is_published=outcome.happened)
+        if outcome == NOTHING:
+            assert of_main(table_files(root) - table_files(before.root)) == set(), "a failed write tidies up"
         # What follows a publish is left to the next write.
         is_left = outcome.is_published and outcome.audit is not None and place != F.AFTER_PUBLISH
         assert len(graph.pending_recoveries()) == is_left

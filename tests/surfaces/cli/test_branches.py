@@ -18,7 +18,6 @@ from omnigraph.cli.scope import Address, ScopeFlags
 from omnigraph.errors import ConflictKind, MergeConflict
 from omnigraph.graph.graph import Graph
 from support.cli_graphs import Outcome, Run
-from surfaces.cli.test_commands import probe
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: String?  email: String? @unique }
@@ -64,11 +63,17 @@ def merge(og: Run, store: str, *words: str) -> Outcome:
 # ---- create, list, delete
 
 
-def test_a_branch_is_created_and_the_target_is_echoed(og: Run, store: str) -> None:
-    outcome = og("branch", "create", "fix/one", "--uri", store)
-    assert (outcome.code, outcome.out) == (0, "created branch fix/one from main\n")
-    assert outcome.err == f"branch create in {store} (direct, local)\n"
+def test_a_branch_is_created_and_deleted_and_the_target_is_echoed(og: Run, store: str) -> None:
+    made = og("branch", "create", "fix/one", "--uri", store)
+    assert (made.code, made.out) == (0, "created branch fix/one from main\n")
+    assert made.err == f"branch create in {store} (direct, local)\n"
     assert og("branch", "list", "--store", store).out == "fix/one\nmain\nreview\n"
+    gone = og("branch", "delete", "review", "--store", store)
+    assert (gone.code, gone.out) == (0, "deleted branch review\n")
+    assert gone.err == f"branch delete in {store} (direct, local)\n"
+    early = og("--quiet", "--yes", "--store", store, "branch", "delete", "fix/one")
+    assert (early.code, early.err) == (0, ""), "global flags may stand before the command"
+    assert og("branch", "list", "--store", store).out == "main\n"
 
 
 def test_the_receipts_of_create_and_delete_as_json(og: Run, store: str) -> None:
@@ -87,18 +92,6 @@ def test_a_branch_may_begin_at_a_commit(og: Run, store: str) -> None:
     assert og("branch", "create", "then", "--from", commit, "--store", store).code == 0
     found = og("snapshot", store, "--branch", "then", "--json").json()
     assert found["graph_commit_id"] == commit
-
-
-def test_a_deleted_branch_is_gone(og: Run, store: str) -> None:
-    outcome = og("branch", "delete", "review", "--store", store)
-    assert (outcome.code, outcome.out) == (0, "deleted branch review\n")
-    assert outcome.err == f"branch delete in {store} (direct, local)\n"
-    assert og("branch", "list", "--store", store).out == "main\n"
-
-
-def test_global_flags_may_stand_before_the_command(og: Run, store: str) -> None:
-    outcome = og("--quiet", "--yes", "--store", store, "branch", "delete", "review")
-    assert (outcome.code, outcome.err) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +160,9 @@ def test_a_local_graph_needs_no_consent(address: str) -> None:
 # ---- merge
 
 
-def test_a_merge_names_its_outcome_its_commit_and_the_rows_of_every_type(og: Run, store: str) -> None:
+def test_a_merge_names_its_outcome_its_commit_and_the_rows_of_every_type_and_tells_its_stages(
+    og: Run, store: str
+) -> None:
     change(store, "review", EVE, age=3)
     change(store, "review", OLDER, age=31)
     change(store, "review", 'query q() { delete Knows where from = "Alice" }')
@@ -176,11 +171,7 @@ def test_a_merge_names_its_outcome_its_commit_and_the_rows_of_every_type(og: Run
     assert outcome.code == 0
     assert re.fullmatch(r"merged review into main: fast_forward, commit [0-9A-Z]{26}", head)
     assert types == ["  edge:Knows   +0 ~0 -1", "  node:Person  +1 ~1 -0"]
-
-
-def test_the_stages_of_a_merge_are_told_on_stderr(og: Run, store: str) -> None:
-    change(store, "review", EVE, age=3)
-    told = merge(og, store).err.splitlines()
+    told = outcome.err.splitlines()
     stages = [line.partition(":")[0] for line in told[1:]]
     assert told[0] == f"branch merge in {store} (direct, local)"
     assert (stages[0], stages[-2:]) == ("compare branches", ["check the result", "commit"])
@@ -235,15 +226,10 @@ def test_a_source_that_cannot_be_deleted_is_a_warning(og: Run, store: str) -> No
     assert "deleted" not in outcome.out
     assert outcome.err.startswith("branch review was not deleted: ")
     assert "child" in outcome.err
-
-
-def test_a_source_that_cannot_be_deleted_is_told_in_json(og: Run, store: str) -> None:
-    og("branch", "create", "child", "--from", "review", "--store", store)
-    change(store, "review", EVE, age=3)
-    outcome = merge(og, store, "--delete-branch", "--quiet", "--json")
-    assert outcome.code == 0
-    assert outcome.json()["branch_deleted"] is False
-    assert "child" in outcome.json()["branch_delete_error"]
+    change(store, "review", EVE, age=4)
+    as_json = merge(og, store, "--delete-branch", "--quiet", "--json")
+    assert (as_json.code, as_json.json()["branch_deleted"]) == (0, False)
+    assert "child" in as_json.json()["branch_delete_error"]
 
 
 def test_a_dry_run_writes_nothing(og: Run, store: str) -> None:
@@ -271,40 +257,29 @@ change one of the branches, or decide all of them with --strategy ours or theirs
 """
 
 
-def test_conflicts_are_a_table_on_stderr_and_exit_with_1(og: Run, store: str) -> None:
+def test_conflicts_are_a_table_on_stderr_or_in_json_and_exit_with_1(og: Run, store: str) -> None:
     disagree(store)
     before = og("snapshot", store, "--json").json()
     outcome = merge(og, store)
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.endswith(TABLE)
+    as_json = merge(og, store, "--json", "--quiet")
+    body = as_json.json()
+    assert (as_json.code, as_json.err) == (1, "")
+    assert (body["kind"], body["code"], body["merge_conflict_total"]) == ("merge_conflicts", "conflict", 1)
+    [conflict] = body["merge_conflicts"]
+    assert (conflict["kind"], conflict["entity_id"]) == ("divergent_update", "Alice")
+    assert (conflict["ours"]["properties"]["age"], conflict["theirs"]["properties"]["age"]) == (32, 31)
     assert og("snapshot", store, "--json").json() == before
 
 
-def test_conflicts_of_a_dry_run_are_a_table_on_stdout_and_exit_with_0(og: Run, store: str) -> None:
+def test_conflicts_of_a_dry_run_are_a_table_on_stdout_or_in_the_receipt_and_exit_with_0(og: Run, store: str) -> None:
     disagree(store)
     outcome = merge(og, store, "--dry-run", "--quiet")
     assert (outcome.code, outcome.out, outcome.err) == (0, TABLE, "")
-
-
-def test_conflicts_as_json_are_the_error_body(og: Run, store: str) -> None:
-    disagree(store)
-    outcome = merge(og, store, "--json", "--quiet")
-    body = outcome.json()
-    assert (outcome.code, outcome.err) == (1, "")
-    assert (body["kind"], body["code"]) == ("merge_conflicts", "conflict")
-    assert body["merge_conflict_total"] == 1
-    [conflict] = body["merge_conflicts"]
-    assert (conflict["kind"], conflict["entity_id"]) == ("divergent_update", "Alice")
-    assert conflict["ours"]["properties"]["age"] == 32
-    assert conflict["theirs"]["properties"]["age"] == 31
-
-
-def test_conflicts_of_a_dry_run_as_json_are_in_the_receipt(og: Run, store: str) -> None:
-    disagree(store)
-    outcome = merge(og, store, "--dry-run", "--json", "--quiet")
-    body = outcome.json()
-    assert outcome.code == 0
-    assert (body["outcome"], body["commit"]) == ("conflicts", None)
+    as_json = merge(og, store, "--dry-run", "--json", "--quiet")
+    body = as_json.json()
+    assert (as_json.code, body["outcome"], body["commit"]) == (0, "conflicts", None)
     assert [conflict["kind"] for conflict in body["merge_conflicts"]] == ["divergent_update"]
 
 
@@ -396,32 +371,15 @@ def test_images_without_a_visible_difference_are_one_line() -> None:
     assert row.split() == ["divergent_update", "node:Note", "n0", "-"]
 
 
-def test_long_values_are_shown_where_they_differ() -> None:
+def test_long_values_are_shown_where_they_differ_or_cut_at_the_end() -> None:
     shared = "the same words again and again " * 3
-    shown = compared(["null", f"{shared}ours", f"{shared}theirs"])
-    assert shown[0] == "null"
-    assert shown[1].startswith("…")
-    assert shown[1].endswith("again ours")
-    assert shown[2].endswith("again theirs")
-
-
-def test_long_values_that_differ_at_once_are_cut_at_the_end() -> None:
+    none, ours, theirs = compared(["null", f"{shared}ours", f"{shared}theirs"])
+    assert none == "null"
+    assert ours.startswith("…")
+    assert (ours.endswith("again ours"), theirs.endswith("again theirs")) == (True, True)
     shown = compared(["x" * 100, "y" * 100])
     assert [len(text) for text in shown] == [VALUE_WIDTH, VALUE_WIDTH]
     assert all(text.endswith("…") for text in shown)
-
-
-# ---- what is loaded
-
-
-def test_a_small_merge_starts_no_jvm(store: str) -> None:
-    change(store, "review", EVE, age=3)
-    change(store, "main", OLDER, age=31)
-    report = probe("branch", "merge", "review", "--store", store)
-    assert report["code"] == 0
-    assert "omnigraph.graph.branches" in report["modules"], "the probe sees what is loaded"
-    assert report["asked"] == []
-    assert not {"pyspark", "py4j"} & set(report["modules"])
 
 
 # ---- `omnigraph log`, `commit show` and `diff`: what a graph was, and what differs between its states
@@ -480,17 +438,14 @@ def ids(outcome: Outcome) -> list[str]:
 # ---- log
 
 
-def test_a_log_is_the_list_of_commits_of_main(og: Run, merged: Merged) -> None:
+def test_a_log_is_the_list_of_commits_of_a_branch(og: Run, merged: Merged) -> None:
     outcome = og("log", merged.uri)
     assert outcome.code == 0
     assert outcome.out == og("commit", "list", merged.uri).out
-    listed = ids(og("log", "--store", merged.uri, "--json"))
-    assert listed == [merged.merge, merged.ours, merged.filled, merged.genesis]
-
-
-def test_a_log_is_of_the_branch_that_was_asked_for(og: Run, merged: Merged) -> None:
-    listed = ids(og("log", merged.uri, "--branch", "next", "--json"))
-    assert listed[:2] == [merged.ahead, merged.merge]
+    on_main = [merged.merge, merged.ours, merged.filled, merged.genesis]
+    assert ids(og("log", "--store", merged.uri, "--json")) == on_main
+    assert ids(og("log", merged.uri, "--branch", "next", "--json")) == [merged.ahead, *on_main]
+    assert ids(og("log", merged.uri, "--branch", "review", "--json")) == on_main, "without commits of its own"
 
 
 def test_the_graph_of_all_branches_is_drawn_with_its_heads(og: Run, merged: Merged) -> None:
@@ -523,11 +478,6 @@ def test_the_graph_as_json_has_heads_and_marks_deleted_branches(og: Run, merged:
     assert body["heads"] == {"main": merged.merge, "next": merged.ahead, "review": merged.merge}
     gone = [c["graph_commit_id"] for c in body["commits"] if c["branch_deleted"]]
     assert gone == [merged.theirs]
-
-
-def test_a_branch_without_commits_of_its_own_is_a_label(og: Run, merged: Merged) -> None:
-    listed = ids(og("log", merged.uri, "--branch", "review", "--json"))
-    assert listed == ids(og("log", merged.uri, "--json"))
 
 
 @pytest.mark.parametrize("words", [[], ["--graph"]], ids=["list", "graph"])

@@ -14,6 +14,7 @@ import pytest
 
 from omnigraph import __version__
 from omnigraph.cli.main import main
+from omnigraph.graph.graph import Graph
 from support.cli_graphs import History
 from support.spark import spark
 
@@ -53,11 +54,9 @@ GOOD = "query titles() { match { $p: Paper } return { $p.title } }\n"
 BAD = "query titles() { match { $p: Papr } return { $p.title } }\n"
 
 
-@pytest.mark.parametrize("words", [("version",), ("--version",), ("-v",)])
-def test_version_prints_release_and_storage_format(words: tuple[str, ...]) -> None:
-    result = start(*words)
-    assert result.returncode == 0
-    assert result.stdout == f"omnigraph {__version__}\ninternal-schema 4\n"
+def test_version_prints_release_and_storage_format() -> None:
+    for result in (start("version"), run("--version"), run("-v")):
+        assert (result.returncode, result.stdout) == (0, f"omnigraph {__version__}\ninternal-schema 4\n")
 
 
 def test_no_command_shows_the_help() -> None:
@@ -143,18 +142,12 @@ def test_a_missing_file_is_named(missing: str, write) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_explain_prints_the_plan() -> None:
+def test_explain_prints_the_plan_and_its_json_carries_the_operation() -> None:
     result = run("explain", "--schema", READING, "-e", GOOD)
     assert result.returncode == 0
     assert result.stdout.startswith("read titles()\n  NodeScan $p: Paper\n")
-
-
-def test_explain_json_carries_plan_and_operation() -> None:
-    result = run("explain", "--schema", READING, "-e", GOOD, "--json")
-    body = json.loads(result.stdout)
-    assert body["query_name"] == "titles"
-    assert body["kind"] == "read"
-    assert body["plan"][0] == "read titles()"
+    body = json.loads(run("explain", "--schema", READING, "-e", GOOD, "--json").stdout)
+    assert (body["query_name"], body["kind"], body["plan"][0]) == ("titles", "read", "read titles()")
     assert body["operation"]["reads"] == [{"kind": "node", "type_name": "Paper"}]
 
 
@@ -266,23 +259,18 @@ class Watch:
 
 sys.meta_path.insert(0, Watch())
 from omnigraph.cli.main import main
-loaded = []
+loaded, codes = [], []
 for words in {lines!r}:
     try:
         main(words)
     except SystemExit as ended:
-        code = ended.code or 0
+        codes.append(ended.code or 0)
     loaded.append(sorted(sys.modules))
 report = {{
-    "code": code, "modules": loaded[-1], "loaded": loaded, "asked": asked, "pandas": pandas_importers,
+    "codes": codes, "modules": loaded[-1], "loaded": loaded, "asked": asked, "pandas": pandas_importers,
 }}
 print("\\n@@" + json.dumps(report))
 """
-
-
-def probe(*words: str) -> dict[str, Any]:
-    """What a command line loads in a process of its own."""
-    return probe_all([list(words)])
 
 
 def probe_all(lines: list[list[str]]) -> dict[str, Any]:
@@ -291,30 +279,30 @@ def probe_all(lines: list[list[str]]) -> dict[str, Any]:
     return json.loads(run.stdout.rpartition("@@")[2])
 
 
-@pytest.mark.parametrize(
-    "words", [pytest.param(("query",), id="query"), pytest.param(("explain", "--analyze"), id="explain")]
-)
-def test_a_read_starts_no_jvm(past: History, words: tuple[str, ...]) -> None:
+def test_reads_exports_and_small_merges_start_no_jvm(past: History, tmp_path: Path) -> None:
     text = "query keys() { match { $i: Item } return { $i.k as k } order { k } }"
-    report = probe(*words, "--store", past.uri, "-e", text)
-    assert report["code"] == 0
-    assert "lance" in report["modules"], "the probe sees what is loaded"
+    with Graph.init(tmp_path / "g.omni", "node Item { k: String @key }") as graph:
+        graph.create_branch("review")
+        for branch in ("main", "review"):
+            graph.mutate(f'query q() {{ insert Item {{ k: "{branch}" }} }}', branch=branch)
+    report = probe_all(
+        [
+            ["query", "--store", past.uri, "-e", text],
+            ["explain", "--analyze", "--store", past.uri, "-e", text],
+            ["export", past.uri],
+            ["branch", "merge", "review", "--store", graph.uri],
+        ]
+    )
+    assert report["codes"] == [0] * 4
+    assert {"lance", "omnigraph.pipeline.export.job", "omnigraph.graph.branches"} <= set(report["modules"])
     assert report["asked"] == []
     assert not {"pyspark", "py4j"} & set(report["modules"])
     assert [name for name in report["pandas"] if not name.startswith("pyarrow")] == []
 
 
-def test_an_export_to_stdout_starts_no_jvm(past: History) -> None:
-    report = probe("export", past.uri)
-    assert report["code"] == 0
-    assert "omnigraph.pipeline.export.job" in report["modules"]
-    assert report["asked"] == []
-    assert [name for name in report["pandas"] if not name.startswith("pyarrow")] == []
-
-
 def test_a_remote_read_starts_no_jvm_and_loads_no_server() -> None:
-    report = probe("branch", "list", "--server", "http://127.0.0.1:1/graphs/papers")
-    assert report["code"] == 1, "nobody answers there"
+    report = probe_all([["branch", "list", "--server", "http://127.0.0.1:1/graphs/papers"]])
+    assert report["codes"] == [1], "no server answers there"
     assert "omnigraph.client" in report["modules"]
     assert report["asked"] == []
     assert not {"starlette", "uvicorn", "omnigraph.server", "omnigraph.graph"} & set(report["modules"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import lance
 import pytest
 
 from omnigraph.cli.commands.maintenance import cleanup_lines
-from omnigraph.cli.main import main
 from omnigraph.errors.text import size_text
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.cleanup import CleanupReport, DatasetCleanup
@@ -27,36 +25,27 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(tmp_path / "g.omni")
 
 
-def run(*words: str) -> int:
-    with pytest.raises(SystemExit) as caught:
-        main(["cleanup", *words])
-    return int(caught.value.code or 0)
-
-
-def test_a_preview_exits_with_zero_and_names_the_next_step(root: str, capsys):
-    assert run(root, "--keep", "3") == 0
-    out, err = capsys.readouterr()
-    assert out.splitlines()[-1].endswith("would go with --confirm")
-    assert err == f"cleanup (preview) of {root} (direct, local)\n"
+def test_a_preview_exits_with_zero_and_names_the_next_step(root: str, og: Run):
+    shown = og("cleanup", root, "--keep", "3")
+    assert (shown.code, shown.err) == (0, f"cleanup (preview) of {root} (direct, local)\n")
+    assert shown.out.splitlines()[-1].endswith("would go with --confirm")
     with Graph.open(root) as graph:
         assert graph.cleanup(keep=3).old_versions_removed == 3
 
 
-def test_json_tells_every_dataset_and_the_totals(root: str, capsys):
-    assert run(root, "--keep", "3", "--older-than", "0s", "--confirm", "--commits", "--json") == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["confirmed"] is True
-    assert document["commits_forgotten"] == 2
+def test_json_tells_every_dataset_and_the_totals(root: str, og: Run):
+    document = og("cleanup", root, "--keep", "3", "--older-than", "0s", "--confirm", "--commits", "--json").json()
+    assert (document["confirmed"], document["commits_forgotten"]) == (True, 2)
     (paper,) = document["datasets"]
-    assert paper["type_key"] == "node:Paper"
-    assert paper["old_versions_removed"] == 3
+    assert (paper["type_key"], paper["old_versions_removed"]) == ("node:Paper", 3)
     assert paper["bytes_removed"] < document["total_bytes_removed"]
 
 
-@pytest.mark.parametrize("words", [(), ("--keep", "0"), ("--older-than", "soon")], ids=["none", "zero", "soon"])
-def test_a_policy_that_makes_no_sense_is_a_failure(root: str, capsys, words: tuple[str, ...]):
-    assert run(root, *words, "--confirm", "--quiet") == 1
-    assert capsys.readouterr().err.strip()
+@each_case("words", [(), ("--keep", "0"), ("--older-than", "soon")], ids=["none", "zero", "soon"])
+def test_a_policy_that_makes_no_sense_is_a_failure(root: str, og: Run, words: tuple[str, ...]):
+    refused = og("cleanup", root, *words, "--confirm", "--quiet")
+    assert refused.code == 1
+    assert refused.err.strip()
 
 
 def test_a_dataset_with_a_problem_is_told():
@@ -119,21 +108,16 @@ def test_a_second_run_has_nothing_to_do(og: Run, store: str) -> None:
     state = og("snapshot", store, "--json").json()
     again = og("optimize", store, "--indexes-only")
     assert again.code == 0
-    assert "built" not in again.out
-    assert "commit" not in again.out
+    assert again.out == "node:Paper.vec: pending, no row has a vector yet\nnothing to build\n"
     assert og("snapshot", store, "--json").json() == state
     assert len(commits(og, store)) == before + 1
 
 
-def test_what_waits_is_not_called_up_to_date(og: Run, store: str) -> None:
-    og("optimize", store, "--indexes-only")
-    again = og("optimize", store, "--indexes-only").out
-    assert "node:Paper.vec: pending, no row has a vector yet\n" in again
-    assert "every index is up to date" not in again
-
-
 def test_with_nothing_pending_everything_is_up_to_date(og: Run, tmp_path: Path) -> None:
     with Graph.init(tmp_path / "g.omni", "node N { k: String @key }") as graph:
+        empty = og("optimize", graph.uri, "--indexes-only")
+        assert (empty.code, empty.out) == (0, "every index is up to date\n"), "there are no rows"
+        assert len(commits(og, graph.uri)) == 1
         graph.mutate('query q() { insert N { k: "a" } }')
     assert og("optimize", graph.uri, "--indexes-only").code == 0
     assert og("optimize", graph.uri, "--indexes-only").out == "every index is up to date\n"
@@ -173,19 +157,13 @@ def test_a_pending_vector_is_built_once_there_are_vectors(og: Run, store: str) -
     body = og("optimize", store, "--indexes-only", "--json").json()
     paper = next(item for item in body["datasets"] if item["type_key"] == "node:Paper")
     assert paper["pending_indexes"] == []
+    committed = {item["type_key"]: item["committed"] for item in body["datasets"]}
+    assert committed == {"edge:Cites": False, "node:Paper": True, "node:Unused": False}, "new rows are covered"
     nearest = (
         "query q($v: Vector(4)) { match { $p: Paper } return { $p.doi as doi } order { nearest($p.vec, $v) } limit 3 }"
     )
     found = og("query", "--store", store, "-e", nearest, "--params", '{"v": [1, 0, 0, 0]}', "--format", "csv")
     assert found.out == "doi\n1\n"
-
-
-def test_new_rows_are_covered_by_the_next_run(og: Run, store: str) -> None:
-    og("optimize", store, "--indexes-only")
-    og("mutate", "--store", store, "-e", 'query q() { insert Paper { doi: "3" } }')
-    body = og("optimize", store, "--indexes-only", "--json").json()
-    committed = {item["type_key"]: item["committed"] for item in body["datasets"]}
-    assert committed == {"edge:Cites": False, "node:Paper": True, "node:Unused": False}
 
 
 def test_the_run_changes_no_row_and_is_one_commit_of_its_kind(og: Run, store: str) -> None:
@@ -232,20 +210,8 @@ def test_a_run_that_finds_nothing_is_refused_without_a_trace(
     assert (outcome.code, outcome.out) == (1, "")
     assert text in outcome.err
     assert og("snapshot", store, "--json").json() == before
-
-
-def test_an_unknown_branch_with_json_is_an_error_body(og: Run, store: str) -> None:
-    outcome = og("optimize", store, "--indexes-only", "--branch", "nope", "--json")
-    assert outcome.code == 1
-    assert (outcome.json()["kind"], outcome.json()["branch"]) == ("branch_not_found", "nope")
-
-
-def test_a_graph_without_rows_has_nothing_to_index(og: Run, tmp_path: Path) -> None:
-    with Graph.init(tmp_path / "g.omni", SCHEMA) as graph:
-        uri = graph.uri
-    outcome = og("optimize", uri, "--indexes-only")
-    assert (outcome.code, outcome.out) == (0, "every index is up to date\n")
-    assert len(commits(og, uri)) == 1
+    as_json = og("optimize", store, "--indexes-only", "--branch", "nope", "--json")
+    assert (as_json.code, as_json.json()["kind"], as_json.json()["branch"]) == (1, "branch_not_found", "nope")
 
 
 # ---- everything
