@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeAlias, assert_never
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, assert_never, cast
 
 import pyarrow
 from pyarrow import compute
 
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.core.values import render_date, render_datetime
+from omnigraph.core.values import StoredValue, render_date, render_datetime
 
 #: pyarrow and its kernels without their published stubs, which describe older functions and arrays of one type only.
 pa: Any = pyarrow
@@ -66,6 +66,30 @@ def arrow_type(base: BaseType) -> pyarrow.DataType:
 def arrow_field(name: str, type_: PropertyType) -> pyarrow.Field[pyarrow.DataType]:
     """The Arrow field of one property."""
     return pyarrow.field(name, arrow_type(type_.base), nullable=type_.nullable)
+
+
+# ---- Stored values as Arrow values, and back
+
+
+def stored_array(type_: pyarrow.DataType, values: Iterable[StoredValue]) -> Array:
+    """Stored values as an array: dates and instants come as the numbers that they are stored as."""
+    found: Array = pa.array(list(values), _plain(type_)).cast(type_)
+    return found
+
+
+def stored_values(column: Column) -> list[StoredValue]:
+    """The values of a column in stored form: days and milliseconds instead of calendar objects."""
+    plain: Any = column.cast(_plain(column.type))
+    return cast("list[StoredValue]", plain.to_pylist())
+
+
+def _plain(type_: pyarrow.DataType) -> pyarrow.DataType:
+    """The type of the numbers that values are stored as."""
+    if pyarrow.types.is_list(type_):
+        return pyarrow.list_(_plain(type_.value_type))
+    if pyarrow.types.is_date32(type_):
+        return pyarrow.int32()
+    return pyarrow.int64() if pyarrow.types.is_date64(type_) else type_
 
 
 # ---- Arrow values as JSON

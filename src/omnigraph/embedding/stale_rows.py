@@ -13,11 +13,14 @@ import numpy as np
 
 from omnigraph.commit.expectations import PHYSICAL_KINDS
 from omnigraph.commit.lineage import first_parents
+from omnigraph.commit.rows import GraphCommit, TablePin
 from omnigraph.commit.snapshot import History, Snapshot, branch_of
 from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.arrow import Batch, pc
+from omnigraph.core.ids import TableKey
 from omnigraph.core.types import VectorType
 from omnigraph.errors import HistoricalVersionReclaimedError
+from omnigraph.lang.schema.accepted import Identities
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.pipeline.compare import DELETED, UPDATED, RowShape
 from omnigraph.pipeline.deltas import Delta, delta_between
@@ -25,15 +28,10 @@ from omnigraph.pipeline.exchange import Scratch, ScratchPlace
 from omnigraph.storage.datasets.filters import ROW_ID, Filter, IsNull, OneOf
 from omnigraph.storage.datasets.reads import scan_rows
 from omnigraph.storage.datasets.row_changes import differing_rows
+from omnigraph.storage.datasets.tables import Table, TableStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from omnigraph.commit.rows import GraphCommit, TablePin
-    from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.accepted import Identities
-    from omnigraph.pipeline.worker_set import WorkerChoice
-    from omnigraph.storage.datasets.tables import Table, TableStore
 
 
 # ---- Rows whose text changed after their vector

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omnigraph.core.arrow import Batch, pa
+from omnigraph.embedding.stale_rows import TargetWork
 from omnigraph.embedding.vector_tasks import EmbeddedRows, KeptAddress, KeptVectors, fill_vectors, text_digest
 from omnigraph.pipeline.copying import mark_replaced
 from omnigraph.pipeline.workers import Message, Workers, raise_failure
@@ -29,14 +30,12 @@ from omnigraph.storage.datasets.fragments import (
 )
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import kept_ids, take_by_row_id
+from omnigraph.storage.datasets.staged import StagedWrite
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.objects import ControlObjects
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from omnigraph.embedding.stale_rows import TargetWork
-    from omnigraph.storage.datasets.staged import StagedWrite
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.objects import ControlObjects
 
 
 #: So few rows, or so small a part of their fragments, are written again as whole rows, unless they have blobs.

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 
-from omnigraph.engine.arrays import ArrowColumn, BoolArray, IntArray, Numbers, ends_among, pc
+from omnigraph.core.arrow import Array, Batch, pa, pc
+from omnigraph.core.budget import Budget
 from omnigraph.engine.entities import Entities, row_id_array
-from omnigraph.engine.rows import read_batches
+from omnigraph.engine.rows import BoolArray, IntArray, Numbers, read_batches
+from omnigraph.errors import DamageError
 from omnigraph.lang.query.ir import Direction
 from omnigraph.storage.datasets.filters import OneOf
 from omnigraph.storage.datasets.reads import read_rows, scan_rows
-
-if TYPE_CHECKING:
-    from omnigraph.core.budget import Budget
-
 
 # ---- The traversal index
 #
@@ -28,6 +25,19 @@ if TYPE_CHECKING:
 
 
 _MAX_NARROW = 2**32 - 1
+
+
+def ends_among(ids: Array, known: Array, edges: str) -> IntArray:
+    """The positions of the ends of edges among the ids of all nodes.
+
+    Raises:
+        DamageError: one of them does not exist, and no writer leaves an edge like that.
+    """
+    found = pc.index_in(ids, known)
+    if found.null_count:
+        count = f"{found.null_count:,} of {len(ids):,} ends"
+        raise DamageError(f"following the edges in {edges}", f"{count} are nodes that do not exist")
+    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +296,7 @@ class _ReadNeighbours:
         """Place of the asked node, row id of the neighbour, row id of the edge: once per matching edge and way."""
         ids = self._source.column(asked, "id")
         near: list[IntArray] = []
-        far: list[ArrowColumn] = []
+        far: list[Array] = []
         edges: list[IntArray] = []
         for begin, end in _ways(self._direction):
             for batch in read_batches(self._budget, self._rows(begin, end, ids), self._edges.row_count):
@@ -303,10 +313,10 @@ class _ReadNeighbours:
         codes = np.asarray(encoded.indices.to_numpy())
         return np.concatenate(near), neighbours[codes], np.concatenate(edges)
 
-    def _rows(self, begin: str, end: str, ids: ArrowColumn) -> Iterator[pa.RecordBatch]:
+    def _rows(self, begin: str, end: str, ids: Array) -> Iterator[Batch]:
         raise NotImplementedError
 
-    def _find(self, ids: ArrowColumn) -> IntArray:
+    def _find(self, ids: Array) -> IntArray:
         """The row ids of neighbours by id."""
         raise NotImplementedError
 
@@ -314,11 +324,11 @@ class _ReadNeighbours:
 class IndexedNeighbours(_ReadNeighbours):
     """Neighbours by probing the edge table for the ids of the frontier, then the node table for their ids."""
 
-    def _rows(self, begin: str, end: str, ids: ArrowColumn) -> Iterator[pa.RecordBatch]:
+    def _rows(self, begin: str, end: str, ids: Array) -> Iterator[Batch]:
         for part in _probes(ids):
             yield from scan_rows(self._edges.table, (begin, end), OneOf(begin, part))
 
-    def _find(self, ids: ArrowColumn) -> IntArray:
+    def _find(self, ids: Array) -> IntArray:
         tables = [
             read_rows(self._target.table, ("id",), OneOf("id", part)) for part in self._budget.steps(_probes(ids))
         ]
@@ -332,10 +342,10 @@ class IndexedNeighbours(_ReadNeighbours):
 class ScannedNeighbours(_ReadNeighbours):
     """Neighbours by reading all edges and all ids of the nodes at their end."""
 
-    def _rows(self, begin: str, end: str, ids: ArrowColumn) -> Iterator[pa.RecordBatch]:
+    def _rows(self, begin: str, end: str, ids: Array) -> Iterator[Batch]:
         return scan_rows(self._edges.table, (begin, end), batch_rows=_SCAN_ROWS)
 
-    def _find(self, ids: ArrowColumn) -> IntArray:
+    def _find(self, ids: Array) -> IntArray:
         known = self._target.whole_column("id")
         numbers = self._budget.patiently(lambda: ends_among(ids, known, self._edges.table.path), len(known))
         return self._target.numbering().row_ids(numbers)
@@ -352,9 +362,9 @@ def _ways(direction: Direction) -> tuple[tuple[str, str], ...]:
             return (("src", "dst"), ("dst", "src"))
 
 
-def _probes(ids: ArrowColumn) -> Iterator[list[str]]:
+def _probes(ids: Array) -> Iterator[list[str]]:
     for start in range(0, len(ids), _PROBE_IDS):
-        yield ids.slice(start, _PROBE_IDS).to_pylist()
+        yield [str(item) for item in ids.slice(start, _PROBE_IDS).to_pylist()]
 
 
 def neighbours_of(reach: Reach, places: IntArray) -> tuple[IntArray, IntArray]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.arrays import ArrowColumn, pc
+from omnigraph.core import arrow
+from omnigraph.core.arrow import Array, Column, pc
 from omnigraph.engine.context import Context, counts_rows
 from omnigraph.engine.predicates import with_columns
 from omnigraph.engine.projection import entity_columns, groupable, operand_column, shown
@@ -85,7 +85,7 @@ class Grouping:
         if self._only_counts:
             return pa.table([[self._count]] * len(schema), schema=schema)
         groups = self._groups_by_value()
-        arrays: list[ArrowColumn] = []
+        arrays: list[Array] = []
         for item in self._projections:
             match item.expression:
                 case ir.Aggregate():
@@ -105,10 +105,9 @@ class Grouping:
         self._held = 0
         self._held = budget.hold(size)
 
-    def _measured(self, rows: Rows, measure: _Measure, weights: ArrowColumn | None) -> ArrowColumn:
+    def _measured(self, rows: Rows, measure: _Measure, weights: Array | None) -> Array:
         if measure.argument is None:
-            ones = pa.repeat(pa.scalar(1, pa.int64()), rows.count)
-            return ones if weights is None else weights
+            return pa.repeat(pa.scalar(1, pa.int64()), rows.count) if weights is None else weights
         values = operand_column(self._context, rows, measure.argument)
         match measure.kind:
             case "count":
@@ -134,7 +133,7 @@ class Grouping:
 
     def _join_all(self, table: pa.Table) -> pa.Table:
         """Everything as one group."""
-        found: dict[str, ArrowColumn] = {_ALL: pa.array([0], pa.int64())}
+        found: dict[str, Array] = {_ALL: pa.array([0], pa.int64())}
         for measure in self._measures:
             kernel = getattr(pc, _MERGED_BY[measure.kind])
             total = kernel(table[measure.name], options=_options(measure))
@@ -172,7 +171,7 @@ class Grouping:
             lambda: _aggregated(table, list(codes), [*steps, (_PLACE, "min", None)]), table.num_rows
         )
         first = joined[f"{_PLACE}_min"].combine_chunks()
-        result = {name: column.take(first) for name, column in key_columns.items()}
+        result: dict[str, Column] = {name: column.take(first) for name, column in key_columns.items()}
         result |= {name: joined[f"{name}_{function}"] for name, function, _ in steps}
         return pa.table(result)
 
@@ -238,21 +237,21 @@ def _measures_of(aggregate: ir.Aggregate) -> list[_Measure]:
             return [_Measure(f"max {label}", "max", argument)]
 
 
-def _finished(item: ir.Projection, groups: pa.Table) -> Any:
+def _finished(item: ir.Projection, groups: pa.Table) -> Array:
     assert isinstance(item.expression, ir.Aggregate)
     parts = [groups[measure.name] for measure in _measures_of(item.expression)]
     if item.expression.function is AggregateFunction.AVG:
         total, count = parts[0].cast(pa.float64()), parts[1].cast(pa.float64())
         present = pc.if_else(pc.greater(count, 0.0), count, pa.scalar(None, pa.float64()))
-        return pc.divide(total, present).combine_chunks()
+        average: Array = pc.divide(total, present).combine_chunks()
+        return average
     column = parts[0].combine_chunks()
     return shown(column, item.type.base) if column.null_count < len(column) else column
 
 
 def _aggregated(table: pa.Table, keys: list[str], steps: list[tuple[str, str, object]]) -> pa.Table:
     """One thread: the order of additions, and with it the last bit of a sum, is always the same."""
-    grouping: Any = table.group_by(keys, use_threads=False)
-    found: pa.Table = grouping.aggregate(steps)
+    found: pa.Table = arrow.pa.TableGroupBy(table, keys, use_threads=False).aggregate(steps)
     return found
 
 

@@ -17,10 +17,11 @@ from omnigraph.storage.datasets.indexes import IndexCoverage, list_indexes
 if TYPE_CHECKING:
     from omnigraph.commit.rows import TablePin
     from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.core.arrow import Array
     from omnigraph.core.values import StoredValue
     from omnigraph.engine.adjacency import Adjacency
-    from omnigraph.engine.arrays import ArrowColumn, IntArray
     from omnigraph.engine.path_choice import EngineSettings
+    from omnigraph.engine.rows import IntArray
     from omnigraph.engine.text_columns import Scored, TextColumn, Tokens
     from omnigraph.engine.text_segments import Segments
     from omnigraph.lang.schema.catalog import Catalog
@@ -178,7 +179,7 @@ class EngineCaches:
         self.settings = settings
         self.derived = derived
         self.numberings: LruCache[Numbering] = LruCache(_KEPT_NUMBERINGS)
-        self.columns: LruCache[ArrowColumn] = LruCache(settings.column_cache_bytes, lambda array: int(array.nbytes))
+        self.columns: LruCache[Array] = LruCache(settings.column_cache_bytes, lambda array: int(array.nbytes))
         self.adjacencies: LruCache[Adjacency] = LruCache(settings.adjacency_entries)
         self.text_columns: LruCache[TextColumn] = LruCache(_KEPT_TEXTS)
         #: Terms of fragments, by the identity of their texts.
@@ -192,7 +193,7 @@ class EngineCaches:
         self.column_uses: LruCache[int] = LruCache(_KEPT_USES)
         self.key_lookups: LruCache[dict[object, int]] = LruCache(_KEPT_LOOKUPS)
         #: Scans of whole columns that run now.
-        self.scans: SingleFlight[dict[str, ArrowColumn]] = SingleFlight()
+        self.scans: SingleFlight[dict[str, Array]] = SingleFlight()
         self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_NUMBERINGS)
 
     def entities(self, table: Table, budget: Budget) -> Entities:

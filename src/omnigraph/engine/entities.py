@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import pyarrow as pa
+import pyarrow
 
-from omnigraph.engine.arrays import ArrowColumn, IntArray, plain_numbers
+from omnigraph.core.arrow import Array, Batch, pa
+from omnigraph.core.arrow import Rows as ArrowRows
+from omnigraph.core.budget import Budget
+from omnigraph.core.cache import LruCache, SingleFlight
+from omnigraph.engine.rows import IntArray, plain_numbers
 from omnigraph.storage.datasets.filters import ROW_ID
 from omnigraph.storage.datasets.reads import read_rows, take_rows
-
-if TYPE_CHECKING:
-    from omnigraph.core.budget import Budget
-    from omnigraph.core.cache import LruCache, SingleFlight
-    from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.datasets.tables import Table
 
 _Read = TypeVar("_Read")
 
@@ -70,10 +70,10 @@ class Entities:
         *,
         budget: Budget,
         numberings: LruCache[Numbering],
-        columns: LruCache[ArrowColumn],
+        columns: LruCache[Array],
         column_uses: LruCache[int],
         key_lookups: LruCache[dict[object, int]],
-        scans: SingleFlight[dict[str, ArrowColumn]],
+        scans: SingleFlight[dict[str, Array]],
         column_budget: int,
     ) -> None:
         self.table = table
@@ -100,11 +100,11 @@ class Entities:
             self.fingerprint, lambda: self._patiently(lambda: _numbered(read_rows(self.table))[0]), self.budget.check
         )
 
-    def column(self, row_ids: IntArray, name: str) -> ArrowColumn:
+    def column(self, row_ids: IntArray, name: str) -> Array:
         """One column of rows, in their order."""
         return self.columns(row_ids, (name,))[name]
 
-    def columns(self, row_ids: IntArray, names: Iterable[str]) -> dict[str, ArrowColumn]:
+    def columns(self, row_ids: IntArray, names: Iterable[str]) -> dict[str, Array]:
         """Columns of rows, in their order; a row may repeat."""
         wanted = list(dict.fromkeys(names))
         if len(row_ids) * WHOLE_COLUMN_RATIO < self.row_count:
@@ -116,7 +116,7 @@ class Entities:
             found |= self._take(row_ids, cold)
         return found
 
-    def whole_column(self, name: str) -> ArrowColumn:
+    def whole_column(self, name: str) -> Array:
         """A column of all rows, in the order of their numbers."""
         known = self._kept(name)
         return known if known is not None else self._read_whole([name])[name]
@@ -158,7 +158,7 @@ class Entities:
 
     # ---- inside
 
-    def _kept(self, name: str) -> ArrowColumn | None:
+    def _kept(self, name: str) -> Array | None:
         return self._columns.get((self.fingerprint, name))
 
     def is_keepable(self, name: str) -> bool:
@@ -172,7 +172,7 @@ class Entities:
             known = self._widths[name] = _width_of(self.table.schema.field(name).type)
         return known
 
-    def _whole_columns(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, ArrowColumn]:
+    def _whole_columns(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, Array]:
         if not names:
             return {}
         missing = [name for name in names if self._kept(name) is None]
@@ -189,7 +189,7 @@ class Entities:
             taken[name] = column.take(numbers)
         return taken
 
-    def _read_whole(self, names: Sequence[str]) -> dict[str, ArrowColumn]:
+    def _read_whole(self, names: Sequence[str]) -> dict[str, Array]:
         return self._scans.make(
             (self.fingerprint, *names), lambda: self._patiently(lambda: self._scan_whole(names)), self.budget.check
         )
@@ -204,13 +204,13 @@ class Entities:
             return
         self.budget.allow(count * sum(map(self._width, names)))
 
-    def _scan_whole(self, names: Sequence[str]) -> dict[str, ArrowColumn]:
+    def _scan_whole(self, names: Sequence[str]) -> dict[str, Array]:
         rows = read_rows(self.table, names)
         numbering, order = _numbered(rows)
         self._numberings.put(self.fingerprint, numbering)
-        found: dict[str, ArrowColumn] = {}
+        found: dict[str, Array] = {}
         for name in names:
-            column = _one_array(rows[name])
+            column = rows[name].combine_chunks()
             if order is not None:
                 column = column.take(pa.array(order))
             place = (self.table.path, self.table.branch, name)
@@ -218,13 +218,13 @@ class Entities:
             found[name] = column
         return found
 
-    def _take(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, ArrowColumn]:
+    def _take(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, Array]:
         if not len(row_ids):
             schema = self.table.schema
             return {name: pa.array([], schema.field(name).type) for name in names}
         self._allow(len(row_ids), names)
         distinct, places = np.unique(row_ids, return_inverse=True)
-        parts: list[pa.Table] = []
+        parts: list[ArrowRows] = []
         done, size, step = 0, 0, _FIRST_TAKEN
         while done < len(distinct):
             self.budget.check()
@@ -236,18 +236,18 @@ class Entities:
             self.budget.allow(width * (len(distinct) - done + len(row_ids)))
             step = max(1, min(_TAKEN_ROWS, _TAKEN_BYTES // width))
         rows, index = pa.concat_tables(parts), pa.array(places)
-        return {name: _one_array(rows[name]).take(index) for name in names}
+        return {name: rows[name].combine_chunks().take(index) for name in names}
 
 
-def _width_of(type_: pa.DataType) -> int:
-    if pa.types.is_fixed_size_list(type_):
+def _width_of(type_: pyarrow.DataType) -> int:
+    if isinstance(type_, pyarrow.FixedSizeListType):
         return 4 * int(type_.list_size)
     if pa.types.is_primitive(type_):
         return max(1, int(type_.bit_width) // 8)
     return _LOOSE_WIDTH
 
 
-def _numbered(rows: pa.Table) -> tuple[Numbering, IntArray | None]:
+def _numbered(rows: ArrowRows) -> tuple[Numbering, IntArray | None]:
     """The numbering of a whole scan, and the order that sorts the scan by row id if it is not sorted."""
     row_ids = row_id_array(rows)
     order: IntArray | None = None
@@ -258,12 +258,7 @@ def _numbered(rows: pa.Table) -> tuple[Numbering, IntArray | None]:
     return Numbering(len(row_ids), None if is_dense else row_ids), order
 
 
-def row_id_array(rows: pa.Table | pa.RecordBatch) -> IntArray:
+def row_id_array(rows: ArrowRows | Batch) -> IntArray:
     """The row ids of a read as signed numbers."""
     column = rows.column(rows.schema.get_field_index(ROW_ID))
     return np.asarray(column.to_numpy()).astype(np.int64, copy=False)
-
-
-def _one_array(column: pa.ChunkedArray[Any]) -> ArrowColumn:
-    combined: Any = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

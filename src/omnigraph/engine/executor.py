@@ -7,24 +7,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
+from omnigraph.core.budget import Budget
 from omnigraph.core.ids import node_table_key
 from omnigraph.engine.aggregate import Grouping
 from omnigraph.engine.context import Context, is_hidden, needed_variables, rank_field, result_operands
 from omnigraph.engine.expand import traversal_facts
 from omnigraph.engine.operators import START, Measured, Profile, ScanHints, run_pipeline
 from omnigraph.engine.path_choice import choose_path, followed_edges
+from omnigraph.engine.predicates import push_down
 from omnigraph.engine.projection import entity_columns, first_rows, project, result_schema, sort_groups
-from omnigraph.engine.pushdown import push_down
 from omnigraph.engine.ranking import ranked_rows
 from omnigraph.engine.rows import Rows
-from omnigraph.engine.text_parts import is_text_ready
+from omnigraph.engine.text_columns import is_text_ready
 from omnigraph.engine.wanted_indexes import scalar_index_name, vector_index_name
 from omnigraph.lang.query import ir
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from omnigraph.core.budget import Budget
 
 
 # ---- A read from its representation to a stream of result batches

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,24 +18,21 @@ from omnigraph.engine.adjacency import (
     ScannedNeighbours,
     Side,
     bounded_parts,
+    ends_among,
     neighbours_of,
     reach_within,
     reached_targets,
 )
-from omnigraph.engine.arrays import IntArray, Numbers, ends_among
+from omnigraph.engine.context import Context
 from omnigraph.engine.entities import row_id_array
 from omnigraph.engine.path_choice import TraversalFacts, TraversalMode, TraversalPath, choose_path, followed_edges
 from omnigraph.engine.predicates import Restriction
-from omnigraph.engine.rows import Rows, batch_rows, read_batches
+from omnigraph.engine.rows import IntArray, Numbers, Rows, batch_rows, read_batches
 from omnigraph.engine.wanted_indexes import scalar_index_name
 from omnigraph.lang.query.ir import Direction, Expand
+from omnigraph.lang.schema.catalog import EdgeDef
 from omnigraph.storage.datasets.reads import scan_rows
 from omnigraph.storage.derived import group_name
-
-if TYPE_CHECKING:
-    from omnigraph.engine.context import Context
-    from omnigraph.lang.schema.catalog import EdgeDef
-
 
 # ---- Sources of traversal indexes
 

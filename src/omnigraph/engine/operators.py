@@ -6,17 +6,19 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import Protocol, assert_never
 
 import numpy as np
 
+from omnigraph.core.budget import Budget
+from omnigraph.core.values import StoredValue
 from omnigraph.engine.context import OUTER_ROW, Context, is_hidden, live_after
 from omnigraph.engine.entities import Entities, row_id_array
 from omnigraph.engine.expand import ExpandOperator
-from omnigraph.engine.predicates import keep_true
+from omnigraph.engine.predicates import keep_true, push_down
 from omnigraph.engine.projection import entity_columns
-from omnigraph.engine.pushdown import push_down, text_matches
 from omnigraph.engine.rows import BATCH_ROWS, Rows, batch_rows, gathered, read_batches
+from omnigraph.engine.text_columns import text_matches
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import (
     CompareOp,
@@ -29,11 +31,6 @@ from omnigraph.lang.query.ir import (
     TextMatch,
 )
 from omnigraph.storage.datasets.reads import scan_rows
-
-if TYPE_CHECKING:
-    from omnigraph.core.budget import Budget
-    from omnigraph.core.values import StoredValue
-
 
 # ---- NodeScan: the nodes of a type that satisfy its filters
 

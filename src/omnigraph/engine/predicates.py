@@ -1,27 +1,131 @@
-"""Three-valued comparisons, and rows that are certainly true."""
+"""Predicates as filters of storage, as three-valued comparisons, and the rows for which they are true."""
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.core.types import FLOATS, NUMERICS, BaseType, ListType, Scalar, ScalarType, scalar_of
-from omnigraph.engine.arrays import ArrowColumn, BoolArray, IntArray, Numbers, pc, plain_numbers
-from omnigraph.engine.pushdown import text_matches
-from omnigraph.engine.rows import BATCH_ROWS, Column, Rows
+from omnigraph.core.arrow import Array, pc
+from omnigraph.core.types import FLOATS, INTEGERS, NUMERICS, BaseType, ListType, Scalar, ScalarType, scalar_of
+from omnigraph.core.values import StoredValue
+from omnigraph.engine.context import Context
+from omnigraph.engine.rows import BATCH_ROWS, BoolArray, Column, IntArray, Numbers, Rows, plain_numbers
+from omnigraph.engine.text_columns import text_matches
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.ir import CompareOp
+from omnigraph.lang.query.ir import CompareOp, Comparison, Constant, Operand, ParamRef, Predicate, PropertyRef, value_of
+from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, HasItem, HasText
 from omnigraph.storage.datasets.reads import text_pairs_match
 
-if TYPE_CHECKING:
-    from omnigraph.core.values import StoredValue
-    from omnigraph.engine.context import Context
+# ---- Storage filters from predicates
+
+
+_MIRRORED = {
+    CompareOp.EQ: CompareOp.EQ,
+    CompareOp.NE: CompareOp.NE,
+    CompareOp.LT: CompareOp.GT,
+    CompareOp.LE: CompareOp.GE,
+    CompareOp.GT: CompareOp.LT,
+    CompareOp.GE: CompareOp.LE,
+}
+#: Longer lists are compared in memory: the text of the filter would cost more than it saves.
+_MAX_LIST = 1000
+#: Comparisons, and characters of the values they are made with, that one filter holds; what is beyond them is
+#: evaluated in memory, with the same meaning. Storage parses, plans and rewrites a filter on every scan.
+_MAX_COMPARISONS = 2000
+_MAX_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """The filter that storage evaluates, and the remaining predicates."""
+
+    filter: Filter | None
+    rest: tuple[Predicate, ...]
+
+
+def push_down(predicates: Iterable[Predicate], values: Mapping[str, StoredValue]) -> Pushed:
+    """Split predicates on one variable into a storage filter and the rest."""
+    filters: list[Filter] = []
+    rest: list[Predicate] = []
+    comparisons, characters = _MAX_COMPARISONS, _MAX_CHARACTERS
+    for predicate in predicates:
+        filter_ = _filter_of(predicate, values)
+        if filter_ is None:
+            rest.append(predicate)
+            continue
+        cost, size = _cost(filter_)
+        if cost > comparisons or size > characters:
+            rest.append(predicate)
+            continue
+        comparisons, characters = comparisons - cost, characters - size
+        filters.append(filter_)
+    if len(filters) == 1:
+        return Pushed(filters[0], tuple(rest))
+    return Pushed(AllOf(tuple(filters)) if filters else None, tuple(rest))
+
+
+def _cost(filter_: Filter) -> tuple[int, int]:
+    """The comparisons of a filter plus the characters of its texts."""
+    match filter_:
+        case AnyOf(filters):
+            costs = [_cost(item) for item in filters]
+            return sum(cost for cost, _ in costs), sum(size for _, size in costs)
+        case HasText(text=text):
+            return 1, len(text)
+        case Compare(value=str(text)) | HasItem(value=str(text)):
+            return 1, len(text)
+        case _:
+            return 1, 0
+
+
+def _filter_of(predicate: Predicate, values: Mapping[str, StoredValue]) -> Filter | None:
+    if not isinstance(predicate, Comparison):
+        return None
+    match predicate.left, predicate.right:
+        case PropertyRef() as field, (ParamRef() | Constant()) as operand:
+            return _property_filter(field, predicate.op, operand, value_of(operand, values))
+        case (ParamRef() | Constant()) as operand, PropertyRef() as field:
+            value = value_of(operand, values)
+            if predicate.op is CompareOp.CONTAINS:
+                return _list_filter(field, operand, value)
+            mirrored = _MIRRORED.get(predicate.op)
+            return None if mirrored is None else _property_filter(field, mirrored, operand, value)
+        case _:
+            return None
+
+
+def _property_filter(field: PropertyRef, op: CompareOp, operand: Operand, value: StoredValue) -> Filter | None:
+    base = field.type.base
+    match op:
+        case CompareOp.CONTAINS:
+            if not isinstance(base, ListType) or base.item in FLOATS:
+                return None
+            if base.item in INTEGERS and scalar_of(operand.type.base) not in INTEGERS:
+                return None
+            return HasItem(field.property, base.item, value)
+        case CompareOp.STRING_CONTAINS | CompareOp.STARTS_WITH:
+            if not isinstance(value, str):
+                return None
+            return HasText(field.property, value, at_start=op is CompareOp.STARTS_WITH)
+        case _:
+            return Compare(field.property, base, str(op), value)
+
+
+def _list_filter(field: PropertyRef, operand: Operand, value: StoredValue) -> Filter | None:
+    """A property that is one of a given list."""
+    if not isinstance(value, tuple) or len(value) > _MAX_LIST:
+        return None
+    item = operand.type.base
+    assert isinstance(item, ListType), "the checker allows lists only"
+    if scalar_of(ScalarType(item.item)) is None:
+        return None
+    equals = [Compare(field.property, field.type.base, "=", part) for part in value if part is not None]
+    return AnyOf(tuple(equals))
 
 
 # ---- Comparisons in three-valued logic
@@ -29,21 +133,13 @@ if TYPE_CHECKING:
 # Numbers compare by mathematical value, whatever their types; text by code point; everything else with its own kind.
 
 
-_BY_SIGN = {
-    CompareOp.EQ: lambda sign: sign == 0,
-    CompareOp.NE: lambda sign: sign != 0,
-    CompareOp.LT: lambda sign: sign < 0,
-    CompareOp.LE: lambda sign: sign <= 0,
-    CompareOp.GT: lambda sign: sign > 0,
-    CompareOp.GE: lambda sign: sign >= 0,
-}
-_DIRECTLY: dict[CompareOp, Callable[[Numbers, Numbers], Any]] = {
-    CompareOp.EQ: operator.eq,
-    CompareOp.NE: operator.ne,
-    CompareOp.LT: operator.lt,
-    CompareOp.LE: operator.le,
-    CompareOp.GT: operator.gt,
-    CompareOp.GE: operator.ge,
+_NUMBER_KERNELS = {
+    CompareOp.EQ: np.equal,
+    CompareOp.NE: np.not_equal,
+    CompareOp.LT: np.less,
+    CompareOp.LE: np.less_equal,
+    CompareOp.GT: np.greater,
+    CompareOp.GE: np.greater_equal,
 }
 _TEXT_KERNELS = {
     CompareOp.EQ: pc.equal,
@@ -63,7 +159,7 @@ _TWO_TO_63 = float(2**63)
 class Values:
     """One side of a comparison: a column with a value per row."""
 
-    array: ArrowColumn
+    array: Array
     base: BaseType
 
 
@@ -113,9 +209,9 @@ def _numbers_hold(op: CompareOp, left: Side, right: Side, count: int) -> BoolArr
     first, first_known = _numbers(left)
     second, second_known = _numbers(right)
     if first.dtype.kind == second.dtype.kind:
-        found = _DIRECTLY[op](first, second)
+        found = _NUMBER_KERNELS[op](first, second)
     else:
-        found = _BY_SIGN[op](sign_of(first, second))
+        found = _NUMBER_KERNELS[op](sign_of(first, second), 0)
     for known in (first_known, second_known):
         if known is not None:
             found = found & known
@@ -252,7 +348,7 @@ def with_columns(context: Context, rows: Rows, wanted: Iterable[Column]) -> Rows
             missing[variable].append(name)
     if not missing:
         return rows
-    found: dict[Column, ArrowColumn] = {}
+    found: dict[Column, Array] = {}
     for variable, names in missing.items():
         columns = context.entities(variable).columns(rows.variables[variable], names)
         found |= {(variable, name): column for name, column in columns.items()}

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.core.arrow import arrow_type
+from omnigraph.core.arrow import Array, arrow_type, pc, stored_array
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType
-from omnigraph.engine.arrays import ArrowColumn, IntArray, pc, plain_numbers
+from omnigraph.core.values import StoredValue
 from omnigraph.engine.context import Context, is_hidden
 from omnigraph.engine.predicates import with_columns
-from omnigraph.engine.rows import Column, Rows, concat_rows
+from omnigraph.engine.rows import Column, IntArray, Rows, concat_rows, plain_numbers
 from omnigraph.lang.query import ir
-
-if TYPE_CHECKING:
-    from omnigraph.core.values import StoredValue
-
 
 # ---- Result columns: values in the types that a result shows
 
@@ -52,7 +48,7 @@ def result_schema(projections: Iterable[ir.Projection]) -> pa.Schema:
     )
 
 
-def shown(column: ArrowColumn, base: BaseType) -> ArrowColumn:
+def shown(column: Array, base: BaseType) -> Array:
     """A stored column in the type of a result."""
     wanted = result_type(base)
     if column.type == wanted:
@@ -83,7 +79,7 @@ def project(context: Context, rows: Rows, projections: Sequence[ir.Projection], 
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def operand_column(context: Context, rows: Rows, operand: ir.Operand | ir.Aggregate | ir.Rank) -> ArrowColumn:
+def operand_column(context: Context, rows: Rows, operand: ir.Operand | ir.Aggregate | ir.Rank) -> Array:
     """The values of an operand, whose stored columns are read already."""
     match operand:
         case ir.PropertyRef(variable, name):
@@ -100,27 +96,18 @@ def operand_column(context: Context, rows: Rows, operand: ir.Operand | ir.Aggreg
             assert_never(operand)
 
 
-def _repeated(value: StoredValue, type_: PropertyType, count: int) -> ArrowColumn:
-    wanted = arrow_type(type_.base)
-    if pa.types.is_date64(wanted):
-        return pa.repeat(pa.scalar(value, pa.int64()), count).cast(wanted)
-    if pa.types.is_date32(wanted):
-        return pa.repeat(pa.scalar(value, pa.int32()), count).cast(wanted)
-    plain = list(value) if isinstance(value, tuple) else value
-    if pa.types.is_list(wanted) and wanted.value_type in (pa.date32(), pa.date64()):
-        narrow = pa.int32() if wanted.value_type == pa.date32() else pa.int64()
-        return pa.repeat(pa.scalar(plain, pa.list_(narrow)), count).cast(wanted)
-    one: Any = pa.scalar(plain, wanted)
-    return pa.repeat(one, count)
+def _repeated(value: StoredValue, type_: PropertyType, count: int) -> Array:
+    return pa.repeat(stored_array(arrow_type(type_.base), [value])[0], count)
 
 
 # ---- Equality keys of columns
 
 
-def groupable(column: ArrowColumn) -> ArrowColumn:
+def groupable(column: Array) -> Array:
     """A column whose values group exactly as these do: both zeros are one value, lists become texts."""
     if pa.types.is_floating(column.type):
-        return pc.add(column, pa.scalar(0.0, column.type))
+        one_zero: Array = pc.add(column, pa.scalar(0.0, column.type))
+        return one_zero
     if pa.types.is_fixed_size_list(column.type):
         width = pa.list_(column.type.value_type)
         return groupable(column.cast(width))
@@ -129,7 +116,7 @@ def groupable(column: ArrowColumn) -> ArrowColumn:
     return column
 
 
-def _list_texts(column: ArrowColumn) -> ArrowColumn:
+def _list_texts(column: Array) -> Array:
     """One text per list, different for different lists."""
     items = pc.list_flatten(column)
     texts = items if pa.types.is_string(items.type) else _plain_texts(items)
@@ -140,10 +127,11 @@ def _list_texts(column: ArrowColumn) -> ArrowColumn:
     lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), marked)
     # An empty list and a list of one empty text differ by their length.
     joined = pc.binary_join_element_wise(lengths.cast(pa.utf8()), pc.binary_join(lists, ","), ":")
-    return pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.utf8()))
+    found: Array = pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.utf8()))
+    return found
 
 
-def _plain_texts(items: ArrowColumn) -> ArrowColumn:
+def _plain_texts(items: Array) -> Array:
     if pa.types.is_date64(items.type):
         items = items.cast(pa.int64())
     return groupable(items).cast(pa.utf8())
@@ -155,7 +143,7 @@ def _plain_texts(items: ArrowColumn) -> ArrowColumn:
 _RANKS = pc.RankOptions(sort_keys=[("values", "ascending", "at_start")], tiebreaker="dense")
 
 
-def order_codes(column: ArrowColumn, *, descending: bool) -> IntArray:
+def order_codes(column: Array, *, descending: bool) -> IntArray:
     """Numbers that sort as the values do: null first ascending, last descending; equal values have equal numbers.
 
     Lists have an order too, which means nothing but makes others total.

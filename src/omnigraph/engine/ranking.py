@@ -5,30 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
+from omnigraph.core.arrow import Array, Column, pa, pc
+from omnigraph.core.arrow import Rows as ArrowRows
 from omnigraph.engine.context import Context, needed_variables, rank_field
 from omnigraph.engine.entities import row_id_array
 from omnigraph.engine.operators import START, Profile, run_pipeline
-from omnigraph.engine.predicates import keep_true
+from omnigraph.engine.predicates import keep_true, push_down
 from omnigraph.engine.projection import SCORE_COLUMN, key_codes, key_operand, order_codes, sort_by_codes, total_order
-from omnigraph.engine.pushdown import push_down
-from omnigraph.engine.rows import Rows, concat_rows, gathered
+from omnigraph.engine.rows import FloatArray, IntArray, Rows, concat_rows, gathered
 from omnigraph.engine.text_analysis import query_terms
-from omnigraph.engine.text_columns import NO_ROWS, Scored
-from omnigraph.engine.text_parts import find_text_column
+from omnigraph.engine.text_columns import NO_ROWS, Scored, find_text_column
 from omnigraph.engine.wanted_indexes import VECTOR_PROBES
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.query import ir
+from omnigraph.storage.datasets.filters import Filter
 from omnigraph.storage.datasets.reads import DISTANCE, nearest_rows
-
-if TYPE_CHECKING:
-    from omnigraph.engine.arrays import ArrowColumn, FloatArray, IntArray
-    from omnigraph.storage.datasets.filters import Filter
-
 
 # ---- Scores of entities
 
@@ -157,18 +151,13 @@ def query_vector(context: Context, rank: ir.Nearest) -> FloatArray | None:
     return None if value is None else np.asarray(value, np.float64)
 
 
-def _distances(column: pa.ChunkedArray[Any] | ArrowColumn, query: FloatArray) -> FloatArray:
+def _distances(vectors: Array, query: FloatArray) -> FloatArray:
     """The distance of each vector; not a number where there is none."""
-    combined: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    parts = []
-    for start in range(0, len(combined), _VECTOR_ROWS):
-        part = combined.slice(start, _VECTOR_ROWS)
-        present = np.asarray(part.is_valid().to_numpy(zero_copy_only=False))
-        flat = np.asarray(part.flatten().to_numpy(zero_copy_only=False), np.float64)
-        distances = np.full(len(part), np.nan)
-        distances[present] = np.sqrt(((flat.reshape(-1, len(query)) - query) ** 2).sum(axis=1))
-        parts.append(distances)
-    return np.concatenate(parts) if parts else np.zeros(0)
+    present = np.asarray(vectors.is_valid().to_numpy(zero_copy_only=False))
+    flat = np.asarray(pc.list_flatten(vectors).to_numpy(zero_copy_only=False), np.float64)
+    distances = np.full(len(vectors), np.nan)
+    distances[present] = np.sqrt(((flat.reshape(-1, len(query)) - query) ** 2).sum(axis=1))
+    return distances
 
 
 def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> FloatArray:
@@ -280,11 +269,11 @@ def _with_ties(codes: list[IntArray], count: int) -> IntArray:
     return order[is_tied]
 
 
-def _as_rows(found: pa.Table, variable: str) -> Rows:
+def _as_rows(found: ArrowRows, variable: str) -> Rows:
     return Rows(count=found.num_rows, variables={variable: row_id_array(found)})
 
 
-def _floats(column: pa.ChunkedArray[Any]) -> FloatArray:
+def _floats(column: Column) -> FloatArray:
     return np.asarray(column.to_numpy()).astype(np.float64)
 
 

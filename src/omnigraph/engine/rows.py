@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from omnigraph.core.arrow import Array, Batch, pa
 from omnigraph.core.budget import PATIENT_ROWS, Budget
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+# ---- Names for the arrays that travel between operators
 
-    from omnigraph.engine.arrays import ArrowColumn, BoolArray, IntArray
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+#: Any numpy array of numbers.
+Numbers: TypeAlias = npt.NDArray[Any]
+
+
+def plain_numbers(array: Array) -> Array:
+    """Days, milliseconds and truth values as the numbers they are stored as; other numbers as they are."""
+    if pa.types.is_date32(array.type):
+        return array.cast(pa.int32())
+    if pa.types.is_date64(array.type):
+        return array.cast(pa.int64())
+    if pa.types.is_boolean(array.type):
+        return array.cast(pa.int8())
+    return array
 
 
 # ---- Rows between operators
@@ -45,16 +62,17 @@ class Rows:
     #: The row id of the entity that each live variable is bound to.
     variables: Mapping[str, IntArray] = field(default_factory=dict)
     #: Properties that were read together with their row.
-    columns: Mapping[Column, ArrowColumn] = field(default_factory=dict)
+    columns: Mapping[Column, Array] = field(default_factory=dict)
     #: How many equal rows each row stands for; None means one each.
     weights: IntArray | None = None
 
     def take(self, index: IntArray) -> Rows:
         """The rows at these places, in this order; a place may repeat."""
+        places = pa.array(index)
         return Rows(
             count=len(index),
             variables={name: ids[index] for name, ids in self.variables.items()},
-            columns={key: values.take(_as_arrow(index)) for key, values in self.columns.items()},
+            columns={key: values.take(places) for key, values in self.columns.items()},
             weights=None if self.weights is None else self.weights[index],
         )
 
@@ -88,7 +106,7 @@ class Rows:
         """The rows with one more variable."""
         return replace(self, variables={**self.variables, variable: row_ids})
 
-    def attach(self, columns: Mapping[Column, ArrowColumn]) -> Rows:
+    def attach(self, columns: Mapping[Column, Array]) -> Rows:
         """The rows with more values."""
         return replace(self, columns={**self.columns, **columns})
 
@@ -149,7 +167,7 @@ def concat_rows(parts: Iterable[Rows]) -> Rows:
     return Rows(
         count=sum(bag.count for bag in bags),
         variables={name: np.concatenate([bag.variables[name] for bag in bags]) for name in bags[0].variables},
-        columns={key: _concat([bag.columns[key] for bag in bags]) for key in shared},
+        columns={key: pa.concat_arrays([bag.columns[key] for bag in bags]) for key in shared},
         weights=np.concatenate([_weights(bag) for bag in bags]) if weighted else None,
     )
 
@@ -158,22 +176,10 @@ def _weights(bag: Rows) -> IntArray:
     return bag.weights if bag.weights is not None else np.ones(bag.count, np.int64)
 
 
-def _concat(arrays: list[ArrowColumn]) -> ArrowColumn:
-    import pyarrow as pa
-
-    return pa.concat_arrays(arrays)
-
-
-def _as_arrow(index: IntArray) -> ArrowColumn:
-    import pyarrow as pa
-
-    return pa.array(index)
-
-
 # ---- Collecting batches within the budget
 
 
-def read_batches(budget: Budget, batches: Iterator[pa.RecordBatch], table_rows: int) -> Iterator[pa.RecordBatch]:
+def read_batches(budget: Budget, batches: Iterator[Batch], table_rows: int) -> Iterator[Batch]:
     """The batches of a scan. Of a large table one may be long in coming: a filter may match nothing for a while."""
     if table_rows < PATIENT_ROWS:
         yield from budget.steps(batches)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-import pyarrow as pa
 
+from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.engine.adjacency import ranges
-from omnigraph.engine.arrays import ArrowColumn, IntArray, Numbers, pc
+from omnigraph.engine.rows import IntArray, Numbers
 from omnigraph.engine.text_analysis import Analysis, analyse_run
 
 #: Texts of one segment. Bounds the memory that analysing takes.
@@ -41,14 +41,14 @@ class Runs:
     texts: Numbers
 
 
-def split_runs(texts: ArrowColumn) -> Runs:
+def split_runs(texts: Array) -> Runs:
     """Cut texts at every ASCII character that is not a letter or a digit."""
     # The bytes below a null are anything.
-    texts = pc.fill_null(texts, "").cast(pa.large_string())
-    _, offsets_buffer, data_buffer = texts.buffers()
-    if not len(texts) or data_buffer is None or offsets_buffer is None:
+    present = pc.fill_null(texts, "").cast(pa.large_string())
+    _, offsets_buffer, data_buffer = present.buffers()
+    if not len(present) or data_buffer is None or offsets_buffer is None:
         return Runs([], np.zeros(0, np.int32), np.zeros(0, np.int32))
-    ends = np.frombuffer(offsets_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    ends = np.frombuffer(offsets_buffer, np.int64)[present.offset : present.offset + len(present) + 1]
     begin, end = int(ends[0]), int(ends[-1])
     data = _CLASSES[np.frombuffer(data_buffer, np.uint8, end - begin, begin)]
     starts = ends[:-1] - begin
@@ -60,7 +60,7 @@ def split_runs(texts: ArrowColumn) -> Runs:
     if len(borders) < 2:
         return Runs([], np.zeros(0, np.int32), np.zeros(0, np.int32))
     buffers = [None, *(pa.py_buffer(item.data) for item in (borders, data))]
-    parts: ArrowColumn = pa.Array.from_buffers(pa.large_string(), len(borders) - 1, buffers)
+    parts = pa.Array.from_buffers(pa.large_string(), len(borders) - 1, buffers)
     is_run = data[borders[:-1]] != _SEPARATOR
     runs = parts.filter(pa.array(is_run)).dictionary_encode()
     # Several texts begin at one place if they are empty: the last of them has the bytes that follow.
@@ -151,7 +151,7 @@ def _are_ends(ends: Numbers, total: int) -> bool:
     return int(ends[0]) >= 0 and int(ends[-1]) == total and bool((ends[1:] >= ends[:-1]).all())
 
 
-def build_segment(texts: ArrowColumn, analyse: Callable[[str], Analysis] = analyse_run) -> TextSegment:
+def build_segment(texts: Array, analyse: Callable[[str], Analysis] = analyse_run) -> TextSegment:
     """Analyse texts; null has no terms, like an empty text."""
     runs = split_runs(texts)
     analysed = [analyse(run) for run in runs.distinct]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow
 
-from omnigraph.core.arrow import Array, Column, Rows, pa, pc
+from omnigraph.core.arrow import Array, Column, Rows, pa, pc, stored_values
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import derive_id, new_ulid
 from omnigraph.core.types import BaseType, EnumType, Scalar, ScalarType
@@ -20,7 +20,7 @@ from omnigraph.storage.datasets.filters import ROW_ADDRESS, OneOf, to_sql
 from omnigraph.storage.datasets.fragments import fragment_sizes
 from omnigraph.storage.datasets.indexes import has_index
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments, table_address
-from omnigraph.writes.columns import PROBE_CHUNK, stored_values
+from omnigraph.writes.columns import PROBE_CHUNK
 from omnigraph.writes.rules import Found
 
 if TYPE_CHECKING:

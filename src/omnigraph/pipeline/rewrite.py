@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from omnigraph.core.arrow import Array, Batch, Field, pa, pc
+from omnigraph.core.arrow import Array, Batch, Field, pa, pc, stored_array
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import is_wider
 from omnigraph.lang.schema.backfill import Call, Constant, Expression, PropertyValue, used_properties
@@ -27,7 +27,7 @@ from omnigraph.storage.datasets.column_changes import (
 )
 from omnigraph.storage.datasets.fragments import fragment_sizes, remove_new_files, remove_written
 from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, table_address
-from omnigraph.writes.columns import blob_columns, column_array, table_schema
+from omnigraph.writes.columns import blob_columns, table_schema
 from omnigraph.writes.rules import check_values
 
 if TYPE_CHECKING:

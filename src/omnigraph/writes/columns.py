@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.commit.rows import TablePin
 from omnigraph.commit.targets import open_pin
-from omnigraph.core.arrow import arrow_field
+from omnigraph.core.arrow import Column, Rows, arrow_field, pc, stored_array
+from omnigraph.core.ids import TableKey
 from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.core.values import StoredValue
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 from omnigraph.storage.datasets.filters import Filter, OneOf
-
-if TYPE_CHECKING:
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.core.ids import TableKey
-    from omnigraph.core.values import StoredValue
-    from omnigraph.storage.datasets.tables import Table, TableStore
-
+from omnigraph.storage.datasets.tables import Table, TableStore
 
 # ---- Stored columns of a schema
 
@@ -43,42 +38,16 @@ def blob_columns(definition: TypeDef) -> frozenset[str]:
     return frozenset(n for n, prop in definition.properties.items() if prop.type.base == _BLOB)
 
 
-def rows_table(definition: TypeDef, rows: Sequence[Mapping[str, StoredValue]]) -> pa.Table:
+def rows_table(definition: TypeDef, rows: Sequence[Mapping[str, StoredValue]]) -> Rows:
     """Rows of stored values as an Arrow table; a column that a row lacks is null."""
     schema = table_schema(definition)
-    arrays = [column_array(field, (row.get(field.name) for row in rows)) for field in schema]
+    arrays = [stored_array(field.type, (row.get(field.name) for row in rows)) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def column_array(field: pa.Field[Any], values: Iterable[StoredValue]) -> pa.Array[Any]:
-    """Stored values as an array of a column's type."""
-    items = list(values)
-    if pa.types.is_date64(field.type):
-        return pa.array(items, pa.int64()).cast(pa.date64())
-    if pa.types.is_date32(field.type):
-        return pa.array(items, pa.int32()).cast(pa.date32())
-    if pa.types.is_list(field.type):
-        item = field.type.value_type
-        if pa.types.is_date64(item):
-            return pa.array(items, pa.list_(pa.int64())).cast(field.type)
-        if pa.types.is_date32(item):
-            return pa.array(items, pa.list_(pa.int32())).cast(field.type)
-    array: pa.Array[Any] = pa.array(items, field.type)
-    return array
-
-
-def texts(column: pa.ChunkedArray[Any]) -> list[str]:
+def texts(column: Column) -> list[str]:
     """The values of a text column that holds no null."""
     return [str(value) for value in column.to_pylist()]
-
-
-def stored_values(column: pa.ChunkedArray[Any]) -> list[Any]:
-    """The values of a column in stored form: days and milliseconds instead of calendar objects."""
-    if pa.types.is_date64(column.type):
-        return column.cast(pa.int64()).to_pylist()
-    if pa.types.is_date32(column.type):
-        return column.cast(pa.int32()).to_pylist()
-    return column.to_pylist()
 
 
 # ---- Reading committed rows
@@ -108,18 +77,18 @@ class CommittedRows:
         self.read.add(key)
         return self._pins[key].row_count == 0
 
-    def select(self, key: TableKey, columns: Sequence[str], filter_: Filter) -> pa.Table:
+    def select(self, key: TableKey, columns: Sequence[str], filter_: Filter) -> Rows:
         """The rows that satisfy a filter."""
         return self.table(key).read(columns, filter_)
 
-    def probe(self, key: TableKey, column: str, values: Collection[str], columns: Sequence[str]) -> Iterator[pa.Table]:
+    def probe(self, key: TableKey, column: str, values: Collection[str], columns: Sequence[str]) -> Iterator[Rows]:
         """The rows whose text column holds one of the values, in pieces."""
         if not values or self.is_empty(key):
             return
         if len(values) > _SCAN_ABOVE:
             wanted = pa.array(sorted(values), pa.utf8())
             for batch in self.table(key).scan([*dict.fromkeys([*columns, column])]):
-                found: Any = batch.filter(pc.is_in(batch.column(column), wanted))
+                found = batch.filter(pc.is_in(batch.column(column), wanted))
                 yield pa.Table.from_batches([found]).select(list(columns))
             return
         ordered = sorted(values)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import pyarrow as pa
 
+from omnigraph.commit.snapshot import Snapshot
+from omnigraph.core.arrow import stored_array
 from omnigraph.core.ids import TableKey, derive_id, new_ulid
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import MANAGED, StoredValue, canonical_spelling, coerce_json, spelled_cell
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.query import ir
+from omnigraph.lang.schema.accepted import Identities
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 from omnigraph.lang.schema.rules import EndGiven, EnumValues, Example, Required, TableRules, violation_text
 from omnigraph.storage.datasets.blob_columns import has_references
 from omnigraph.storage.datasets.blobs import blob_bytes
@@ -20,15 +24,9 @@ from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
 from omnigraph.storage.datasets.fragments import stage_replaced_rows
 from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
 from omnigraph.storage.datasets.staged import StagedWrite, stage_append, stage_delete, stage_upsert
-from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, column_array, texts
+from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, texts
 from omnigraph.writes.pending import ExternalIntake, PendingRows, TableDelta, validate
-
-if TYPE_CHECKING:
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.lang.schema.accepted import Identities
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-    from omnigraph.storage.datasets.tables import Table, TableStore
-
 
 # ---- Values of inserted and updated rows
 
@@ -189,7 +187,7 @@ class StatementRunner:
         for name, value in assigned.items():
             index = matched.schema.get_field_index(name)
             field = matched.schema.field(index)
-            one = column_array(field, [value])
+            one = stored_array(field.type, [value])
             repeated = one.take(pa.array([0] * matched.num_rows, pa.int64()))
             matched = matched.set_column(index, field, repeated)
         self.pending.put(node, matched, may_replace=True)

@@ -6,23 +6,20 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from omnigraph.core.arrow import stored_values
+from omnigraph.core.ids import TableKey
 from omnigraph.core.values import StoredValue, canonical_spelling
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.lang.schema.rules import EdgesPerSource, End, Example, RowRule, TableRules, Unique
 from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
-from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, TypeDef, rows_table, stored_values, table_schema, texts
+from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, TypeDef, rows_table, table_schema, texts
 from omnigraph.writes.rules import ChangedRows, Found, check, check_values
-
-if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
-
 
 # ---- Pending rows of a mutation
 #

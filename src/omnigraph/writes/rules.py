@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, assert_never
 
 import numpy as np
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Batch, Column, Rows, pa, pc, stored_values
+from omnigraph.core.ids import TableKey
 from omnigraph.core.values import to_f32
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.rules import (
@@ -26,10 +27,10 @@ from omnigraph.lang.schema.rules import (
     ValueRule,
     violation_text,
 )
-from omnigraph.writes.columns import stored_values
+from omnigraph.writes.columns import texts
 
 if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
+    import pyarrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +51,29 @@ class Violation:
 # ---- Rules of values
 
 
-def check_values(key: TableKey, rules: Iterable[ValueRule], rows: Any, most: int = MAX_EXAMPLES) -> Iterator[Violation]:
+#: A truth value per row, or one for all of them.
+_Mask: TypeAlias = "Column | pyarrow.Scalar[Any]"
+
+
+def check_values(
+    key: TableKey, rules: Iterable[ValueRule], rows: Batch | Rows, most: int = MAX_EXAMPLES
+) -> Iterator[Violation]:
     """Find the violations in the rows of a batch or table, which have their ids."""
     for rule in rules if rows.num_rows else ():
         bad = violating(rule, rows[rule.property])
         if total := pc.sum(bad).as_py():
             shown = rows.select(["id", rule.property]).filter(bad).slice(0, most)
-            pairs = zip(shown["id"].to_pylist(), shown_values(shown[rule.property]), strict=True)
+            pairs = zip(texts(shown["id"]), shown_values(shown[rule.property]), strict=True)
             examples = [Example(value, ids=(entity_id,)) for entity_id, value in pairs]
             yield Violation(key, rule, total, examples)
 
 
-def violating(rule: ValueRule, column: Any) -> Any:
+def violating(rule: ValueRule, column: Column) -> Column:
     """A mask of the values that violate a rule."""
     match rule:
         case Required():
-            return pc.is_null(column)
+            nulls: Column = pc.is_null(column)
+            return nulls
         case EnumValues(values=values):
             good = pc.is_in(column, pa.array(values, pa.utf8()))
         case Range(low=low, high=high):
@@ -74,18 +82,19 @@ def violating(rule: ValueRule, column: Any) -> Any:
             good = pc.match_substring_regex(column, pattern)
         case _:
             assert_never(rule)
-    return pc.and_(pc.invert(pc.fill_null(good, False)), pc.is_valid(column))
+    bad: Column = pc.and_(pc.invert(pc.fill_null(good, False)), pc.is_valid(column))
+    return bad
 
 
-def shown_values(column: Any) -> list[Any]:
+def shown_values(column: Column) -> list[object]:
     """The values of a column as violations show them: a float of 32 bits has as few digits as were written."""
     values = stored_values(column)
     if pa.types.is_float32(column.type):
-        return [None if value is None else float(str(np.float32(value))) for value in values]
-    return values
+        return [float(str(np.float32(value))) if isinstance(value, float) else None for value in values]
+    return [*values]
 
 
-def _in_range(column: Any, low: float | None, high: float | None) -> Any:
+def _in_range(column: Column, low: float | None, high: float | None) -> _Mask:
     """Exact comparison: a bound is never rounded to the type of the column, it is moved to the next value of it.
 
     Only F32 rounds it, as it rounds the values: what is stored for 0.7 is not below a bound of 0.7.
@@ -94,7 +103,7 @@ def _in_range(column: Any, low: float | None, high: float | None) -> Any:
     is_narrow = pa.types.is_float32(column.type)
     if not is_integer:
         column = column.cast(pa.float64())
-    good: Any = pa.scalar(True)
+    good: _Mask = pa.scalar(True)
     for bound, compare, move, is_low in (
         (low, pc.greater_equal, _lowest, True),
         (high, pc.less_equal, _highest, False),
@@ -109,14 +118,15 @@ def _in_range(column: Any, low: float | None, high: float | None) -> Any:
     return good
 
 
-def _compare_integers(column: Any, compare: Any, limit: int, is_low: bool) -> Any:
+def _compare_integers(column: Column, compare: Callable[..., _Mask], limit: int, is_low: bool) -> _Mask:
     unsigned = pa.types.is_unsigned_integer(column.type)
     low, high = (0, 2**column.type.bit_width - 1) if unsigned else (-(2**63), 2**63 - 1)
     if not unsigned:
         column = column.cast(pa.int64())
     if limit < low or limit > high:
         # A bound outside of the type: everything satisfies it, or nothing does.
-        return pa.scalar((limit < low) == is_low)
+        answer: _Mask = pa.scalar((limit < low) == is_low)
+        return answer
     return compare(column, pa.scalar(limit, column.type))
 
 

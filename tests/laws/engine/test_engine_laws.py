@@ -39,9 +39,8 @@ from omnigraph.engine.adjacency import (
 from omnigraph.engine.context import Context
 from omnigraph.engine.entities import Numbering, row_id_array
 from omnigraph.engine.expand import find_adjacency
-from omnigraph.engine.predicates import Fixed, Values, holds, keep_true
+from omnigraph.engine.predicates import Fixed, Values, holds, keep_true, push_down
 from omnigraph.engine.predicates import Side as SideCompareLaws
-from omnigraph.engine.pushdown import push_down
 from omnigraph.engine.rows import Rows
 from omnigraph.engine.wanted_indexes import WantedIndex, index_spec
 from omnigraph.lang.query.ir import (

@@ -15,7 +15,7 @@ from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Sca
 from omnigraph.engine import entities as module
 from omnigraph.engine.context import EngineCaches
 from omnigraph.engine.entities import Entities, Numbering, row_id_array
-from omnigraph.engine.pushdown import push_down
+from omnigraph.engine.predicates import push_down
 from omnigraph.lang.query.ir import (
     CompareOp,
     Comparison,

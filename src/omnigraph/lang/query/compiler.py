@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omnigraph.core.cache import LruCache
 from omnigraph.core.source import MAX_PARTS, MAX_PATTERNS, Findings, SourceText, did_you_mean, read_source
@@ -21,10 +20,7 @@ from omnigraph.lang.query.parser import SYNTAX_ERROR, parse_queries
 from omnigraph.lang.query.patterns import check_pattern
 from omnigraph.lang.query.results import check_result
 from omnigraph.lang.query.signature import Operation, describe
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import Catalog
-
+from omnigraph.lang.schema.catalog import Catalog
 
 # ---- Checks of a declaration without a schema
 

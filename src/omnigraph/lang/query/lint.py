@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from omnigraph.codec import HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, When
 from omnigraph.core.source import Findings, SourceText, Span
@@ -19,9 +19,7 @@ from omnigraph.lang.query.compiler import check_query, repeated_queries
 from omnigraph.lang.query.lowering import separate_patterns
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.signature import Operation, describe
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.catalog import Catalog
 
 NEVER_UPDATED = "L201"
 CROSS_PRODUCT = "L202"

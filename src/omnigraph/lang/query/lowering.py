@@ -6,14 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from omnigraph.lang.query import ir
-
-if TYPE_CHECKING:
-    from omnigraph.lang.query.expressions import Context
-    from omnigraph.lang.schema.catalog import EdgeDef
-
+from omnigraph.lang.query.expressions import Context
+from omnigraph.lang.schema.catalog import EdgeDef
 
 # ---- Type-checked match blocks
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING
 
 from omnigraph.core.source import Span, did_you_mean
 from omnigraph.core.types import NUMERICS, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
@@ -13,9 +12,7 @@ from omnigraph.core.values import coerce_json
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Context, beside, is_comparable, plain_value
 from omnigraph.lang.query.patterns import check_enum_value, moment_hint
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
+from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 
 #: The ends of an edge under the names that mutations use, with their columns.
 _ENDS = {"from": "src", "to": "dst"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, assert_never
+from typing import Annotated, assert_never
 
 from omnigraph.codec import OMIT_NONE, Document
 from omnigraph.core.source import did_you_mean
@@ -13,10 +13,7 @@ from omnigraph.core.types import INTEGERS, BaseType, EnumType, ListType, Propert
 from omnigraph.core.values import StoredValue, coerce_json, parse_decimal_integer
 from omnigraph.errors import BadRequestError, ParameterError
 from omnigraph.lang.query import ir
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import Catalog
-
+from omnigraph.lang.schema.catalog import Catalog
 
 # ---- Signatures of operations
 

@@ -10,13 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.core.source import Span
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, VectorType
-
-if TYPE_CHECKING:
-    from omnigraph.core.source import Span
 
 
 class TypeKind(StrEnum):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from omnigraph.core.source import SourceText, read_source
+from omnigraph.errors import Diagnostic
 from omnigraph.lang.schema import ast
 from omnigraph.lang.schema.accepted import schema_shape, shape_hash
 from omnigraph.lang.schema.catalog import (
@@ -29,10 +30,6 @@ from omnigraph.lang.schema.catalog import (
 from omnigraph.lang.schema.checks import check_schema, effective_properties
 from omnigraph.lang.schema.parser import SYNTAX_ERROR, parse_schema_all
 from omnigraph.lang.schema.property_checks import resolve_type
-
-if TYPE_CHECKING:
-    from omnigraph.errors import Diagnostic
-
 
 # ---- A checked syntax tree → the catalog
 

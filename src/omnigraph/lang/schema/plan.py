@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
 from omnigraph.core.values import quote
@@ -31,6 +30,7 @@ from omnigraph.lang.schema.catalog import (
     PropertyDef,
     TypeKind,
 )
+from omnigraph.lang.schema.compiler import CompiledSchema
 from omnigraph.lang.schema.steps import (
     AddConstraint,
     AddProperty,
@@ -49,9 +49,6 @@ from omnigraph.lang.schema.steps import (
     UpdateTypeMetadata,
     WidenProperty,
 )
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.compiler import CompiledSchema
 
 Declared = InterfaceDef | NodeDef | EdgeDef
 

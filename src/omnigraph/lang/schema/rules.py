@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
+from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType, EnumType, Scalar, ScalarType
 from omnigraph.errors import KeyConflictError
-
-if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 
 # ---- Rules of one value
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow
 
-from omnigraph.core.arrow import Array, arrow_field, arrow_type, pa, pc
+from omnigraph.core.arrow import Array, arrow_type, pa, pc, stored_array
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import MARK, StoredValue
 from omnigraph.pipeline.load.values import AS_IS, Reading, Timestamps, load_value, text_value
-from omnigraph.writes.columns import column_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,7 +73,7 @@ def slow_column(
         except ValueError as problem:
             stored.append(None)
             violations[position] = str(problem)
-    return column_array(arrow_field("column", type_), stored), violations
+    return stored_array(arrow_type(type_.base), stored), violations
 
 
 def python_values(type_: PropertyType, column: Array | list[object]) -> list[object]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from omnigraph.core.arrow import Array, Rows, arrow_type, pa, pc
+from omnigraph.core.arrow import Array, Rows, arrow_type, pa, pc, stored_values
 from omnigraph.core.ids import TableKey, split_id
 from omnigraph.core.types import BaseType, EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
@@ -31,7 +31,7 @@ from omnigraph.pipeline.load.plan import (
 from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped
 from omnigraph.pipeline.load.values import AS_IS, Reading, Tolerance
 from omnigraph.pipeline.violations import Place, ViolationCounts, shown
-from omnigraph.writes.columns import stored_values, table_schema
+from omnigraph.writes.columns import table_schema
 from omnigraph.writes.pending import check_cells
 from omnigraph.writes.rules import shown_values, violating
 
