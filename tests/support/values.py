@@ -1,14 +1,17 @@
 """One table of values that every way into a graph is tried with: what is stored of each, and what none of them takes.
 
-What only some ways take is tested there: numbers written as texts in parameters, `2020.0` for an integer in files,
-nulls inside lists in mutations.
+What only some ways take is tested there: numbers written as texts in parameters, `2020.0` for an integer in files and
+literals, nulls inside lists in mutations.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
+
+from omnigraph.core.values import quote
 
 F32_MAX = 3.4028234663852886e38
 #: Halfway between the largest F32 and the next power of two: from here on rounding gives infinity.
@@ -69,7 +72,7 @@ def _pairs(type_: str, stored: dict[Any, Any]) -> list[Value]:
 ACCEPTED = [
     *_same("String", "", "x", ' "x" ', "naïve 知识 🦊", "line\nfeed\r\ttab", "\x7f\x85\u2028"),
     *_same("Bool", True, False),
-    *_same("I32", 0, 5, -(2**31), 2**31 - 1),
+    *_same("I32", 0, 5, 2020, -(2**31), 2**31 - 1),
     *_same("I64", -(2**63), 2**53 + 1, 2**63 - 1),
     *_same("U32", 0, 2**32 - 1),
     *_same("U64", 2**63 - 1, 2**63, 2**64 - 1),
@@ -79,7 +82,7 @@ ACCEPTED = [
     *_pairs("F32", {math.nextafter(F32_OVERFLOW, 0): F32_MAX, -math.nextafter(F32_OVERFLOW, 0): -F32_MAX}),
     *_pairs("Date", {"1970-01-01": 0, "1970-01-02": 1, "1969-12-31": -1, "2024-02-29": 19782}),
     *_pairs("Date", {"0001-01-01": -719162, "9999-12-31": 2932896}),
-    *_pairs("DateTime", {"1970-01-01T00:00:00Z": 0, "1970-01-01T00:00:01.500Z": 1500}),
+    *_pairs("DateTime", {"1970-01-01T00:00:00Z": 0, "1970-01-01T00:00:01Z": 1000, "1970-01-01T00:00:01.500Z": 1500}),
     *_pairs("DateTime", {"1970-01-01T01:00:00+01:00": 0, "1969-12-31T23:59:59.999+01:00": -3600001}),
     *_pairs("DateTime", {"2024-02-29T12:34:56.789Z": 1709210096789}),
     *_same("enum(draft, final)", "draft", "final"),
@@ -91,6 +94,7 @@ ACCEPTED = [
     *_same("[Bool]", [True, False]),
     Value("[Date]", ["1970-01-01", "1970-01-02"], [0, 1]),
     Value("Vector(3)", [1, 2.5, 0], [1.0, 2.5, 0.0]),
+    Value("Vector(3)", [1, 0, 0], [1.0, 0.0, 0.0]),
     Value("Vector(3)", [1, 0.1, -2.5], [1.0, 0.10000000149011612, -2.5]),
     *_same("Blob", "base64:", "base64:aGk=", "base64:AAEC/w=="),
 ]  # fmt: skip
@@ -113,7 +117,7 @@ REFUSED: dict[str, list[Any]] = {
     "[U64]": [[2**64], [-1]],
     "Vector(3)": [
         *([1, 2], [1, 2, 3, 4], [], [1, 2, "3"], [1, 2, None], [1, 2, True], [1, 2, 1e39]),
-        *("abc", {"a": 1}),
+        *("abc", {"a": 1}, 5, ["a", "b", "c"]),
     ],
     "Blob": [5, "base64:not base64", "base64:AAA", "base64:é", "base64:A"],
 }
@@ -124,3 +128,23 @@ REFUSALS = [(type_, value) for type_, values in REFUSED.items() for value in val
 
 def label(refusal: tuple[str, Any]) -> str:
     return f"{refusal[0]} {str(refusal[1])[:40]!a}"
+
+
+def literal(type_: str, given: Any) -> str | None:
+    """A value as a literal for a property of a type; None when the query language has none for it."""
+    match given:
+        case bool():
+            return "true" if given else "false"
+        case str():
+            function = {"Date": "date", "DateTime": "datetime"}.get(type_)
+            return f"{function}({quote(given)})" if function else quote(given)
+        case int() | float():
+            if not 0 <= given < math.inf:
+                return None
+            digits = format(Decimal(repr(given)), "f") if isinstance(given, float) else str(given)
+            return f"{digits}.0" if isinstance(given, float) and "." not in digits else digits
+        case list():
+            items = [literal(type_.strip("[]"), item) for item in given]
+            return None if None in items else f"[{', '.join(map(str, items))}]"
+        case _:
+            return None

@@ -13,14 +13,14 @@ import pytest
 from omnigraph import Graph
 from omnigraph.core.types import PropertyType
 from omnigraph.core.values import coerce_json, to_f32
-from omnigraph.errors import BadRequestError, LoadRejectedError, ParameterError
+from omnigraph.errors import BadRequestError, CompilerError, LoadRejectedError, ParameterError
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.lang.schema.backfill import Constant, read_backfill
 from omnigraph.lang.schema.compiler import compile_schema
 from support.graphs import refused
 from support.subtests import each_case
-from support.values import ACCEPTED, COLUMNS, NOT_FINITE, REFUSALS, SCHEMA, Value, label
+from support.values import ACCEPTED, COLUMNS, NOT_FINITE, REFUSALS, SCHEMA, Value, label, literal
 
 CATALOG = compile_schema(SCHEMA).catalog
 THING = CATALOG.nodes["Thing"]
@@ -42,6 +42,12 @@ def declared(type_: str) -> str:
 def reading(type_: str) -> Any:
     text = f"query q($x: {declared(type_)}) {{ match {{ $t: Thing }} return {{ $t }} }}"
     return compile_query(text, CATALOG).ir
+
+
+def assigned(type_: str, text: str) -> Any:
+    """The value that an update assigns to the property of a type."""
+    query = f'query q() {{ update Thing set {{ {COLUMNS[type_]}: {text} }} where name = "x" }}'
+    return compile_query(query, CATALOG).ir.statements[0].assignments[0].value.value
 
 
 def plain(value: Any) -> Any:
@@ -120,6 +126,14 @@ def test_a_parameter_has_its_stored_form(value: Value) -> None:
 
 
 @every_value
+def test_a_literal_has_its_stored_form(value: Value) -> None:
+    text = literal(value.type, value.given)
+    if text is not None:
+        found = plain(assigned(value.type, text))
+        assert (found, type(found)) == (value.stored, type(value.stored))
+
+
+@every_value
 def test_a_constant_of_a_backfill_has_its_stored_form(value: Value) -> None:
     expression = read_backfill(f"Thing.{value.column}", json.dumps(value.given), type_of(value.type), THING).expression
     assert isinstance(expression, Constant)
@@ -167,6 +181,17 @@ def test_a_parameter_that_does_not_fit_is_named(type_: str, given: Any) -> None:
     with pytest.raises(ParameterError) as failure:
         bind_params(reading(type_), {"x": given})
     assert list(failure.value.problems) == ["x"]
+
+
+@every_refusal
+def test_a_literal_that_does_not_fit_is_refused(type_: str, given: Any) -> None:
+    text = literal(type_, given)
+    if text is None or (type_ == "Blob" and isinstance(given, str)):
+        return  # there is no such literal, or it is read when it is written
+    with pytest.raises(CompilerError) as failure:
+        assigned(type_, text)
+    # Wrong as such: half a character, a nested list or one of several types, a number or a moment out of range.
+    assert failure.value.codes in {("T3",), ("Q000",), ("Q108",), ("Q109",)}
 
 
 @every_refusal

@@ -18,27 +18,8 @@ def assigned(assignment: str, reading, params: str = ""):
     return statement(text, reading, params).assignments[0].value
 
 
-ACCEPTED = [
-    ("year: 2020", 2020),
-    ("year: 2020.0", 2020),
-    ("pages: 4294967295", 4294967295),
-    ("score: 3", 3.0),
-    ("score: 2.5", 2.5),
-    ("open: true", True),
-    ('title: "x"', "x"),
-    ('stage: "accepted"', "accepted"),
-    ('topics: ["a", "b"]', ("a", "b")),
-    ("topics: []", ()),
-    ("counts: [1, 2]", (1, 2)),
-    ("counts: [1.0, 2.0]", (1, 2)),
-    ("counts: []", ()),
-    ('released: date("1970-01-02")', 1),
-    ('submitted: datetime("1970-01-01T00:00:01Z")', 1000),
-    ('scan: "base64:aGk="', "base64:aGk="),
-    ('scan: "s3://bucket/x"', "s3://bucket/x"),
-    ("vec: [1, 0, 0, 0, 0, 0, 0, 0]", (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
-    ("vec: [1, 0.5, 0, 0, 0, 0, 0, 0]", (1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
-]
+#: Beside `support.values`, which every literal goes through in `behaviour/values`.
+ACCEPTED = [("year: 2020.0", 2020), ("counts: [1.0, 2.0]", (1, 2)), ('scan: "s3://bucket/x"', "s3://bucket/x")]
 
 
 @each_case(("assignment", "stored"), ACCEPTED, ids=[item[0] for item in ACCEPTED])
@@ -51,43 +32,14 @@ def test_an_assigned_literal_is_in_the_stored_form_of_its_property(assignment, s
         assert [type(item) for item in value.value] == [type(item) for item in stored]
 
 
-def test_a_literal_for_f32_is_rounded_to_its_precision(reading):
-    text = 'insert Cites { from: "a", to: "b", weight: 0.1 }'
-
-    (weight,) = statement(text, reading).assignments
-
-    assert weight.value.value == 0.10000000149011612
-
-
 REFUSED = [
-    "year: 2020.5",
-    "year: 2147483648",
     'year: "2020"',
-    "year: true",
-    "pages: 4294967296",
-    'score: "3"',
-    "score: true",
-    "open: 1",
-    'open: "true"',
-    "title: 5",
-    'stage: "Accepted"',
-    "stage: 5",
-    'topics: "a"',
-    "topics: [1]",
     'counts: ["1"]',
-    "counts: [1.5]",
     'released: "1970-01-02"',
-    "released: 5",
     'released: datetime("1970-01-01T00:00:01Z")',
     'submitted: date("1970-01-01")',
     'submitted: "1970-01-01T00:00:01Z"',
-    "scan: 5",
     'scan: ["a"]',
-    "vec: [1, 2]",
-    'vec: ["a", "b", "c", "d", "e", "f", "g", "h"]',
-    "vec: []",
-    "vec: 5",
-    'vec: "heaps"',
 ]
 
 
@@ -95,15 +47,6 @@ REFUSED = [
 def test_t3_a_literal_that_does_not_fit_is_refused(assignment, reading):
     with pytest.raises(CompilerError) as failure:
         assigned(assignment, reading)
-
-    assert failure.value.codes == ("T3",)
-
-
-def test_t3_a_literal_beyond_f32_is_refused(reading):
-    text = f'insert Cites {{ from: "a", to: "b", weight: 1{"0" * 39}.0 }}'
-
-    with pytest.raises(CompilerError) as failure:
-        statement(text, reading)
 
     assert failure.value.codes == ("T3",)
 
@@ -324,11 +267,7 @@ PARAMETERS_ACCEPTED = [
     ("I64", str(-(2**63)), -(2**63)),
     ("U64", str(2**63 - 1), 2**63 - 1),
     ("U64", str(2**63), 2**63),
-    ("F32", 3, 3.0),
-    ("F64", 7, 7.0),
     ("[I64]", [1, "9007199254740993"], (1, 9007199254740993)),
-    ("[Bool]", [True], (True,)),
-    ("[Date]", ["1970-01-01"], (0,)),
     ("String?", None, None),
     ("Vector(3)?", None, None),
     ("[I32]?", None, None),
