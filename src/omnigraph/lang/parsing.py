@@ -190,6 +190,15 @@ def only(kind: type[Part], parts: Iterable[object]) -> tuple[Part, ...]:
     return tuple(part for part in parts if isinstance(part, kind))
 
 
+def repeated(parts: Iterable[Part], name: Callable[[Part], str]) -> Iterator[Part]:
+    """The parts that have the name of an earlier one."""
+    seen: set[str] = set()
+    for part in parts:
+        if name(part) in seen:
+            yield part
+        seen.add(name(part))
+
+
 def whole_number(token: Token) -> int:
     """The number of a digit string; one beyond every bound of the languages is cut, and still out of range."""
     return int(token.lstrip("0")[:MAX_DIGITS] or "0")

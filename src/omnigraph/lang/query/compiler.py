@@ -11,7 +11,7 @@ from omnigraph.core.cache import LruCache
 from omnigraph.core.source import MAX_PARTS, MAX_PATTERNS, Findings, SourceText, did_you_mean, read_source
 from omnigraph.core.types import PropertyType
 from omnigraph.errors import CompilerError, MixedMutationError, QuerySelectionError
-from omnigraph.lang.parsing import SCALARS
+from omnigraph.lang.parsing import SCALARS, repeated
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Context, Scope
 from omnigraph.lang.query.lowering import lower_pattern
@@ -362,17 +362,8 @@ def _compile(query: ast.Query, catalog: Catalog, findings: Findings) -> Compiled
 
 def check_names(tree: ast.QueryFile, findings: Findings) -> None:
     """Record every query that has the name of an earlier one (Q101)."""
-    for query in repeated_queries(tree):
+    for query in repeated(tree.queries, lambda query: query.name):
         findings.error("Q101", query.name_span, f"query `{query.name}` is declared twice")
-
-
-def repeated_queries(tree: ast.QueryFile) -> Iterator[ast.Query]:
-    """The queries that have the name of an earlier one."""
-    seen: set[str] = set()
-    for query in tree.queries:
-        if query.name in seen:
-            yield query
-        seen.add(query.name)
 
 
 def _select(tree: ast.QueryFile, name: str | None, source: SourceText) -> ast.Query:

@@ -14,8 +14,9 @@ from typing import Annotated, ClassVar
 from omnigraph.codec import HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, When
 from omnigraph.core.source import Findings, SourceText, Span
 from omnigraph.errors import CompilerError, Diagnostic, Severity
+from omnigraph.lang.parsing import repeated
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.compiler import check_query, repeated_queries
+from omnigraph.lang.query.compiler import check_query
 from omnigraph.lang.query.lowering import separate_patterns
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.signature import Operation, describe
@@ -195,7 +196,7 @@ def _finding(
 
 
 def _repeated_names(tree: ast.QueryFile, source: SourceText) -> Iterator[Finding]:
-    for query in repeated_queries(tree):
+    for query in repeated(tree.queries, lambda query: query.name):
         message = f"query `{query.name}` is declared twice"
         yield _finding(source.diagnostic("Q101", query.name_span, message), (query.name,))
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import NUMERICS, PropertyType, Scalar, ScalarType, scalar_of
+from omnigraph.lang.parsing import repeated
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import (
     AGGREGATES,
@@ -202,15 +203,11 @@ def _aggregate(context: Context, scope: Scope, call: ast.Call) -> tuple[ir.Aggre
 
 
 def _check_columns(context: Context, body: ast.ReadBody) -> None:
-    seen: set[str] = set()
-    for projection in body.projections:
-        name = column_name(projection)
-        if isinstance(projection.expression, ast.Alias):
-            # No value, and reported as such.
-            continue
-        if name in seen:
-            context.error("Q114", projection.span, f"two columns are called `{name}`", "name one of them with `as`")
-        seen.add(name)
+    # A bare word has no value, and is reported as such.
+    columns = (item for item in body.projections if not isinstance(item.expression, ast.Alias))
+    for projection in repeated(columns, column_name):
+        message = f"two columns are called `{column_name(projection)}`"
+        context.error("Q114", projection.span, message, "name one of them with `as`")
 
 
 def _check_grouping(context: Context, scope: Scope, body: ast.ReadBody) -> None:

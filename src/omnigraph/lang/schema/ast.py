@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Literal, assert_never
+from typing import ClassVar, Literal, assert_never
 
 from omnigraph.core.source import Span, span_field
 from omnigraph.core.values import quote
@@ -85,6 +85,7 @@ class Number:
 class RangeConstraint:
     """`@range(property, low..high)`, open on the side that is None."""
 
+    kind: ClassVar = "range"
     property: Name
     low: Number | None
     high: Number | None
@@ -95,6 +96,7 @@ class RangeConstraint:
 class CheckConstraint:
     """`@check(property, "regex")`."""
 
+    kind: ClassVar = "check"
     property: Name
     pattern: str
     span: Span = span_field()

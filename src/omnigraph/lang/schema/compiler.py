@@ -27,9 +27,8 @@ from omnigraph.lang.schema.catalog import (
     RenameHint,
     TypeMetadata,
 )
-from omnigraph.lang.schema.checks import check_schema, effective_properties
+from omnigraph.lang.schema.checks import check_schema, effective_properties, resolve_type
 from omnigraph.lang.schema.parser import SYNTAX_ERROR, parse_schema_all
-from omnigraph.lang.schema.property_checks import resolve_type
 
 # ---- A checked syntax tree → the catalog
 
