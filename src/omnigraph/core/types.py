@@ -31,6 +31,7 @@ class Scalar(StrEnum):
 
 INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
 FLOATS = frozenset({Scalar.F32, Scalar.F64})
+MOMENTS = frozenset({Scalar.DATE, Scalar.DATETIME})
 NUMERICS = INTEGERS | FLOATS
 
 _INTEGER_RANGES = {
@@ -134,3 +135,8 @@ def scalar_of(base: BaseType) -> Scalar | None:
             return Scalar.STRING
         case ListType() | VectorType():
             return None
+
+
+def item_scalar(base: BaseType) -> Scalar | None:
+    """The scalar of a value, or of the items of a list."""
+    return base.item if isinstance(base, ListType) else scalar_of(base)

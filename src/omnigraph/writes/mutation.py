@@ -11,7 +11,7 @@ import pyarrow as pa
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.arrow import stored_array
 from omnigraph.core.ids import TableKey, derive_id, new_ulid
-from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType
+from omnigraph.core.types import MOMENTS, BaseType, EnumType, PropertyType, Scalar, ScalarType, item_scalar
 from omnigraph.core.values import MANAGED, StoredValue, canonical_spelling, coerce_json, spelled_cell
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.query import ir
@@ -29,9 +29,6 @@ from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, t
 from omnigraph.writes.pending import ExternalIntake, PendingRows, TableDelta, validate
 
 # ---- Values of inserted and updated rows
-
-
-_MOMENTS = (Scalar.DATE, Scalar.DATETIME)
 
 
 def assigned_value(
@@ -62,16 +59,9 @@ def assigned_value(
         if type_.base == ScalarType(Scalar.BLOB):
             return None if given is None else _blob(str(given), external)
         # Literals and parameters of moments are in stored form already.
-        return given if _is_moment(type_) else coerce_json(type_, given)
+        return given if item_scalar(type_.base) in MOMENTS else coerce_json(type_, given)
     except ValueError as problem:
         raise BadRequestError(f"invalid value for {owner}.{name}: {problem}") from problem
-
-
-def _is_moment(type_: PropertyType) -> bool:
-    base = type_.base
-    if isinstance(base, ListType):
-        return base.item in _MOMENTS
-    return isinstance(base, ScalarType) and base.scalar in _MOMENTS
 
 
 def _blob(text: str, external: ExternalIntake) -> bytes:

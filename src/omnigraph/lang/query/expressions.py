@@ -20,6 +20,7 @@ from omnigraph.core.types import (
     ScalarType,
     VectorType,
     integer_range,
+    item_scalar,
     scalar_of,
 )
 from omnigraph.core.values import coerce_json, narrowed, parse_date, parse_datetime
@@ -135,9 +136,9 @@ def beside(other: PropertyType, operand: Compared) -> Compared | ir.Value:
 
     What is stored keeps its type: a property of another type is compared by value.
     """
-    if not isinstance(operand, ir.ParamRef | ir.Constant) or _item(other) is not Scalar.F32:
+    if not isinstance(operand, ir.ParamRef | ir.Constant) or item_scalar(other.base) is not Scalar.F32:
         return operand
-    if _item(operand.type) not in NUMERICS:
+    if item_scalar(operand.type.base) not in NUMERICS:
         return operand
     is_list = isinstance(operand.type.base, ListType)
     base = ListType(Scalar.F32) if is_list else ScalarType(Scalar.F32)
@@ -145,11 +146,6 @@ def beside(other: PropertyType, operand: Compared) -> Compared | ir.Value:
     if isinstance(operand, ir.ParamRef):
         return ir.ParamRef(operand.name, type_)
     return ir.Constant(narrowed(base, operand.value), type_)
-
-
-def _item(type_: PropertyType) -> Scalar | None:
-    """The scalar of a value, or of the items of a list."""
-    return type_.base.item if isinstance(type_.base, ListType) else scalar_of(type_.base)
 
 
 def check_arity(context: Context, call: ast.Call, low: int, high: int, code: str) -> bool:

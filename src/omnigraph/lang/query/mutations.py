@@ -7,7 +7,18 @@ from difflib import get_close_matches
 from functools import partial
 
 from omnigraph.core.source import Span, did_you_mean
-from omnigraph.core.types import NUMERICS, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
+from omnigraph.core.types import (
+    MOMENTS,
+    NUMERICS,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    item_scalar,
+    scalar_of,
+)
 from omnigraph.core.values import coerce_json
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Context, beside, is_comparable, plain_value
@@ -22,32 +33,23 @@ _STRING = PropertyType(ScalarType(Scalar.STRING))
 
 def check_statement(context: Context, statement: ast.Statement) -> ir.Statement | None:
     """One statement, or None when it is wrong."""
-    node = context.catalog.nodes.get(statement.type_name)
-    edge = context.catalog.edges.get(statement.type_name)
-    if node is None and edge is None:
+    catalog, name = context.catalog, statement.type_name
+    definition = catalog.nodes.get(name) or catalog.edges.get(name)
+    if definition is None:
         _report_unknown_type(context, statement)
         return None
     match statement:
         case ast.Insert():
-            if node is not None:
-                return _insert_node(context, statement, node)
-            return _insert_edge(context, statement, edge) if edge else None
+            return _insert(context, statement, definition)
         case ast.Update():
-            if node is None:
-                message = f"`{statement.type_name}` is an edge type: edges are not updated"
-                context.error("T16", statement.type_span, message, "delete the edge and insert it again")
-                return None
-            return _update(context, statement, node)
+            return _update(context, statement, definition)
         case ast.Delete():
-            if node is not None:
-                predicate = _predicate(context, statement.predicate, _columns(node))
-                cascades = tuple(edge.name for edge in context.catalog.incident_edges(node.name))
-                return None if predicate is None else ir.DeleteNode(node.name, predicate, cascades)
-            if edge is None:
+            predicate = _predicate(context, statement.predicate, _columns(definition))
+            if predicate is None:
                 return None
-            columns = _columns(edge) | dict.fromkeys(_ENDS, _STRING)
-            predicate = _predicate(context, statement.predicate, columns)
-            return None if predicate is None else ir.DeleteEdge(edge.name, predicate)
+            if isinstance(definition, EdgeDef):
+                return ir.DeleteEdge(name, predicate)
+            return ir.DeleteNode(name, predicate, tuple(edge.name for edge in catalog.incident_edges(name)))
 
 
 def _report_unknown_type(context: Context, statement: ast.Statement) -> None:
@@ -61,32 +63,30 @@ def _report_unknown_type(context: Context, statement: ast.Statement) -> None:
 
 
 def _columns(definition: NodeDef | EdgeDef) -> dict[str, PropertyType]:
-    return {name: prop.type for name, prop in definition.properties.items()}
+    """What statements may name of a type: its properties, and the ends of an edge."""
+    ends = dict.fromkeys(_ENDS, _STRING) if isinstance(definition, EdgeDef) else {}
+    return ends | {name: prop.type for name, prop in definition.properties.items()}
 
 
-def _insert_node(context: Context, statement: ast.Insert, node: NodeDef) -> ir.InsertNode | None:
-    columns = _columns(node)
-    assigned = _assignments(context, statement.assignments, columns, node.name)
-    required = [name for name, type_ in columns.items() if not type_.nullable]
-    _check_required(context, statement, columns, required)
-    values = tuple(ir.Assignment(name, value) for name, value in assigned.items())
-    return ir.InsertNode(node.name, values)
-
-
-def _insert_edge(context: Context, statement: ast.Insert, edge: EdgeDef) -> ir.InsertEdge | None:
-    columns = _columns(edge)
-    ends = dict.fromkeys(_ENDS, _STRING)
-    assigned = _assignments(context, statement.assignments, columns | ends, edge.name)
-    required = [*_ENDS, *(name for name, type_ in columns.items() if not type_.nullable)]
-    _check_required(context, statement, (*columns, *ends), required)
+def _insert(
+    context: Context, statement: ast.Insert, definition: NodeDef | EdgeDef
+) -> ir.InsertNode | ir.InsertEdge | None:
+    columns = _columns(definition)
+    assigned = _assignments(context, statement.assignments, columns, definition.name)
+    _check_required(context, statement, columns)
+    if isinstance(definition, NodeDef):
+        return ir.InsertNode(definition.name, _values(assigned))
     source, target = assigned.pop("from", None), assigned.pop("to", None)
     if source is None or target is None:
         return None
-    values = tuple(ir.Assignment(name, value) for name, value in assigned.items())
-    return ir.InsertEdge(edge.name, source, target, values)
+    return ir.InsertEdge(definition.name, source, target, _values(assigned))
 
 
-def _update(context: Context, statement: ast.Update, node: NodeDef) -> ir.UpdateNode | None:
+def _update(context: Context, statement: ast.Update, node: NodeDef | EdgeDef) -> ir.UpdateNode | None:
+    if isinstance(node, EdgeDef):
+        message = f"`{node.name}` is an edge type: edges are not updated"
+        context.error("T16", statement.type_span, message, "delete the edge and insert it again")
+        return None
     columns = _columns(node)
     assigned = _assignments(context, statement.assignments, columns, node.name)
     members = node.key.members if node.key else ()
@@ -95,18 +95,21 @@ def _update(context: Context, statement: ast.Update, node: NodeDef) -> ir.Update
             message = f"`{assignment.property}` is part of the key of `{node.name}` and never changes"
             context.error("Q115", assignment.span, message, "insert a node with the new key, then delete the old one")
     predicate = _predicate(context, statement.predicate, columns)
-    values = tuple(ir.Assignment(name, value) for name, value in assigned.items())
-    return None if predicate is None else ir.UpdateNode(node.name, values, predicate)
+    return None if predicate is None else ir.UpdateNode(node.name, _values(assigned), predicate)
 
 
-def _check_required(context: Context, statement: ast.Insert, columns: Iterable[str], required: Iterable[str]) -> None:
+def _values(assigned: Mapping[str, ir.Value]) -> tuple[ir.Assignment, ...]:
+    return tuple(ir.Assignment(name, value) for name, value in assigned.items())
+
+
+def _check_required(context: Context, statement: ast.Insert, columns: Mapping[str, PropertyType]) -> None:
     assigned = {assignment.property for assignment in statement.assignments}
-    unknown = assigned - set(columns)
+    unknown = assigned - columns.keys()
     missing = [
         f"`{name}`"
-        for name in required
+        for name, type_ in columns.items()
         # An unknown property that is nearly this one is reported already, and is probably meant to be it.
-        if name not in assigned and not get_close_matches(name, unknown, n=1)
+        if not type_.nullable and name not in assigned and not get_close_matches(name, unknown, n=1)
     ]
     if missing:
         context.error("T12", statement.type_span, f"insert of `{statement.type_name}` lacks {', '.join(missing)}")
@@ -157,11 +160,11 @@ def _assigned_constant(
     if isinstance(type_.base, EnumType) and value.type.base == _STRING.base:
         checked = check_enum_value(context, type_.base, value, name, expression)
         return ir.Constant(value.value, type_) if checked else None
-    if scalar_of(value.type.base) in (Scalar.DATE, Scalar.DATETIME):
+    if scalar_of(value.type.base) in MOMENTS:
         # Moments are in stored form already; a string never stands for one here.
         if value.type.base == type_.base:
             return ir.Constant(value.value, type_)
-    elif not _needs_moment(type_):
+    elif item_scalar(type_.base) not in MOMENTS:
         try:
             return ir.Constant(coerce_json(type_, value.value), type_)
         except ValueError as problem:
@@ -172,12 +175,6 @@ def _assigned_constant(
     message = f"{value.type} does not fit `{name}`, which is {type_}"
     context.error("T3", expression.span, message, moment_hint(type_.base, value))
     return None
-
-
-def _needs_moment(type_: PropertyType) -> bool:
-    base = type_.base
-    scalar = base.item if isinstance(base, ListType) else scalar_of(base)
-    return scalar in (Scalar.DATE, Scalar.DATETIME)
 
 
 def _is_assignable(type_: PropertyType, given: PropertyType) -> bool:
