@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ulid import ULID
 
+from omnigraph.core.arrow import stored_array
 from omnigraph.core.ids import derive_id
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import canonical_spelling
@@ -55,7 +56,6 @@ from omnigraph.storage.datasets.fragments import write_rows
 from omnigraph.storage.datasets.staged import close_private, open_private, stage_fragments
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
-from omnigraph.writes.columns import column_array
 from omnigraph.writes.rules import Found
 from support.spark import spark
 from support.strategies import KEY_SCALARS, keys, stored_scalars
@@ -625,7 +625,7 @@ def test_ids_of_columns_are_the_ids_of_their_rows(data: st.DataObject, drawn: An
     columns = []
     for number, base in enumerate(bases):
         field = pa.field("c", _arrow_type(base))
-        columns.append(column_array(field, [row[number] for row in rows]))
+        columns.append(stored_array(field.type, [row[number] for row in rows]))
     texts = [spelled(base, column) for base, column in zip(bases, columns, strict=True)]
     for number, (base, column) in enumerate(zip(bases, texts, strict=True)):
         wanted = [row[number] for row in rows]
@@ -649,7 +649,7 @@ def _arrow_type(base: Any) -> Any:
 def test_a_slice_of_a_column_is_spelled_as_its_rows(scalar: Scalar, data: st.DataObject) -> None:
     base = ScalarType(scalar)
     values = data.draw(st.lists(st.none() | stored_scalars(scalar), min_size=1, max_size=5))
-    column = column_array(pa.field("c", _arrow_type(base)), values).slice(1)
+    column = stored_array(_arrow_type(base), values).slice(1)
     assert spelled(base, column).to_pylist() == [
         None if value is None else canonical_spelling(base, value) for value in values[1:]
     ]
