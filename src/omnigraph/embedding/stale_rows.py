@@ -25,6 +25,7 @@ from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.pipeline.compare import DELETED, UPDATED, RowShape
 from omnigraph.pipeline.deltas import Delta, delta_between
 from omnigraph.pipeline.exchange import Scratch, ScratchPlace
+from omnigraph.pipeline.worker_set import WorkerChoice
 from omnigraph.storage.datasets.filters import ROW_ID, Filter, IsNull, OneOf
 from omnigraph.storage.datasets.reads import scan_rows
 from omnigraph.storage.datasets.row_changes import differing_rows

@@ -53,7 +53,7 @@ def evaluate(expression: Expression, batch: Batch, field: Field) -> Array:
     """The values of an expression for every row, as a column of a field's type; null where it has none."""
     match expression:
         case Constant(value):
-            return column_array(field, [value]).take(pa.array(np.zeros(batch.num_rows, np.int64)))
+            return stored_array(field.type, [value]).take(pa.array(np.zeros(batch.num_rows, np.int64)))
         case PropertyValue(name):
             column = batch.column(name)
             return column if column.type == field.type else column.cast(field.type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, assert_never
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Violation:
 # ---- Rules of values
 
 
+Values = TypeVar("Values", bound=Column)
 #: A truth value per row, or one for all of them.
 _Mask: TypeAlias = "Column | pyarrow.Scalar[Any]"
 
@@ -68,11 +69,11 @@ def check_values(
             yield Violation(key, rule, total, examples)
 
 
-def violating(rule: ValueRule, column: Column) -> Column:
+def violating(rule: ValueRule, column: Values) -> Values:
     """A mask of the values that violate a rule."""
     match rule:
         case Required():
-            nulls: Column = pc.is_null(column)
+            nulls: Values = pc.is_null(column)
             return nulls
         case EnumValues(values=values):
             good = pc.is_in(column, pa.array(values, pa.utf8()))
@@ -82,7 +83,7 @@ def violating(rule: ValueRule, column: Column) -> Column:
             good = pc.match_substring_regex(column, pattern)
         case _:
             assert_never(rule)
-    bad: Column = pc.and_(pc.invert(pc.fill_null(good, False)), pc.is_valid(column))
+    bad: Values = pc.and_(pc.invert(pc.fill_null(good, False)), pc.is_valid(column))
     return bad
 
 
