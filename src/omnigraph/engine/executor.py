@@ -18,7 +18,7 @@ from omnigraph.engine.predicates import push_down
 from omnigraph.engine.projection import entity_columns, first_rows, project, result_schema, sort_groups
 from omnigraph.engine.ranking import ranked_rows
 from omnigraph.engine.rows import Rows
-from omnigraph.engine.text_columns import is_text_ready
+from omnigraph.engine.text_search import is_text_ready
 from omnigraph.engine.wanted_indexes import scalar_index_name, vector_index_name
 from omnigraph.lang.query import ir
 

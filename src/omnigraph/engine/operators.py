@@ -18,7 +18,7 @@ from omnigraph.engine.expand import ExpandOperator
 from omnigraph.engine.predicates import keep_true, push_down
 from omnigraph.engine.projection import entity_columns
 from omnigraph.engine.rows import BATCH_ROWS, Rows, batch_rows, gathered, read_batches
-from omnigraph.engine.text_columns import text_matches
+from omnigraph.engine.text_search import text_matches
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import (
     CompareOp,

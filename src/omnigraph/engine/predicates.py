@@ -15,7 +15,7 @@ from omnigraph.core.types import FLOATS, INTEGERS, NUMERICS, BaseType, ListType,
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.context import Context
 from omnigraph.engine.rows import BATCH_ROWS, BoolArray, Column, IntArray, Numbers, Rows, plain_numbers
-from omnigraph.engine.text_columns import text_matches
+from omnigraph.engine.text_search import text_matches
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import CompareOp, Comparison, Constant, Operand, ParamRef, Predicate, PropertyRef, value_of
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, HasItem, HasText

@@ -17,7 +17,8 @@ from omnigraph.engine.predicates import keep_true, push_down
 from omnigraph.engine.projection import SCORE_COLUMN, key_codes, key_operand, order_codes, sort_by_codes, total_order
 from omnigraph.engine.rows import FloatArray, IntArray, Rows, concat_rows, gathered
 from omnigraph.engine.text_analysis import query_terms
-from omnigraph.engine.text_columns import NO_ROWS, Scored, find_text_column
+from omnigraph.engine.text_columns import NO_ROWS, Scored
+from omnigraph.engine.text_search import find_text_column
 from omnigraph.engine.wanted_indexes import VECTOR_PROBES
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.query import ir

@@ -18,7 +18,7 @@ from omnigraph.engine.context import Context, variable_tables
 from omnigraph.engine.executor import execute, plan_query
 from omnigraph.engine.expand import PERSIST_MIN_EDGES, find_adjacency
 from omnigraph.engine.operators import Profile
-from omnigraph.engine.text_columns import keep_text_column
+from omnigraph.engine.text_search import keep_text_column
 from omnigraph.engine.wanted_indexes import indexed_texts
 from omnigraph.errors import QuerySelectionError
 from omnigraph.graph.open_graph import OpenGraph, graph_method

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine import ranking, text_columns, wanted_indexes
+from omnigraph.engine import ranking, text_search, wanted_indexes
 from omnigraph.errors import CompilerError
 from support.search_graphs import (
     WORDS,
@@ -571,8 +571,8 @@ class World:
 def test_random_searches_answer_as_plain_python_does(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch):
     if seed % 2:
         # Terms of the smallest fragments lie on disk, and segments have borders.
-        monkeypatch.setattr(text_columns, "PERSIST_MIN_ROWS", 1)
-        monkeypatch.setattr(text_columns, "SEGMENT_ROWS", 7)
+        monkeypatch.setattr(text_search, "PERSIST_MIN_ROWS", 1)
+        monkeypatch.setattr(text_search, "SEGMENT_ROWS", 7)
     if seed % 3 == 0:
         # So few partitions that a search looks at all of them.
         monkeypatch.setattr(wanted_indexes, "VECTOR_INDEX_MIN_ROWS", 8)

@@ -10,7 +10,7 @@ import lance
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine import text_columns
+from omnigraph.engine import text_search
 from omnigraph.storage.datasets.reads import column_parts
 from support.search_graphs import SCHEMA, append, dataset_of, doc, doc_row, found, new_graph, ranked, scored, write
 
@@ -20,21 +20,21 @@ ROWS = 40
 
 @pytest.fixture(autouse=True)
 def small_fragments_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_columns, "PERSIST_MIN_ROWS", 10)
-    monkeypatch.setattr(text_columns, "SEGMENT_ROWS", 16)
+    monkeypatch.setattr(text_search, "PERSIST_MIN_ROWS", 10)
+    monkeypatch.setattr(text_search, "SEGMENT_ROWS", 16)
 
 
 @pytest.fixture
 def analysed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many texts were analysed, per segment."""
     counts: list[int] = []
-    build = text_columns.build_segment
+    build = text_search.build_segment
 
     def counting(texts: object) -> object:
         counts.append(len(texts))  # type: ignore[arg-type]  # an Arrow array
         return build(texts)
 
-    monkeypatch.setattr(text_columns, "build_segment", counting)
+    monkeypatch.setattr(text_search, "build_segment", counting)
     return counts
 
 
