@@ -389,6 +389,21 @@ def test_a_wrong_token_is_asked_for_again_and_never_seen_in_an_address(
 def test_a_token_that_may_not_read_is_told_so(visit: Callable[..., Page]) -> None:
     page = visit("history", token=TOKENS["act-stranger"])
     expect(page.locator("#view-history")).to_contain_text("Your token does not allow this")
+    # A graph that it may not see at all answers as one that does not exist.
+    page.get_by_label("Graph", exact=True).fill("other")
+    page.keyboard.press("Enter")
+    expect(page.locator("#view-history")).to_contain_text("not visible with your token")
+    page.get_by_role("button", name="Enter another token").first.click()
+    expect(page.get_by_role("dialog", name="Access token")).to_be_visible()
+
+
+def test_the_chosen_tab_takes_no_other_room(visit: Callable[..., Page]) -> None:
+    page = visit("schema")
+    tab = page.get_by_role("link", name="Schema")
+    chosen = tab.bounding_box()
+    page.get_by_role("link", name="Query").click()
+    expect(tab).not_to_have_attribute("aria-current", "page")
+    assert tab.bounding_box() == chosen
 
 
 def test_a_server_that_goes_away_is_told_and_comes_back(visit: Callable[..., Page]) -> None:

@@ -21,8 +21,10 @@ export function empty(title, hint = "") {
 /** A request failed: what, and what helps. `retry` is called by its button. */
 export function failure(error, retry = null) {
   const actions = [];
-  if (error.status === 401) {
-    actions.push(button("Enter a token", () => session.askForToken(), { class: "primary" }));
+  // A graph that a token may not see answers as one that does not exist.
+  if (error.status === 401 || (session.token && [403, 404].includes(error.status))) {
+    const text = error.status === 401 ? "Enter a token" : "Enter another token";
+    actions.push(button(text, () => session.askForToken(), { class: "primary" }));
   }
   if (retry) actions.push(button("Try again", retry));
   return el(
@@ -43,7 +45,7 @@ function title(error) {
     case 403:
       return "Your token does not allow this";
     case 404:
-      return "Not found";
+      return session.token ? "Not found, or not visible with your token" : "Not found";
     case 410:
       return "This part of the history was cleaned up";
     case 429:
