@@ -387,15 +387,6 @@ class BlobCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellPlace:
-    """A cell, the target that was asked for, and the commit that it meant."""
-
-    cell: BlobCell
-    target: Target
-    snapshot_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BlobInfo:
     """The facts about a cell without its bytes."""
 

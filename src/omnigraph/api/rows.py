@@ -7,8 +7,7 @@ import io
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from typing_extensions import Buffer
@@ -55,20 +54,6 @@ def html_table(names: Sequence[str], columns: Sequence[Sequence[object]], *, tot
 _SHOWN_ROWS = 20
 
 
-class BatchStream(Protocol):
-    """The columns of a result, and its rows as they are made or as they arrive."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        ...
-
-    @property
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows; taken once."""
-        ...
-
-
 class Result:
     """Rows of a read, at one snapshot. Iterate over it for Arrow batches, or take all rows at once.
 
@@ -78,7 +63,8 @@ class Result:
 
     def __init__(
         self,
-        stream: BatchStream,
+        schema: Schema,
+        batches: Iterator[Batch],
         *,
         query_name: str,
         target: Target,
@@ -90,15 +76,15 @@ class Result:
         self.target = target
         #: The commit whose snapshot was read; usable as `if_commit` of a later write.
         self.commit_id = commit_id
-        self.schema: pa.Schema = stream.schema
+        self.schema = schema
         #: The type of each column in the languages of the graph.
         self.types = types
         #: What the read may use; everything that is held for its answer is accounted here.
         self.budget = Budget() if budget is None else budget
-        self._batches: Iterator[pa.RecordBatch] | None = stream.batches
+        self._batches: Iterator[pa.RecordBatch] | None = batches
         self._table: pa.Table | None = None
         # The first batch is made now, so that a failure belongs to the call of `query`.
-        self._first = next(stream.batches, None)
+        self._first = next(batches, None)
 
     @property
     def columns(self) -> list[str]:
@@ -279,7 +265,8 @@ def decode_result(
         if target is None:
             target = target_from_json(facts["target"])
         return Result(
-            _Arriving(schema, _batches(reader, source, schema, connection)),
+            schema,
+            _batches(reader, source, schema, connection),
             query_name=facts["query_name"],
             target=target,
             commit_id=facts["graph_commit_id"],
@@ -288,12 +275,6 @@ def decode_result(
     except BaseException:  # also after an interrupt: only this returns the connection
         connection.close()
         raise
-
-
-@dataclass(frozen=True, slots=True)
-class _Arriving:
-    schema: Schema
-    batches: Iterator[Batch]
 
 
 class _Source(io.RawIOBase):

@@ -73,7 +73,7 @@ def parse_address(url: str) -> ServerAddress:
         graph = check_graph_id(unquote(name))
     elif path.endswith("/graphs"):
         path = path.removesuffix("/graphs")
-    return ServerAddress(base=f"{parts.scheme}://{parts.netloc}{path}", graph=graph, is_loopback=_is_loopback(host))
+    return ServerAddress(base=f"{parts.scheme}://{parts.netloc}{path}", graph=graph, is_loopback=is_loopback(host))
 
 
 def check_graph_id(name: str) -> str:
@@ -102,7 +102,8 @@ def find_token(given: str | None) -> str | None:
     return token
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Unpack
@@ -9,16 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from typing_extensions import override
 
 from omnigraph.api.graph_api import TargetKeywords
-from omnigraph.api.results import (
-    BLOB_RANGE_BYTES,
-    BlobCell,
-    BlobInfo,
-    BlobKind,
-    BlobStream,
-    CellPlace,
-    check_range,
-    external_blob,
-)
+from omnigraph.api.results import BLOB_RANGE_BYTES, BlobCell, BlobInfo, BlobKind, BlobStream, check_range, external_blob
 from omnigraph.commit.targets import Target, reading_pins
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BadRequestError, NotFoundError
@@ -46,35 +38,27 @@ _BLOB = ScalarType(Scalar.BLOB)
 class BlobReader(BlobStream):
     """One cell of the tables below a graph."""
 
-    def __init__(self, table: Table, blob: StoredBlob, place: CellPlace, reading: Reading) -> None:
+    def __init__(self, table: Table, blob: StoredBlob, facts: BlobInfo, reading: Reading) -> None:
         self._table = table
         self._blob = blob
-        self._place = place
+        #: Everything but the tag.
+        self._facts = facts
         self._reading = reading
 
     @override
     @property
     def size(self) -> int:
         if self._blob.uri is not None:
-            raise external_blob(self._place.cell, self._blob.uri)
+            raise external_blob(self._facts.cell, self._blob.uri)
         return self._blob.size
 
     @cached_property
     def info(self) -> BlobInfo:
         """Describe the cell. Costs one range at most, for the tag of a small value."""
-        blob = self._blob
-        is_managed = blob.uri is None
+        if self._blob.uri is not None:
+            return self._facts
         with self._reading():
-            etag = etag_of(self._table, blob) if is_managed else None
-        return BlobInfo(
-            cell=self._place.cell,
-            kind=BlobKind.MANAGED if is_managed else BlobKind.EXTERNAL,
-            size=blob.size if is_managed else None,
-            etag=etag,
-            uri=blob.uri,
-            target=self._place.target,
-            snapshot_id=self._place.snapshot_id,
-        )
+            return replace(self._facts, etag=etag_of(self._table, self._blob))
 
     @override
     def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
@@ -119,25 +103,6 @@ def find_property(definition: NodeDef | EdgeDef, name: str) -> None:
         raise NotFoundError(f"{definition.table_key} has no property {name}")
     if found.type.base != _BLOB:
         raise BadRequestError(f"{definition.table_key}.{name} is not a Blob: read it with a query")
-
-
-def open_cell(table: Table, place: CellPlace, reading: Reading) -> BlobReader:
-    """The reader of a cell; `reading` tells a version that was cleaned up from one that is damaged.
-
-    Raises:
-        NotFoundError: there is no such entity, or the cell is null.
-    """
-    from omnigraph.storage.datasets.blobs import find_blob, has_row
-
-    cell = place.cell
-    with reading():
-        blob = find_blob(table, cell.property, cell.entity_id)
-        is_there = blob is not None or has_row(table, cell.entity_id)
-    if blob is None:
-        if not is_there:
-            raise NotFoundError(f"there is no {cell.type_key} {cell.entity_id!r}")
-        raise NotFoundError(f"{cell.type_key} {cell.entity_id!r} has no {cell.property}: it is null")
-    return BlobReader(table, blob, place, reading)
 
 
 def etag_of(table: Table, blob: StoredBlob) -> str:
@@ -187,11 +152,36 @@ def open_blob(
 
 
 def _open(graph: OpenGraph, type_key: str, entity_id: str, property_name: str, target: Target) -> BlobReader:
+    """The reader of a cell.
+
+    Raises:
+        NotFoundError: there is no such type, property or entity, or the cell is null.
+        BadRequestError: the property is not a Blob.
+    """
+    from omnigraph.storage.datasets.blobs import find_blob, has_row
+
     snapshot = graph.resolve(target)
     definition = find_type(graph.catalog_of(snapshot), type_key)
     find_property(definition, property_name)
     key = definition.table_key
-    cell = BlobCell(type_key=key, entity_id=entity_id, property=property_name)
-    place = CellPlace(cell=cell, target=target, snapshot_id=snapshot.commit_id)
     pin = snapshot.pins[key]
-    return open_cell(graph.open_table(pin), place, partial(reading_pins, graph.environment.tables, [pin]))
+    table = graph.open_table(pin)
+    # Tells a version that was cleaned up from one that is damaged.
+    reading = partial(reading_pins, graph.environment.tables, [pin])
+    with reading():
+        blob = find_blob(table, property_name, entity_id)
+        is_there = blob is not None or has_row(table, entity_id)
+    if blob is None:
+        if not is_there:
+            raise NotFoundError(f"there is no {key} {entity_id!r}")
+        raise NotFoundError(f"{key} {entity_id!r} has no {property_name}: it is null")
+    facts = BlobInfo(
+        cell=BlobCell(type_key=key, entity_id=entity_id, property=property_name),
+        kind=BlobKind.MANAGED if blob.uri is None else BlobKind.EXTERNAL,
+        size=blob.size if blob.uri is None else None,
+        etag=None,
+        uri=blob.uri,
+        target=target,
+        snapshot_id=snapshot.commit_id,
+    )
+    return BlobReader(table, blob, facts, reading)

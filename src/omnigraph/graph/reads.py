@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from omnigraph.api.graph_api import PastKeywords, TargetKeywords
@@ -62,7 +62,8 @@ def query(
         context = _context(graph, snapshot, values, tables, limits, is_head=wanted.is_head)
         stream = execute(context, compiled.ir)
         return Result(
-            replace(stream, batches=_to_the_end(graph, stream.batches, context, reading)),
+            stream.schema,
+            _to_the_end(graph, stream.batches, context, reading),
             query_name=compiled.ir.name,
             target=wanted,
             commit_id=snapshot.commit_id,

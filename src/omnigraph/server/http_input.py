@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import asynccontextmanager
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from pydantic import BaseModel, ValidationError
@@ -35,11 +35,10 @@ from omnigraph.server.untrusted_json import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-    from datetime import datetime
-    from typing import TypedDict
 
     from starlette.requests import Request
 
+    from omnigraph.api.graph_api import TargetKeywords
     from omnigraph.server.settings import BodyLimit, ServerSettings
     from omnigraph.server.untrusted_json import LongText
 
@@ -273,48 +272,26 @@ async def _chunks(request: Request, settings: ServerSettings, limit: BodyLimit, 
 # ---- Read targets of requests
 
 
-if TYPE_CHECKING:
-
-    class TargetArguments(TypedDict):
-        """The target as arguments of the methods of a graph."""
-
-        branch: str
-        snapshot: str | None
-        version: int | None
-        as_of: str | datetime | None
-
-
 #: More than any graph has; larger numbers do not fit the columns that they would be compared with.
 _MAX_VERSION = 2**53
 
 
-class _Targeted(Protocol):
-    @property
-    def branch(self) -> str | None: ...
-    @property
-    def snapshot(self) -> str | None: ...
-
-
-def target_of(request: _Targeted) -> Target:
-    """The target that a body or query string names.
+def target_of(members: Mapping[str, Any]) -> Target:
+    """The target that the members of a body or query string name.
 
     Raises:
-        BadRequestError: it names two.
+        BadRequestError: they name two.
     """
-    if request.branch is not None and request.snapshot is not None:
+    branch, snapshot, version = members["branch"], members["snapshot"], members.get("version")
+    if branch is not None and snapshot is not None:
         raise BadRequestError("give one of branch and snapshot")
-    version: int | None = getattr(request, "version", None)
     if version is not None and not 0 <= version <= _MAX_VERSION:
         raise BadRequestError(f"{version} is not a graph version")
-    return Target(
-        branch=MAIN if request.branch is None else request.branch,
-        snapshot=request.snapshot,
-        version=version,
-        as_of=getattr(request, "as_of", None),
-    )
+    branch = MAIN if branch is None else branch
+    return Target(branch=branch, snapshot=snapshot, version=version, as_of=members.get("as_of"))
 
 
-def arguments_of(target: Target) -> TargetArguments:
+def arguments_of(target: Target) -> TargetKeywords:
     """A target as the methods of a graph take it."""
     return {"branch": target.branch, "snapshot": target.snapshot, "version": target.version, "as_of": target.as_of}
 

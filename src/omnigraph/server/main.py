@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import ipaddress
 import os
 import signal
 import socket
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 import uvicorn
 
+from omnigraph.client.addresses import is_loopback
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.server.app import make_app
@@ -88,7 +88,7 @@ def serve(
     with open_service(chosen, settings, unauthenticated=is_open) as service:
         if is_open and not service.is_open:
             _log.warning("there are tokens, so --unauthenticated has no effect")
-        if service.is_open and not _is_loopback(host):
+        if service.is_open and not is_loopback(host):
             _log.warning("every client that reaches this address may do everything", address=host)
         _run(service, host, port)
 
@@ -137,13 +137,6 @@ def parse_bind(text: str) -> tuple[str, int]:
     if not colon or not host or not is_number or int(port) > 65_535:
         raise BadRequestError(f"{text!r} is not an address to listen at: give HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _config(

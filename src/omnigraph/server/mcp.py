@@ -259,16 +259,8 @@ _KEPT = (b"authorization", b"host")
 _SHARED = ("asgi", "http_version", "scheme", "server", "client", "root_path")
 
 
-@dataclass(frozen=True, slots=True)
-class InnerAnswer:
-    """The status and the document of a route."""
-
-    status: int
-    document: Json
-
-
-async def ask(outer: Request, graph_id: str, inner: InnerRequest) -> InnerAnswer:
-    """Request a route and return its answer.
+async def ask(outer: Request, graph_id: str, inner: InnerRequest) -> tuple[int, Json]:
+    """Request a route; the status and the document of its answer.
 
     Raises:
         ResourceLimitError: it answers too much.
@@ -294,7 +286,7 @@ async def ask(outer: Request, graph_id: str, inner: InnerRequest) -> InnerAnswer
     document = json.loads(b"".join(collected.parts))
     if not isinstance(document, dict):
         raise InternalError("a route answered something else than an object")
-    return InnerAnswer(collected.status, document)
+    return collected.status, document
 
 
 def _scope(outer: Scope, graph_id: str, inner: InnerRequest, body: bytes) -> Scope:
@@ -447,14 +439,12 @@ def _server_of(call: GraphCall) -> Server[Any]:
 
 async def _run(call: GraphCall, tool: GraphTool, arguments: Json) -> types.CallToolResult:
     try:
-        answer = await ask(call.request, call.served.graph_id, tool.request_of(arguments))
+        status, document = await ask(call.request, call.served.graph_id, tool.request_of(arguments))
     except OmniError as error:
         status, document = error.http_status, call.service.hidden.in_document(error.to_json())
     except Exception:  # noqa: BLE001  # the edge of the protocol, which would tell the caller what went wrong inside
         _log.exception("tool failed", tool=tool.name)
         status, document = 500, internal_document()
-    else:
-        status, document = answer.status, answer.document
     _log.info("tool", tool=tool.name, status=status)
     text = json.dumps(document, ensure_ascii=False)
     return types.CallToolResult(

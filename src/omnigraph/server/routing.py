@@ -140,23 +140,13 @@ async def _authorized(call: GraphCall, action: Action, values: Mapping[str, Any]
         await call.read(lambda: call.visible_commit(values["commit_id"], action))
         return {}
     if "snapshot" in values:
-        target = target_of(_Named(values))
+        target = target_of(values)
         await call.authorize_target(target, action)
         return dict(arguments_of(target))
     branch = values.get("branch")
     branch = MAIN if branch is None else branch
     call.authorize(action, branch=branch)
     return {"branch": branch}
-
-
-class _Named:
-    """Members of a request as attributes."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.branch: str | None = values["branch"]
-        self.snapshot: str | None = values["snapshot"]
-        self.version: int | None = values.get("version")
-        self.as_of: str | None = values.get("as_of")
 
 
 def _timeout_s(call: GraphCall, operation: Operation, asked_s: float | None) -> float | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.api.answers import StoredQueryEntry
+from omnigraph.api.operations import OPERATIONS
 from omnigraph.core.source import Findings, SourceText, Span, did_you_mean
 from omnigraph.errors import CompilerError, Diagnostic
 from omnigraph.lang.query import ast
@@ -20,12 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import Catalog
 
 #: Tools that every graph offers to agents beside its stored queries; no stored query may have one of their names.
-BUILT_IN_TOOLS = frozenset(
-    {
-        *("health", "schema", "snapshot", "query", "explain", "branches", "commits", "diff"),
-        *("changes", "mutate", "load", "branch_create", "branch_delete", "branch_merge"),
-    }
-)
+BUILT_IN_TOOLS = frozenset(entry.tool.name for entry in OPERATIONS.values() if entry.tool is not None)
 #: Some agents refuse tools with longer names.
 _TOOL_NAME_LENGTH = 64
 

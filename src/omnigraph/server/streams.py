@@ -11,7 +11,7 @@ failure after the first byte breaks the connection, so that a part is never take
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.from_thread import run as run_in_loop
@@ -137,24 +137,12 @@ class _Pull:
                 await run_in_thread(close, limiter=self._limiter)
 
 
-class _Source(Protocol):
-    """The source of the pieces of a response."""
-
-    async def next(self) -> bytes | None:
-        """The next piece; None after the last one."""
-        ...
-
-    async def stop(self) -> None:
-        """Stop: no more pieces are read."""
-        ...
-
-
 class StreamedResponse(Response):
     """A response whose body is still being made."""
 
     def __init__(
         self,
-        source: _Source,
+        source: _Production | _Pull,
         first: bytes | None,
         *,
         media_type: str,

@@ -84,15 +84,10 @@ def batch(first: int, count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=COLUMNS)
 
 
-class Stream:
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self.schema = COLUMNS
-        self.batches = batches
-
-
 def result(batches: Iterator[pa.RecordBatch], target: Target | None = None) -> Result:
     return Result(
-        Stream(batches),
+        COLUMNS,
+        batches,
         query_name="all",
         target=target or Target(branch="draft"),
         commit_id="01K0000000000000000000000A",

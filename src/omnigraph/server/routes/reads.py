@@ -57,7 +57,7 @@ async def _query(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.READ)
     body, _ = await read_json(request, QueryBody, call.settings)
-    target = target_of(body)
+    target = target_of(vars(body))
     return await answer_query(
         call, body.query, body.params, body.name, target, timeout_s=body.timeout_s, first=body.first
     )
@@ -68,7 +68,7 @@ async def _read(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.READ)
     body, _ = await read_json(request, ReadBody, call.settings)
-    target = target_of(body)
+    target = target_of(vars(body))
     await call.authorize_target(target)
     timeout_s, signal = call.settings.timeout_s(body.timeout_s), call.new_signal()
 
@@ -181,7 +181,7 @@ async def _export(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.EXPORT)
     body, _ = await read_json(request, ExportBody, call.settings)
-    target = target_of(body)
+    target = target_of(vars(body))
     timeout_s = call.settings.stream_timeout_s(body.timeout_s)
     if body.type_names == []:
         raise BadRequestError("type_names is empty: leave it out for all types")
@@ -223,7 +223,7 @@ _ADDRESS_SIGNS = "!#$%&'()*+,-./:;=?@[]_~"
 async def _blob(request: Request, operation: Operation) -> Response:
     call = enter_graph(request)
     params = parse_query(request, BlobParams)
-    target = target_of(params)
+    target = target_of(vars(params))
     await call.authorize_target(target)
 
     def look() -> tuple[BlobReader, BlobInfo]:

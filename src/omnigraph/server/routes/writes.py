@@ -135,7 +135,13 @@ async def _invoke(request: Request, operation: Operation) -> Response:
         if operation.is_conditional:
             raise BadRequestError(f"`{stored.name}` is a read: run it without a condition")
         return await answer_query(
-            call, stored.source, body.params, stored.name, target_of(body), timeout_s=body.timeout_s, first=body.first
+            call,
+            stored.source,
+            body.params,
+            stored.name,
+            target_of(vars(body)),
+            timeout_s=body.timeout_s,
+            first=body.first,
         )
     if body.snapshot is not None:
         raise BadRequestError(f"`{stored.name}` is a mutation: it runs on a branch, not a snapshot")
