@@ -24,7 +24,7 @@ from omnigraph.errors import (
 from omnigraph.errors.writes import RowImage
 from omnigraph.lang.schema.rules import EdgesPerSource, End, Unique
 from omnigraph.pipeline.compare import row_shape
-from omnigraph.pipeline.copying import CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
+from omnigraph.pipeline.copying import Action, CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
 from omnigraph.pipeline.exchange import Scratch, ScratchPlace
 from omnigraph.pipeline.violations import Image, TableChanges
 from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private, stage_fragments
@@ -113,15 +113,20 @@ class MergeJob:
     def changes(self) -> tuple[TypeChanges, ...]:
         """The changes of every type that changes."""
         return tuple(
-            TypeChanges(type_key=key, inserted=plan.inserted, updated=plan.updated, deleted=plan.deleted)
+            TypeChanges(
+                type_key=key,
+                inserted=plan.count(Action.INSERT),
+                updated=plan.count(Action.UPDATE),
+                deleted=plan.count(Action.DELETE),
+            )
             for key, plan in sorted(self.plans.items())
-            if plan.row_count
+            if plan.parts
         )
 
     @property
     def changed_rows(self) -> int:
         """The number of changed rows of the target."""
-        return sum(plan.row_count for plan in self.plans.values())
+        return sum(plan.count() for plan in self.plans.values())
 
     # ---- planning
 
@@ -221,7 +226,7 @@ class MergeJob:
     def stage(self, open_for_writing: Callable[[TablePin], Table]) -> None:
         """Write the rows that the target takes over. What was written is in `writes` also when it fails."""
         for key, plan in self.plans.items():
-            if not plan.row_count:
+            if not plan.parts:
                 continue
             copy = CopyPlan(
                 key=key,
@@ -231,7 +236,7 @@ class MergeJob:
                 rows=plan,
                 rules=self.given.rules[key].values,
             )
-            engine = self.engine.for_rows(plan.row_count)
+            engine = self.engine.for_rows(plan.count())
             copied = stage_copy(copy, engine, self._scratch, self.store.location)
             self.writes[key] = copied.staged
             self._fragments[key] = copied.fragments
@@ -297,7 +302,7 @@ class MergeJob:
         """
         rules = self.given.rules[key]
         tables = (key, *(end.node for end in rules.ends))
-        loses_rows = (self.plans[k].deleted for k in tables if k in self.plans)
+        loses_rows = (self.plans[k].count(Action.DELETE) for k in tables if k in self.plans)
         if rules.uniques or rules.per_source is not None or any(loses_rows):
             return None
         return stage_fragments(self.writes[key].table, self._fragments[key])
@@ -307,7 +312,7 @@ class MergeJob:
             return ()
         plan = self.plans[key]
         target = self._open(self.given.target.pins[key])
-        return lost_sources(target, plan, self.engine.for_rows(plan.row_count), self._scratch)
+        return lost_sources(target, plan, self.engine.for_rows(plan.count()), self._scratch)
 
 
 def _images_of(table: Table, definition: NodeDef | EdgeDef, ids: list[str]) -> dict[str, RowImage]:

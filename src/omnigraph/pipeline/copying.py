@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -122,31 +122,10 @@ class RowPlan:
     #: The first conflicts in the order of their ids, and how many there are.
     conflicts: tuple[PlannedConflict, ...] = ()
     conflict_total: int = 0
-    _counts: dict[Action, int] = field(init=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for part in self.parts:
-            self._counts[part.action] = self._counts.get(part.action, 0) + part.row_count
-
-    @property
-    def inserted(self) -> int:
-        """The number of rows the target gains."""
-        return self._counts.get(Action.INSERT, 0)
-
-    @property
-    def updated(self) -> int:
-        """The number of replaced rows of the target."""
-        return self._counts.get(Action.UPDATE, 0)
-
-    @property
-    def deleted(self) -> int:
-        """The number of deleted rows of the target."""
-        return self._counts.get(Action.DELETE, 0)
-
-    @property
-    def row_count(self) -> int:
-        """The number of changed rows of the target."""
-        return sum(self._counts.values())
+    def count(self, *actions: Action) -> int:
+        """The number of changed rows of the target, of some kinds or of all."""
+        return sum(part.row_count for part in self.of(*(actions or Action)))
 
     def of(self, *actions: Action) -> list[PlannedRows]:
         """The parts with rows of some kinds."""
@@ -232,7 +211,7 @@ def stage_copy(plan: CopyPlan, engine: WorkerSet, scratch: Scratch, root: GraphL
     if not shrunk:
         staged = stage_fragments(plan.target, fragments)
     elif not fragments:
-        staged = stage_removal(plan.target, shrunk, plan.rows.deleted)
+        staged = stage_removal(plan.target, shrunk, plan.rows.count(Action.DELETE))
     else:
         staged = stage_replacement(plan.target, fragments, shrunk)
     bad = [str(text) for answer in answers for text in answer["violations"]]

@@ -249,7 +249,7 @@ def filed_deltas(
     turn out to be few, the deltas are in memory.
     """
     rows = sum(
-        _most_rows(pair) if sets is None else sets[0].row_count + sets[1].row_count
+        sum(some.row_count for some in sets or (pair.old, pair.new) if some is not None)
         for pair, sets in zip(pairs, named, strict=True)
     )
     chosen = engine.for_rows(rows)
@@ -278,10 +278,6 @@ def filed_deltas(
             part = DeltaPart(name=name, bucket=answer[BUCKET], counts=tuple(found), first_id=first_id)
             parts[number].append(part)
     return [FiledDelta(folder=folder, scratch=scratch, parts=tuple(some)) for some in parts]
-
-
-def _most_rows(pair: Pair) -> int:
-    return sum(table.row_count for table in (pair.old, pair.new) if table is not None)
 
 
 def _sides(

@@ -278,9 +278,12 @@ def find_keys(scans: Sequence[KeyScan], keys: Array, firsts: Array) -> Iterator[
     if can_probe(scans, len(firsts)):
         name = scans[0].members[0][0]
         texts = list(map(str, firsts.to_pylist()))
+        # One scan of all fragments: an index is asked once, not once per task.
+        fragments = tuple(number for scan in scans for number in scan.fragments)
+        whole = replace(scans[0], fragments=fragments, rows=total_rows(scans))
         for begin in range(0, len(texts), PROBE_CHUNK):
             where = to_sql(OneOf(name, texts[begin : begin + PROBE_CHUNK]))
-            yield from (_only(t, keys) for scan in _widened(scans) for t in scan_keys(scan, where))
+            yield from (_only(table, keys) for table in scan_keys(whole, where))
         return
     yield from _sifted((table for scan in scans for table in scan_keys(scan)), keys)
 
@@ -324,12 +327,6 @@ def _sifted(tables: Iterator[Rows], keys: Array) -> Iterator[Rows]:
 
 def _only(table: Rows, keys: Array) -> Rows:
     return table.filter(pc.is_in(table["key"], keys))
-
-
-def _widened(scans: Sequence[KeyScan]) -> list[KeyScan]:
-    """One scan of all fragments: an index is asked once, not once per task."""
-    fragments = tuple(number for scan in scans for number in scan.fragments)
-    return [replace(scans[0], fragments=fragments, rows=total_rows(scans))]
 
 
 def first_members(scans: Sequence[KeyScan]) -> Array:

@@ -48,39 +48,28 @@ class SparkFrames(FrameAccess):
     @override
     def table(self, name: str) -> object:
         assert self._spark is not None, "tables belong to a session"
-        return _table(self._spark, name)
+        try:
+            frame = self._spark.table(name)
+            # A session of Spark Connect looks for it only when it has to.
+            _ = frame.columns
+            return frame
+        except ParseException as error:
+            raise BadRequestError(
+                f"`table: {name}` is not the name of a table: put a part with other characters in backticks"
+            ) from error
+        except (PySparkException, Py4JError) as error:
+            # The latter for a catalog whose classes the session lacks.
+            if not isinstance(error, PySparkException) or error.getCondition() not in _NOT_FOUND:
+                raise BadRequestError(f"Spark cannot read the table {name}: {_reason(error)}") from error
+            raise BadRequestError(
+                f"Spark has no table {name} in its catalogs ({', '.join(_catalogs(self._spark))}): give it as "
+                "catalog.database.table; a catalog is a setting of the session (spark.sql.catalog.NAME)"
+            ) from error
 
 
 def _quoted(name: str) -> str:
     """A name in the SQL of Spark."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def _table(spark: SparkSession, name: str) -> object:
-    """A table by its name, in any catalog of the session.
-
-    Raises:
-        BadRequestError: there is no such table, or Spark cannot read it.
-    """
-    try:
-        frame = spark.table(name)
-        # A session of Spark Connect looks for it only when it has to.
-        _ = frame.columns
-        return frame
-    except ParseException as error:
-        raise BadRequestError(
-            f"`table: {name}` is not the name of a table: put a part with other characters in backticks"
-        ) from error
-    except PySparkException as error:
-        if error.getCondition() not in _NOT_FOUND:
-            raise BadRequestError(f"Spark cannot read the table {name}: {_reason(error)}") from error
-        raise BadRequestError(
-            f"Spark has no table {name} in its catalogs ({', '.join(_catalogs(spark))}): give it as "
-            "catalog.database.table; a catalog is a setting of the session (spark.sql.catalog.NAME)"
-        ) from error
-    except Py4JError as error:
-        # A catalog whose classes the session lacks.
-        raise BadRequestError(f"Spark cannot read the table {name}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

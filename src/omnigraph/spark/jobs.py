@@ -347,7 +347,8 @@ class SparkJobs:
     def _speculates(self) -> bool:
         if self._is_connect:
             return False
-        return _conf(self._spark, "spark.speculation").lower() == "true"
+        conf = shielded(self._spark, lambda: self._spark.sparkContext.getConf().get("spark.speculation", ""))
+        return str(conf).lower() == "true"
 
     def _await_tasks(self, tag: str, deadline: float) -> None:
         while time.monotonic() < deadline and self._has_active_tasks(tag):
@@ -434,10 +435,6 @@ class SparkJobs:
             ids = [] if job is None else list(job.stageIds)
             found += [info for one in ids if (info := tracker.getStageInfo(one)) is not None]
         return found
-
-
-def _conf(spark: SparkSession, name: str) -> str:
-    return shielded(spark, lambda: str(spark.sparkContext.getConf().get(name, "")))
 
 
 class _Job(Generic[_Result]):

@@ -42,7 +42,7 @@ from omnigraph.storage.datasets.partitions import open_address
 from omnigraph.writes.rules import Found
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from omnigraph.pipeline.workers import Message
     from omnigraph.spark.workers import SparkWorkers
@@ -100,7 +100,9 @@ class SparkJoins(Joins):
         if owner is not None:
             keys = keys.select("key", "owner").distinct()
         counted = keys.groupBy("key").count().where("count > 1")
-        return counted.select("key", "count", (sql.col("count") - 1).alias("weight"), _no_other())
+        return counted.select(
+            "key", "count", (sql.col("count") - 1).alias("weight"), sql.lit(None).cast("long").alias("other")
+        )
 
     @override
     def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None) -> Found:
@@ -305,12 +307,8 @@ def _first_owners(found: dict[str, int]) -> dict[str, int]:
     return {name: row for row, name in pairs}
 
 
-def _hash() -> Any:
+def _hash() -> Column:
     return sql.xxhash64("key")
-
-
-def _no_other() -> Any:
-    return sql.lit(None).cast("long").alias("other")
 
 
 def _counted(keys: DataFrame) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from omnigraph.core.budget import patiently
 from omnigraph.errors import BadRequestError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.load.sources import Frame
     from omnigraph.pipeline.workers import Progress, Workers
+    from omnigraph.spark.workers import SparkWorkers
 
 
 # ---- Workers of a read or a job
@@ -109,18 +110,14 @@ def _check_session(session: object) -> None:
         )
 
 
-def session_facts(workers: Workers) -> list[str]:
+def session_facts(workers: SparkWorkers) -> list[str]:
     """Where the jobs of a session are shown: the address of its UI, and its application where others know it.
 
     A session of this machine without a UI has neither: its application ends with the process.
     """
-    if isinstance(workers, LocalWorkers):
-        return []
     from omnigraph.spark.jobs import shielded
     from omnigraph.spark.kinds import application_of, is_on_this_machine, ui_of
-    from omnigraph.spark.workers import SparkWorkers
 
-    assert isinstance(workers, SparkWorkers), "there are two kinds"
     found = workers.spark
     address = shielded(found, lambda: ui_of(found))
     if not address and shielded(found, lambda: is_on_this_machine(found)):
@@ -132,37 +129,33 @@ def session_facts(workers: Workers) -> list[str]:
 # ---- Workers of a load, by name
 
 
-def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> WorkerSet:
+def make_engine(name: str, spark: Session | None, progress: Progress, input_bytes: int) -> WorkerSet:
     """Make the workers; the first use of Spark in a process starts a JVM.
 
     Raises:
         BadRequestError: there is no such engine.
         SparkError: Spark does not start, or its executors lack this package.
     """
-    if name == "spark":
-        with progress.stage("start Spark", 1) as stage:
-            workers = choose_workers(name, spark, progress, input_bytes)
-            for fact in session_facts(workers):
-                stage.note(fact)
-            stage.update(1, 0)
-    else:
+    if name != "spark":
         workers = choose_workers(name, spark, progress, input_bytes)
-    if isinstance(workers, LocalWorkers):
-        quiet = LocalWorkers(Silent())
-        return WorkerSet(workers=workers, joins=Joins(), matcher=Matcher(quiet), progress=progress)
+        return WorkerSet(workers=workers, joins=Joins(), matcher=Matcher(LocalWorkers(Silent())), progress=progress)
     # Lazy: work in process needs no Spark.
     from omnigraph.spark.frames import SparkFrames
     from omnigraph.spark.joins import SparkJoins
     from omnigraph.spark.workers import SparkWorkers
 
-    assert isinstance(workers, SparkWorkers), "there are two engines"
+    with progress.stage("start Spark", 1) as stage:
+        workers = choose_workers(name, spark, progress, input_bytes)
+        assert isinstance(workers, SparkWorkers), "there are two engines"
+        for fact in session_facts(workers):
+            stage.note(fact)
+        stage.update(1, 0)
     # Their jobs belong to stages of the load, which show progress as a whole.
     inner = InnerProgress()
     quiet_workers = SparkWorkers(workers.spark, inner)
-    joins = SparkJoins(quiet_workers)
     return WorkerSet(
         workers=workers,
-        joins=joins,
+        joins=SparkJoins(quiet_workers),
         matcher=Matcher(quiet_workers, small_rows=SMALL_ROWS),
         progress=progress,
         inner=inner,

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from typing_extensions import override
 
-from omnigraph.core.arrow import Array, Batch
+from omnigraph.core.arrow import Batch
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.core.ids import new_ulid
@@ -110,15 +110,11 @@ def _reader(exchange: Exchange[Item]) -> BatchFunction:
 def _packed(found: Iterable[pa.RecordBatch]) -> Batches:
     for bucket, batch in enumerate(found):
         if batch.num_rows:
-            columns = [_pa.array([bucket], _pa.int32()), _binary(batch.serialize())]
-            yield _pa.RecordBatch.from_arrays(columns, schema=_SENT)
-
-
-def _binary(data: pa.Buffer) -> Array:
-    """An array of one value, without a copy of it."""
-    ends = _pa.py_buffer(np.array([0, data.size], np.int32))
-    array: Array = _pa.Array.from_buffers(_pa.binary(), 1, [None, ends, data])
-    return array
+            data = batch.serialize()
+            # An array of one value, without a copy of it.
+            ends = _pa.py_buffer(np.array([0, data.size], np.int32))
+            rows = _pa.Array.from_buffers(_pa.binary(), 1, [None, ends, data])
+            yield _pa.RecordBatch.from_arrays([_pa.array([bucket], _pa.int32()), rows], schema=_SENT)
 
 
 def bucket_task(exchange: Exchange[Item]) -> BatchTask:

@@ -246,12 +246,8 @@ def mapping_text(shapes: Sequence[TypeShape]) -> str:
             lines.append(f"  {json.dumps(shape.name)}:")
             lines.append(f"    source: {folder_of(shape)}")
             lines.append("    format: parquet")
-            lines += [f"    {name}: {name}" for name in ("id", *_ENDS.values()) if _has(shape, name)]
+            lines += [f"    {name}: {name}" for name in ("id", *(_ENDS.values() if shape.is_edge else ()))]
     return "\n".join(lines) + "\n"
-
-
-def _has(shape: TypeShape, name: str) -> bool:
-    return shape.is_edge or name == "id"
 
 
 def _natural_type(base: BaseType) -> pa.DataType:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from omnigraph.core.budget import check_work, work_steps
+from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.pipeline.export.files import (
     MAX_MERGED_RUNS,
@@ -34,6 +33,7 @@ from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_gr
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from omnigraph.core.arrow import Batch
     from omnigraph.storage.datasets.tables import Table
 
 
@@ -50,7 +50,7 @@ class ExportTask:
     #: Where the task may write; every file gets a name of its own, because a task may run more than once.
     scratch: str
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
+    def rows(self) -> Iterator[Batch]:
         """The rows of the fragments."""
         yield from work_steps(scan_group(self.address, self.fragments, self.shape.columns))
 
@@ -99,7 +99,7 @@ class _Counter:
     def __init__(self) -> None:
         self.rows = 0
 
-    def lines(self, task: ExportTask) -> Iterator[pa.RecordBatch]:
+    def lines(self, task: ExportTask) -> Iterator[Batch]:
         for batch in task.rows():
             self.rows += batch.num_rows
             advance(batch.num_rows)
@@ -155,11 +155,9 @@ def export_stream(
             rows[key] = 0
             groups = list_fragment_groups(source.table)
             fragments = [number for group in groups for number in group.fragment_ids]
-            batches = _watched(
-                scan_group(table_address(source.table), fragments, source.shape.columns),
-                partial(_show, stage, done, rows),
-            )
-            lines = (json_lines(source.shape, batch) for batch in batches)
+            batches = scan_group(table_address(source.table), fragments, source.shape.columns)
+            watched = _watched(batches, stage, done, sum(rows.values()))
+            lines = (json_lines(source.shape, batch) for batch in watched)
             for block in work_steps(sorted_blocks(lines, scratch)):
                 write(line_bytes(block))
                 rows[key] += block.num_rows
@@ -168,15 +166,10 @@ def export_stream(
     return Exported(rows=rows)
 
 
-def _show(stage: StageProgress, done: int, rows: Mapping[TableKey, int]) -> None:
-    check_work()
-    stage.update(done, sum(rows.values()))
-
-
-def _watched(batches: Iterator[pa.RecordBatch], look: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+def _watched(batches: Iterable[Batch], stage: StageProgress, done: int, rows: int) -> Iterator[Batch]:
     """The batches of a scan; sorting reads all of them before the first row is written, and nothing would look."""
-    for batch in batches:
-        look()
+    for batch in work_steps(batches):
+        stage.update(done, rows)
         yield batch
 
 
@@ -204,7 +197,8 @@ def export_files(
         if format is ExportFormat.PARQUET:
             exported = _parquet(sources, tasks, place, workers)
         elif parts:
-            exported = _line_parts(sources, tasks, place, workers)
+            answers = workers.run("write rows", write_line_part, tasks)
+            exported = _placed(sources, tasks, answers, place, _line_part_name)
         else:
             exported = _line_file(sources, tasks, place, workers, progress)
         place.publish(durable=durable)
@@ -265,15 +259,6 @@ def _few_runs(runs: list[str], place: Staging, workers: Workers) -> list[str]:
     return runs
 
 
-def _line_parts(
-    sources: Sequence[ExportSource], tasks: Sequence[ExportTask], place: Staging, workers: Workers
-) -> Exported:
-    """A directory of files, each sorted; their names sort as the types do."""
-    answers = workers.run("write rows", write_line_part, tasks)
-    place.result.mkdir()
-    return _placed(sources, tasks, answers, place, _line_part_name)
-
-
 def _parquet(
     sources: Sequence[ExportSource], tasks: Sequence[ExportTask], place: Staging, workers: Workers
 ) -> Exported:
@@ -281,7 +266,6 @@ def _parquet(
     from omnigraph.pipeline.export.formats import MAPPING, folder_of, mapping_text
 
     answers = workers.run("write rows", write_parquet_part, tasks)
-    place.result.mkdir()
     exported = _placed(
         sources, tasks, answers, place, lambda shape, number: f"{folder_of(shape)}/part-{number:05d}.parquet"
     )
@@ -291,6 +275,7 @@ def _parquet(
 
 
 def _line_part_name(shape: TypeShape, number: int) -> str:
+    """The name of a sorted file; names sort as the types do."""
     return f"{shape.table_key.replace(':', '-')}-{number:05d}.jsonl"
 
 
@@ -301,7 +286,8 @@ def _placed(
     place: Staging,
     name: Callable[[TypeShape, int], str],
 ) -> Exported:
-    """The parts of all tasks under their names, numbered within each type."""
+    """A directory with the parts of all tasks under their names, numbered within each type."""
+    place.result.mkdir()
     rows = {source.shape.table_key: 0 for source in sources}
     numbers: defaultdict[TableKey, int] = defaultdict(int)
     files = []

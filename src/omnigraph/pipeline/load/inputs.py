@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol
 from urllib.parse import unquote
@@ -244,26 +245,16 @@ def _steps(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
+@lru_cache(4096)
 def _matches(names: tuple[str, ...], steps: tuple[str, ...]) -> bool:
     """Whether the names of folders and of a file are those of a pattern."""
-    #: How many steps of the pattern the names so far may have taken.
-    places = _beyond_folders({0}, steps)
-    for name in names:
-        found: set[int] = set()
-        for place in places - {len(steps)}:
-            if _is_step(name, steps[place]):
-                found.add(place if steps[place] == _ANY_FOLDERS else place + 1)
-        places = _beyond_folders(found, steps)
-    return len(steps) in places
-
-
-def _beyond_folders(places: set[int], steps: tuple[str, ...]) -> set[int]:
-    """The places, and those behind each `**`, which may stand for no folder."""
-    found = set(places)
-    for place, step in enumerate(steps):
-        if step == _ANY_FOLDERS and place in found:
-            found.add(place + 1)
-    return found
+    if not steps:
+        return not names
+    if steps[0] == _ANY_FOLDERS and _matches(names, steps[1:]):
+        return True
+    if not names or not _is_step(names[0], steps[0]):
+        return False
+    return _matches(names[1:], steps if steps[0] == _ANY_FOLDERS else steps[1:])
 
 
 def _is_step(name: str, step: str) -> bool:

@@ -186,7 +186,8 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: _Numbers) -
     columns = {
         name: _member(data, name) for name in shape.definition.properties if name in schema.field("data").type.names
     }
-    if any(_has_null_item(column) for column in columns.values()):
+    lists = (column for column in columns.values() if pa.types.is_list(column.type))
+    if any(pc.list_flatten(column).null_count for column in lists):
         return None
     ends = None
     if shape.ends is not None:
@@ -222,10 +223,6 @@ def _has_odd_numbers(blob: bytes) -> bool:
 def _member(data: Array, name: str) -> Array:
     column: Array = pc.struct_field(data, name)
     return column
-
-
-def _has_null_item(column: Array) -> bool:
-    return bool(pa.types.is_list(column.type) and pc.list_flatten(column).null_count)
 
 
 def _line_schema(shape: EntityShape, moments: pyarrow.DataType) -> pyarrow.Schema:

@@ -356,14 +356,11 @@ class _Step:
         elif not self.transforms.is_typed:
             return column, is_text
         elif not is_list_type(column.type):
-            self._refuse_values_lists(column)
+            for position in positions(column.is_valid()):
+                text = f"{shown(_value(column, position))} is not a list; `split` makes one of a text"
+                self.violations.setdefault(position, text)
             return pa.nulls(len(column), pa.list_(pa.utf8())), False
         return self._read_items(column, item, is_split=is_split), False
-
-    def _refuse_values_lists(self, column: Array) -> None:
-        for position in positions(column.is_valid()):
-            text = f"{shown(_value(column, position))} is not a list; `split` makes one of a text"
-            self.violations.setdefault(position, text)
 
     def _read_items(self, column: Array, item: ScalarType, *, is_split: bool) -> Array:
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
