@@ -32,8 +32,8 @@ from omnigraph.core.values import (
 )
 from omnigraph.errors import LoadRejectedError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline.load.mapping import value_source
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.load.value_sources import value_source
 from omnigraph.pipeline.load.values import Reading, Timestamps
 from support.graphs import rows_of
 from support.spark import spark

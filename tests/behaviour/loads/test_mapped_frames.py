@@ -22,7 +22,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load.column_map import ColumnMap, plain_columns
 from omnigraph.pipeline.load.mapping import MappedType
 from omnigraph.pipeline.load.sources import Frame, FrameSource, chosen_columns
-from omnigraph.pipeline.load.value_forms import column_source
+from omnigraph.pipeline.load.value_sources import column_source
 from omnigraph.spark.frames import SparkFrames
 from support.graphs import ends_of, ids_of, refused, rows_of
 from support.subtests import each_case

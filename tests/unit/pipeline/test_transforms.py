@@ -19,10 +19,9 @@ from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.pipeline.load.column_map import ColumnMap, raw_records
 from omnigraph.pipeline.load.columns import stored_column
 from omnigraph.pipeline.load.inputs import find_files
-from omnigraph.pipeline.load.mapping import value_source
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.load.value_forms import date_format, read_moments
-from omnigraph.pipeline.load.values import Reading, Timestamps
+from omnigraph.pipeline.load.value_sources import value_source
+from omnigraph.pipeline.load.values import Reading, Timestamps, date_format, read_moments
 from support.subtests import each_case
 
 

@@ -13,8 +13,8 @@ from omnigraph.core.source import did_you_mean, nearest
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.load.shaping import RawRecords
-from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped
-from omnigraph.pipeline.load.value_forms import EndSource, Transforms, ValueSource, column_source, refuse_null_texts
+from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped, refuse_null_texts
+from omnigraph.pipeline.load.value_sources import EndSource, Transforms, ValueSource, column_source
 from omnigraph.pipeline.load.values import Reading, Timestamps
 from omnigraph.pipeline.violations import shown
 

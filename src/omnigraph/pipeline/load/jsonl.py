@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow
 import pyarrow.json as _json
 
-from omnigraph.core.arrow import Array, Rows, pa, pc
+from omnigraph.core.arrow import Rows, pa, pc
 from omnigraph.core.ids import node_table_key
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.pipeline.load.inputs import ByteStream, InputFile, open_text
@@ -184,7 +184,9 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: _Numbers) -
         if any(b'"data"' in lines[p] or b"\\u" in lines[p] for p in empty):
             return None
     columns = {
-        name: _member(data, name) for name in shape.definition.properties if name in schema.field("data").type.names
+        name: pc.struct_field(data, name)
+        for name in shape.definition.properties
+        if name in schema.field("data").type.names
     }
     lists = (column for column in columns.values() if pa.types.is_list(column.type))
     if any(pc.list_flatten(column).null_count for column in lists):
@@ -192,7 +194,7 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: _Numbers) -
     ends = None
     if shape.ends is not None:
         ends = (table["from"].combine_chunks(), table["to"].combine_chunks())
-    ids, inner = table["id"].combine_chunks(), _member(data, "id")
+    ids, inner = table["id"].combine_chunks(), pc.struct_field(data, "id")
     if pc.any(pc.not_equal(ids, inner)).as_py():
         return None
     ids = pc.coalesce(ids, inner)
@@ -220,20 +222,13 @@ def _has_odd_numbers(blob: bytes) -> bool:
     return has_constant and _CONSTANT.search(blob) is not None
 
 
-def _member(data: Array, name: str) -> Array:
-    column: Array = pc.struct_field(data, name)
-    return column
-
-
 def _line_schema(shape: EntityShape, moments: pyarrow.DataType) -> pyarrow.Schema:
     properties = shape.definition.properties
     members = {name: _json_type(prop.type.base, moments) for name, prop in properties.items()}
     members["id"] = pa.utf8()
-    head = (
-        [("type", pa.utf8())] if shape.ends is None else [("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8())]
-    )
-    found: pyarrow.Schema = pa.schema([*head, ("id", pa.utf8()), ("data", pa.struct(list(members.items())))])
-    return found
+    head = ("type", "id") if shape.ends is None else ("edge", "from", "to", "id")
+    data = pyarrow.struct(list(members.items()))
+    return pyarrow.schema([*(pyarrow.field(name, pyarrow.utf8()) for name in head), pyarrow.field("data", data)])
 
 
 def _json_type(base: BaseType, moments: pyarrow.DataType) -> pyarrow.DataType:

@@ -170,7 +170,7 @@ def _property_column(name: str, judge: _Judge) -> Array:
     given = raw.columns.get(name)
     owner = f"{raw.shape.name}.{name}"
     if given is None:
-        stored = pa.nulls(raw.count, arrow_type(type_.base))
+        stored: Array = pa.nulls(raw.count, arrow_type(type_.base))
         violations: dict[int, str] = {}
     else:
         tolerance = None if judge.plan.is_strict else Tolerance()
@@ -186,8 +186,7 @@ def _property_column(name: str, judge: _Judge) -> Array:
         for position in positions(violating(required, stored)):
             if position not in violations:
                 judge.violate(position, required, None)
-    found: Array = stored
-    return found
+    return stored
 
 
 def _refuse_values(

@@ -17,7 +17,7 @@ from omnigraph.pipeline.load.column_map import ColumnMap, SourceColumns, arrow_c
 from omnigraph.pipeline.load.inputs import check_one_input, find_files
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, TypeMapping, endings_of, read_mapping
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
-from omnigraph.pipeline.load.value_forms import column_source
+from omnigraph.pipeline.load.value_sources import column_source
 
 if TYPE_CHECKING:
     import pyarrow

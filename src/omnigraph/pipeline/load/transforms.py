@@ -8,27 +8,20 @@ not a text goes on as it is, and the type of the property judges it. What no ste
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pyarrow
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
+from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.load.columns import decoded, is_list_type, is_text_type, positions, stored_column
-from omnigraph.pipeline.load.value_forms import (
-    BoolWords,
-    FixedText,
-    NumberForm,
-    Transforms,
-    ValueSource,
-    as_values,
-    comparable,
-    notation,
-    read_moments,
-)
-from omnigraph.pipeline.load.values import AS_IS, Reading, Timestamps, too_fine
+from omnigraph.pipeline.load.value_sources import BoolWords, FixedText, NumberForm, Transforms, ValueSource, notation
+from omnigraph.pipeline.load.values import AS_IS, Reading, Timestamps, read_moments, too_fine
 from omnigraph.pipeline.violations import shown
 
 if TYPE_CHECKING:
@@ -402,3 +395,76 @@ def _split(texts: Array, separator: str | None) -> Array:
     is_empty = pc.equal(texts, "")
     found: Array = pc.if_else(is_empty, pa.scalar([], lists.type), lists)
     return found
+
+
+# ---- texts for null in typed columns
+
+
+_DIGIT = re.compile("[0-9]")
+#: Zeros behind the digits that count of a fraction of a second, and a point that they leave alone.
+_ZEROS = re.compile(r"(?:[.]|([.][0-9]*[1-9]))0+(?=(?:Z|[+-][0-9:]+)?$)", re.ASCII)
+#: Types whose values have a notation of their own, with one of it.
+_EXAMPLES: tuple[tuple[Callable[[pyarrow.DataType], bool], str], ...] = (
+    (pa.types.is_integer, "-1"),
+    (pa.types.is_floating, "-1.5"),
+    (pa.types.is_decimal, "-1.5"),
+    (pa.types.is_date, "1970-01-01"),
+    (pa.types.is_timestamp, "1970-01-01T00:00:00Z"),
+)
+
+
+def comparable(column: Array) -> Array:
+    """The same values in a type that Arrow compares."""
+    kind = column.type
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return column.cast(pa.decimal128(kind.precision, kind.scale))
+    return column.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else column
+
+
+def as_values(text: str, kind: pyarrow.DataType) -> list[Array]:
+    """A text for null as a value of a typed column; none where it is not the notation of one."""
+    is_hexadecimal = pa.types.is_integer(kind) and "x" in text.lower()
+    is_other_word = pa.types.is_boolean(kind) and text not in ("true", "false")
+    if is_hexadecimal or is_other_word:
+        return []
+    if pa.types.is_timestamp(kind):
+        return _as_moments(text, kind)
+    try:
+        return [pa.array([text]).cast(kind)]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return []
+
+
+def _as_moments(text: str, kind: Any) -> list[Array]:
+    """A text as a moment; one without a zone is in UTC."""
+    plain = pa.array([_ZEROS.sub(r"\1", text)])
+    for zone in (None, "UTC"):
+        try:
+            # Arrow takes texts with a zone for one type, and those without for the other.
+            return [plain.cast(pa.timestamp(kind.unit, zone)).view(kind)]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+    return []
+
+
+def refuse_null_texts(source: ValueSource, column: str, kind: pyarrow.DataType, owner: str) -> None:
+    """Make sure that texts for null say something about a column of numbers, days or moments.
+
+    A word such as `N/A` is meant for other sources of the same mapping. A text with digits is meant for a value; if a
+    column has none that any of the texts could be, the mapping does not do what it seems to do.
+
+    Raises:
+        BadRequestError: no text is a value of the column, and one has digits.
+    """
+    kind = kind.value_type if isinstance(kind, pyarrow.DictionaryType) else kind
+    example = next((text for is_such, text in _EXAMPLES if is_such(kind)), None)
+    numeric = [text for text in source.transforms.null if _DIGIT.search(text)]
+    if example is None or not numeric:
+        return
+    if not any(as_values(text, kind) for text in source.transforms.null):
+        raise BadRequestError(
+            f"{owner}: `null: {shown(numeric[0])}` is not a value of the column `{shown(column)}`, which holds {kind}: "
+            f"write it as such a value, as in `{example}`, beside texts for other sources"
+        )
