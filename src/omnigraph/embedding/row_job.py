@@ -257,7 +257,7 @@ class _Run:
         with environment.staging.shared():
             for key, changes in edits.items():
                 table = transaction.open_for_writing(pins[key])
-                write = stage_edits(table, changes, workers, environment.objects)
+                write = stage_edits(table, changes, workers)
                 transaction.stage(pins[key], write)
             reach(Failpoint.EMBED_STAGED)
             return transaction.commit()

@@ -32,7 +32,6 @@ from omnigraph.storage.datasets.partitions import TableAddress, open_address, ta
 from omnigraph.storage.datasets.row_changes import kept_ids, take_by_row_id
 from omnigraph.storage.datasets.staged import StagedWrite
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.objects import ControlObjects
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,7 +107,7 @@ def column_edit(work: TargetWork, kept: KeptAddress, pieces: Sequence[EmbeddedRo
     )
 
 
-def stage_edits(table: Table, edits: Sequence[ColumnEdit], workers: Workers, objects: ControlObjects) -> StagedWrite:
+def stage_edits(table: Table, edits: Sequence[ColumnEdit], workers: Workers) -> StagedWrite:
     """Write the vectors of a table; nothing is visible before the staged write is committed.
 
     Raises:
@@ -129,7 +128,7 @@ def stage_edits(table: Table, edits: Sequence[ColumnEdit], workers: Workers, obj
         return stage_updates(table, updates)
     except BaseException:
         # Also after an interrupt: no other process knows these files.
-        remove_updates(table, updates, objects)
+        remove_updates(table, updates)
         raise
 
 

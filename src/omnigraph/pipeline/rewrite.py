@@ -25,7 +25,7 @@ from omnigraph.storage.datasets.column_changes import (
     write_columns,
     write_table,
 )
-from omnigraph.storage.datasets.fragments import fragment_sizes, remove_new_files, remove_written
+from omnigraph.storage.datasets.fragments import fragment_sizes, remove_written
 from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, table_address
 from omnigraph.writes.columns import blob_columns, table_schema
 from omnigraph.writes.rules import check_values
@@ -174,8 +174,7 @@ def _run(
     except BaseException:
         # Also after an interrupt: nothing else knows these files.
         fragments = [text for answer in answers for text in answer.get("fragments", ())]
-        remove = remove_written if task is _write_rows else remove_new_files
-        remove(table, fragments)
+        remove_written(table, fragments)
         raise
     return answers
 

@@ -36,7 +36,6 @@ from omnigraph.storage.datasets.staged import (
 )
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.objects import ControlObjects
 
 SCHEMA = pa.schema(
     [
@@ -273,8 +272,7 @@ def test_files_of_an_update_that_is_not_committed_can_be_removed(
     change = update(table_of_column_updates, 0, {"b": [1.0, 0.0]})
     (name,) = new_files(stage_updates(table_of_column_updates, [change]))
     assert {path.name for path in folder.iterdir()} - before == {Path(name).name}
-    objects = ControlObjects(parse_location(str(tmp_path)), durable=False)
-    remove_updates(table_of_column_updates, [change], objects)
+    remove_updates(table_of_column_updates, [change])
     assert {path.name for path in folder.iterdir()} == before
 
 

@@ -28,10 +28,9 @@ from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, Vio
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
 from omnigraph.storage.datasets.fragments import (
     Ledgers,
-    delete_fragment,
-    delete_marks,
     fragment_rows,
     read_addresses,
+    remove_written,
     stage_replacement,
 )
 from omnigraph.storage.datasets.partitions import table_address
@@ -415,14 +414,12 @@ class LoadJob:
         for key, item in upserted.items():
             original = set(self._types[key].fragments)
             self._remove(key, [text for text in item.fragments if text not in original])
-            self._quietly(delete_marks, self._tables[key], item.shrunk.values(), self._objects)
+            self._remove(key, item.shrunk.values())
 
-    def _remove(self, key: TableKey, fragments: Sequence[str]) -> None:
+    def _remove(self, key: TableKey, written: Iterable[str | None]) -> None:
         table = self._tables.get(key)
-        if table is None:
-            return
-        for fragment in fragments:
-            self._quietly(delete_fragment, fragment, table, self._objects)
+        for text in () if table is None else written:
+            self._quietly(remove_written, table, [text])
 
     def _quietly(self, remove: Callable[..., None], *what: object) -> None:
         """Remove something; what stays is reclaimed by cleanup and must not hide how the load ended."""

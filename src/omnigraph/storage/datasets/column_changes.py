@@ -10,7 +10,7 @@ no way to edit it. The few members that change here are edited in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,13 +22,12 @@ from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
 from omnigraph.core.arrow import Array, Field
-from omnigraph.errors import InternalError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import encoded_cells
 from omnigraph.storage.datasets.checksums import names_of, present_files, sums_in
 from omnigraph.storage.datasets.fragments import fragment_text
 from omnigraph.storage.datasets.indexes import index_segments
-from omnigraph.storage.datasets.opening import fragment_of, read_varint, varint
+from omnigraph.storage.datasets.opening import BYTES, VARINT, fragment_of, members, message_of, read_varint, varint
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, encoded_schema, staged_write
 from omnigraph.storage.datasets.tables import Table
@@ -216,8 +215,6 @@ def _fresh(item: NewColumn, first_id: int) -> list[bytes]:
 #: Members of a field in the format of Lance.
 _NAME, _ID, _PARENT, _NULLABLE = 2, 3, 4, 6
 _NO_PARENT = (1 << 64) - 1
-_VARINT, _BYTES = 0, 2
-_Member = tuple[int, int, Any]
 
 
 def _by_column(messages: Iterable[bytes]) -> dict[str, list[bytes]]:
@@ -225,55 +222,34 @@ def _by_column(messages: Iterable[bytes]) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     current: list[bytes] = []
     for message in messages:
-        members = {number: value for number, _, value in _members(message)}
-        if members.get(_PARENT, 0) == _NO_PARENT:
-            current = found.setdefault(members[_NAME].decode(), [])
+        values = {number: value for number, _, value in members(message)}
+        if _number(values.get(_PARENT)) == _NO_PARENT:
+            current = found.setdefault(values[_NAME].decode(), [])
         current.append(message)
     return found
 
 
 def _edit(message: bytes, name: str, nullable: bool) -> bytes:
-    kept = [item for item in _members(message) if item[0] not in (_NAME, _NULLABLE)]
-    kept.append((_NAME, _BYTES, name.encode()))
-    if nullable:
-        kept.append((_NULLABLE, _VARINT, 1))
-    return _message(sorted(kept, key=lambda item: item[0]))
+    changed = {_NAME: (BYTES, name.encode()), _NULLABLE: (VARINT, varint(1)) if nullable else None}
+    return _with(message, changed)
 
 
 def _shift(message: bytes, by: int) -> bytes:
     """A field whose own id and parent begin at another number."""
-    members = {number: (kind, value) for number, kind, value in _members(message)}
-    parent = members.get(_PARENT, (_VARINT, 0))[1]
-    members[_ID] = (_VARINT, members.get(_ID, (_VARINT, 0))[1] + by)
-    if parent != _NO_PARENT:
-        members[_PARENT] = (_VARINT, parent + by)
-    ordered = [item for item in _members(message) if item[0] not in (_ID, _PARENT)]
-    ordered += [(number, *members[number]) for number in (_ID, _PARENT) if number in members]
-    return _message(sorted(ordered, key=lambda item: item[0]))
+    values = {number: value for number, _, value in members(message)}
+    changed: dict[int, tuple[int, bytes] | None] = {_ID: (VARINT, varint(_number(values.get(_ID)) + by))}
+    if (parent := _number(values.get(_PARENT))) != _NO_PARENT:
+        changed[_PARENT] = (VARINT, varint(parent + by))
+    return _with(message, changed)
 
 
-def _members(message: bytes) -> list[_Member]:
-    """The members of a message in the wire format of protocol buffers."""
-    found: list[_Member] = []
-    at = 0
-    while at < len(message):
-        tag, at = read_varint(message, at)
-        number, kind = tag >> 3, tag & 7
-        value: object
-        if kind == _VARINT:
-            value, at = read_varint(message, at)
-        elif kind == _BYTES:
-            size, at = read_varint(message, at)
-            value, at = message[at : at + size], at + size
-        else:
-            raise InternalError(f"a field of Lance has a member of wire type {kind}")
-        found.append((number, kind, value))
-    return found
+def _number(value: bytes | None) -> int:
+    """The number in a member; zero is not written."""
+    return 0 if value is None else read_varint(value, 0)[0]
 
 
-def _message(members: Iterable[_Member]) -> bytes:
-    out = b""
-    for number, kind, value in members:
-        out += varint(number << 3 | kind)
-        out += varint(value) if kind == _VARINT else varint(len(value)) + value
-    return out
+def _with(message: bytes, changed: Mapping[int, tuple[int, bytes] | None]) -> bytes:
+    """A message with other values of some members; None removes one."""
+    kept = [item for item in members(message) if item[0] not in changed]
+    kept += [(number, *value) for number, value in changed.items() if value is not None]
+    return message_of(sorted(kept, key=lambda item: item[0]))

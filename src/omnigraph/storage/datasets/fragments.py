@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 from uuid import uuid4
 
@@ -36,11 +37,11 @@ from omnigraph.storage.answers import (
     write_answer,
 )
 from omnigraph.storage.datasets.blob_columns import encoded_columns
-from omnigraph.storage.datasets.checksums import added_names, present_files, sum_files, sums_in, text_with_sums
+from omnigraph.storage.datasets.checksums import added_names, sum_files, sums_in, text_with_sums
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT, OneOf, to_sql
 from omnigraph.storage.datasets.opening import fragment_of
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
-from omnigraph.storage.datasets.tables import Table, branch_uri
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import GraphLocation, parse_location
 from omnigraph.storage.objects import ControlObjects, delete_files, list_files
 
@@ -68,7 +69,9 @@ def write_rows(table: Table, batches: Iterable[Batch]) -> list[str]:
             return [fragment_text(table, fragment) for fragment in written]
         except BaseException:
             # Also when the task is cancelled: nothing else knows these files.
-            remove_written(table, [json.dumps(fragment.to_json()) for fragment in written])
+            location = parse_location(table._dataset.uri)
+            names = (added_names(table, location, fragment, knows_it=False) for fragment in written)
+            delete_files(location, chain.from_iterable(names))
             raise
 
 
@@ -120,44 +123,9 @@ def fragment_rows(fragment: str) -> int:
     return int(json.loads(fragment)["physical_rows"])
 
 
-def delete_fragment(fragment: str, table: Table, objects: ControlObjects) -> None:
-    """Remove the files of a fragment that nothing refers to: its data, and its large blobs in a folder beside."""
-    folder = branch_uri(table.path, table.branch)
-    for file in json.loads(fragment)["files"]:
-        name = f"{folder}/data/{file['path']}".removeprefix("/")
-        objects.delete(name)
-        objects.delete_folder(name.removesuffix(".lance"))
-
-
-def delete_marks(table: Table, shrunk: Iterable[str | None], objects: ControlObjects) -> None:
-    """Remove the deletion files of fragments that keep their rows after all."""
-    folder = branch_uri(table.path, table.branch)
-    for name in sums_in(shrunk):
-        objects.delete(f"{folder}/{name}")
-
-
-def remove_written(table: Table, fragments: Sequence[str]) -> None:
-    """Remove fragments where they were written, without knowing the graph they belong to."""
-    location = parse_location(table._dataset.uri)
-    here = Table(table._dataset, "", None)
-    objects = ControlObjects(location, durable=False)
-    for fragment in fragments:
-        delete_fragment(fragment, here, objects)
-
-
-def remove_new_files(table: Table, fragments: Sequence[str]) -> None:
-    """Remove the files that were written beside existing fragments; those of the table itself stay."""
-    objects = ControlObjects(parse_location(table._dataset.uri), durable=False)
-    for name in _new_data(table, fragments):
-        objects.delete(name)
-
-
-def _new_data(table: Table, fragments: Iterable[str]) -> Iterator[str]:
-    """The data files of fragments that the table does not have."""
-    known = set(present_files(table))
-    for fragment in fragments:
-        names = (f"data/{file['path']}" for file in json.loads(fragment)["files"])
-        yield from (name for name in names if name not in known)
+def remove_written(table: Table, texts: Iterable[str | None]) -> None:
+    """Remove the files that tasks wrote and list in their texts; nothing refers to them."""
+    delete_files(parse_location(table._dataset.uri), sums_in(texts))
 
 
 # ---- replacing rows
@@ -303,11 +271,9 @@ def stage_updates(table: Table, updates: Sequence[str]) -> StagedWrite:
     return staged_write(table, StageKind.UPDATE, operation, sums)
 
 
-def remove_updates(table: Table, updates: Sequence[str], objects: ControlObjects) -> None:
+def remove_updates(table: Table, updates: Iterable[str]) -> None:
     """Delete the files of updates that are not staged; nothing refers to them."""
-    folder = branch_uri(table.path, table.branch)
-    for name in _new_data(table, (json.loads(update)["fragment"] for update in updates)):
-        objects.delete(f"{folder}/{name}")
+    remove_written(table, (json.loads(update)["fragment"] for update in updates))
 
 
 # ---- Row ids that rows keep when they are written again

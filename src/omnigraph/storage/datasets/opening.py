@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import lance
 from lance import LanceDataset
@@ -31,7 +31,7 @@ _TREE = "/tree/"
 #: Field numbers in the messages `Manifest` and `BasePath`.
 _BASE_PATHS, _PATH = 18, 4
 #: How a field is written: as a number of variable length, as bytes with their length before them, or in a fixed size.
-_VARINT, _BYTES = 0, 2
+VARINT, BYTES = 0, 2
 _FIXED_SIZES = {1: 8, 5: 4}
 _LENGTH = struct.Struct("<I")
 #: Where the message begins, the version of the format, and a mark.
@@ -111,39 +111,49 @@ def _tail(dataset: str) -> str:
 # ---- protobuf
 
 
-def _edited(message: bytes, wanted: int, edit: Callable[[bytes], bytes]) -> bytes:
-    """A message in which one field of bytes is changed, wherever it occurs; everything else is copied."""
-    pieces = []
-    for number, payload, raw in _fields(message):
-        if number != wanted or payload is None:
-            pieces.append(raw)
+#: A field of a message: its number, how it is written, and its bytes without a length.
+Member: TypeAlias = tuple[int, int, bytes]
+
+
+def members(message: bytes) -> Iterator[Member]:
+    """The fields of a message.
+
+    Raises:
+        StorageError: it is not a message.
+    """
+    at = 0
+    while at < len(message):
+        tag, at = read_varint(message, at)
+        kind = tag & 7
+        if kind == VARINT:
+            _, end = read_varint(message, at)
+        elif kind == BYTES:
+            size, at = read_varint(message, at)
+            end = at + size
+        elif kind in _FIXED_SIZES:
+            end = at + _FIXED_SIZES[kind]
         else:
-            new = edit(payload)
-            pieces += [varint(number << 3 | _BYTES), varint(len(new)), new]
+            raise _damaged()
+        if end > len(message):
+            raise _damaged()
+        yield tag >> 3, kind, message[at:end]
+        at = end
+
+
+def message_of(fields: Iterable[Member]) -> bytes:
+    """The inverse of `members`."""
+    pieces = []
+    for number, kind, value in fields:
+        pieces += [varint(number << 3 | kind), varint(len(value)) if kind == BYTES else b"", value]
     return b"".join(pieces)
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes | None, bytes]]:
-    """The fields of a message: number, payload where it is bytes, and the bytes of the field as a whole."""
-    at = 0
-    while at < len(message):
-        begin = at
-        tag, at = read_varint(message, at)
-        payload = None
-        kind = tag & 7
-        if kind == _VARINT:
-            _, at = read_varint(message, at)
-        elif kind == _BYTES:
-            size, at = read_varint(message, at)
-            payload = message[at : at + size]
-            at += size
-        elif kind in _FIXED_SIZES:
-            at += _FIXED_SIZES[kind]
-        else:
-            raise _damaged()
-        if at > len(message):
-            raise _damaged()
-        yield tag >> 3, payload, message[begin:at]
+def _edited(message: bytes, wanted: int, edit: Callable[[bytes], bytes]) -> bytes:
+    """A message in which one field of bytes is changed, wherever it occurs; everything else is copied."""
+    return message_of(
+        (number, kind, edit(value) if number == wanted and kind == BYTES else value)
+        for number, kind, value in members(message)
+    )
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
