@@ -14,18 +14,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import OutsideRootError
 from omnigraph.storage.location import GraphLocation, inside
 from omnigraph.storage.objects import list_folders
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+#: An array whose element type its file tells.
+AnyArray: TypeAlias = NDArray[Any]
 
 DERIVED_FOLDER = "__derived"
 #: The group of vectors that are not in the graph yet. They were paid for: only the job that made them removes them.
@@ -54,7 +55,7 @@ class DerivedArrays:
         folder = self._folder(group, name)
         return folder is not None and folder.is_dir()
 
-    def load(self, group: str, name: str) -> dict[str, npt.NDArray[Any]] | None:
+    def load(self, group: str, name: str) -> dict[str, AnyArray] | None:
         """The arrays of a set, memory-mapped; None when it is not there or damaged, and then it is gone."""
         folder = self._folder(group, name)
         if folder is None:
@@ -82,12 +83,7 @@ class DerivedArrays:
             _remove(folder)
 
     def save(
-        self,
-        group: str,
-        name: str,
-        arrays: Mapping[str, npt.NDArray[Any]],
-        *,
-        replaces: Callable[[str], bool] = lambda _: True,
+        self, group: str, name: str, arrays: Mapping[str, AnyArray], *, replaces: Callable[[str], bool] = lambda _: True
     ) -> bool:
         """Keep a set and drop the others of its group that it replaces, by their names; whether it was kept."""
         folder = self._folder(group)
@@ -165,7 +161,7 @@ def remove_groups(location: GraphLocation, groups: Iterable[str]) -> None:
             folder.rmdir()
 
 
-def _load_array(folder: Path, key: str, facts: dict[str, object], *, may_lack_sum: bool) -> npt.NDArray[Any]:
+def _load_array(folder: Path, key: str, facts: dict[str, object], *, may_lack_sum: bool) -> AnyArray:
     file = folder / f"{key}.npy"
     if not _KEY.fullmatch(key) or file.is_symlink():
         raise ValueError(f"{key!r} is not an array of the set")
@@ -183,9 +179,9 @@ def _load_array(folder: Path, key: str, facts: dict[str, object], *, may_lack_su
     return array
 
 
-def _facts(array: npt.NDArray[Any]) -> dict[str, object]:
+def _facts(array: AnyArray) -> dict[str, object]:
     """What an array is recognised by: its type, its shape and a checksum of all of its bytes."""
-    flat: npt.NDArray[Any] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    flat: AnyArray = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     checksum = 0
     for start in range(0, flat.size, _STEP_BYTES):
         checksum = crc32(flat[start : start + _STEP_BYTES].data, checksum)

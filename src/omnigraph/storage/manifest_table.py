@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict, cast
 
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
@@ -89,8 +89,7 @@ class ManifestView:
 
     def _read(self, condition: str) -> list[ManifestRow]:
         with translated("reading the manifest"):
-            rows: list[Any] = self._dataset.to_table(filter=condition).to_pylist()
-            return rows
+            return cast("list[ManifestRow]", self._dataset.to_table(filter=condition).to_pylist())
 
 
 class ManifestTable:

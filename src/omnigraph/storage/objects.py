@@ -31,6 +31,7 @@ from omnigraph.storage.location import GraphLocation, inside, is_dataset_path, i
 if TYPE_CHECKING:
     from obstore import ListResult, ObjectMeta
     from obstore.store import ObjectStore as Backend
+    from obstore.store import RetryConfig
 
 
 # ---- Making files survive a power cut: Lance and obstore issue no fsync
@@ -141,7 +142,7 @@ def _connected(uri: str, settings: tuple[tuple[str, str], ...], request_limit_s:
     """A store with its connections, which the next one at the same address uses again; `settings` tell them apart."""
     del settings
     timeout_s = REQUEST_TIMEOUT.read_s()
-    retry: Any = {
+    retry: RetryConfig = {
         "max_retries": RETRIES.read(),
         "retry_timeout": timedelta(seconds=2 * timeout_s),
         "backoff": {"init_backoff": _FIRST_PAUSE, "max_backoff": _LONGEST_PAUSE, "base": 2},

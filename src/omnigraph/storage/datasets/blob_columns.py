@@ -7,14 +7,16 @@ in a form that Lance cannot open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
 import lance
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from omnigraph.core.arrow import Batch, pa, pc
+from omnigraph.core.arrow import Array, Batch, Column, Rows, Schema, pc
 from omnigraph.core.values import ADDRESS_MARK, MARK, managed_bytes, managed_cell, reference_cell, reference_of
 from omnigraph.errors import BadRequestError, BlobIntegrityError, without_credentials
 from omnigraph.storage.datasets.filters import ROW_ADDRESS
@@ -29,7 +31,7 @@ _STORED_ADDRESS = "memory:///omnigraph-external/"
 EXTERNAL_KIND = 3
 
 
-def blob_names(schema: Any) -> frozenset[str]:
+def blob_names(schema: Schema) -> frozenset[str]:
     """The columns of a dataset that hold blobs."""
     is_blob = lance.blob.BlobType
     return frozenset(item.name for item in schema if isinstance(item.type, is_blob))
@@ -52,51 +54,46 @@ def stored_address(descriptor: dict[str, object]) -> str | None:
 # ---- reading
 
 
-def scan_cells(dataset: lance.LanceDataset, columns: Sequence[str] | None, **options: Any) -> Iterator[Any]:
+def scan_cells(dataset: lance.LanceDataset, columns: Sequence[str] | None, **options: Any) -> Iterator[Batch]:
     """The batches of a scan; blob columns come as cells. `options` are those of Lance's scanner."""
-    names = list(dataset.schema.names) if columns is None else list(columns)
-    blobs = [name for name in names if name in blob_names(dataset.schema)]
-    if not blobs:
-        yield from dataset.scanner(columns=names, **options).to_batches()
-        return
-    read = list(dict.fromkeys([*names, ROW_ADDRESS]))
-    for batch in dataset.scanner(columns=read, **options).to_batches():
-        yield from with_cells(dataset, batch, names)
+    names, read = _columns(dataset, columns)
+    return _batches(dataset, dataset.scanner(columns=read, **options).to_batches(), names)
 
 
-def read_cells(dataset: lance.LanceDataset, columns: Sequence[str] | None, **options: Any) -> Any:
+def read_cells(dataset: lance.LanceDataset, columns: Sequence[str] | None, **options: Any) -> Rows:
     """As `scan_cells`, as one table."""
-    names = list(dataset.schema.names) if columns is None else list(columns)
-    blobs = blob_names(dataset.schema).intersection(names)
-    if not blobs:
-        return dataset.to_table(columns=names, **options)
-    found = dataset.to_table(columns=list(dict.fromkeys([*names, ROW_ADDRESS])), **options)
-    return _table(dataset, found, names)
+    names, read = _columns(dataset, columns)
+    return _table(dataset, dataset.to_table(columns=read, **options), names)
 
 
-def take_cells(dataset: lance.LanceDataset, row_ids: Sequence[int], columns: Sequence[str]) -> Any:
+def take_cells(dataset: lance.LanceDataset, row_ids: Sequence[int], columns: Sequence[str]) -> Rows:
     """Columns of the rows with these ids, in their order; ids that do not exist are left out."""
-    names = list(columns)
-    if not blob_names(dataset.schema).intersection(names):
-        return dataset._take_rows(list(row_ids), columns=names)
-    return _table(dataset, _taken(dataset, row_ids, names), names)
+    names, read = _columns(dataset, columns)
+    return _table(dataset, dataset._take_rows(list(row_ids), columns=read), names)
 
 
-def scan_taken_cells(dataset: lance.LanceDataset, row_ids: Sequence[int], columns: Sequence[str]) -> Iterator[Any]:
+def scan_taken_cells(dataset: lance.LanceDataset, row_ids: Sequence[int], columns: Sequence[str]) -> Iterator[Batch]:
     """As `take_cells`, as a stream of batches."""
-    names = list(columns)
-    if not blob_names(dataset.schema).intersection(names):
-        yield from dataset._take_rows(list(row_ids), columns=names).to_batches()
+    names, read = _columns(dataset, columns)
+    return _batches(dataset, dataset._take_rows(list(row_ids), columns=read).to_batches(), names)
+
+
+def _columns(dataset: lance.LanceDataset, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """The columns of a result, and those that are read for it: cells are found by the addresses of their rows."""
+    names = list(dataset.schema.names if columns is None else columns)
+    has_blobs = not blob_names(dataset.schema).isdisjoint(names)
+    return names, list(dict.fromkeys([*names, ROW_ADDRESS])) if has_blobs else names
+
+
+def _batches(dataset: lance.LanceDataset, batches: Iterable[Batch], names: list[str]) -> Iterator[Batch]:
+    if blob_names(dataset.schema).isdisjoint(names):
+        yield from batches
         return
-    for batch in _taken(dataset, row_ids, names).to_batches():
+    for batch in batches:
         yield from with_cells(dataset, batch, names)
 
 
-def _taken(dataset: lance.LanceDataset, row_ids: Sequence[int], names: list[str]) -> Any:
-    return dataset._take_rows(list(row_ids), columns=list(dict.fromkeys([*names, ROW_ADDRESS])))
-
-
-def with_cells(dataset: lance.LanceDataset, batch: Any, columns: Sequence[str]) -> Iterator[Any]:
+def with_cells(dataset: lance.LanceDataset, batch: Batch, columns: Sequence[str]) -> Iterator[Batch]:
     """A batch of descriptors as batches of cells; each holds bytes up to `CELL_BATCH_BYTES`, or one row."""
     blobs = blob_names(dataset.schema).intersection(columns)
     sizes = np.zeros(batch.num_rows, dtype=np.int64)
@@ -108,7 +105,7 @@ def with_cells(dataset: lance.LanceDataset, batch: Any, columns: Sequence[str]) 
         yield _filled(dataset, batch.slice(begin, end - begin), columns, blobs)
 
 
-def _steps(sizes: Any, limit: int) -> Iterator[tuple[int, int]]:
+def _steps(sizes: NDArray[np.int64], limit: int) -> Iterator[tuple[int, int]]:
     """Neighbouring rows together while their bytes stay within the limit; a larger row alone.
 
     >>> list(_steps(np.array([1, 1, 9, 1]), 2))
@@ -123,16 +120,15 @@ def _steps(sizes: Any, limit: int) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def _table(dataset: lance.LanceDataset, found: Any, names: list[str]) -> Any:
-    batches = [filled for batch in found.to_batches() for filled in with_cells(dataset, batch, names)]
-    if batches:
-        return pa.Table.from_batches(batches)
-    blobs = blob_names(dataset.schema)
+def _table(dataset: lance.LanceDataset, found: Rows, names: list[str]) -> Rows:
+    blobs = blob_names(dataset.schema).intersection(names)
+    if not blobs:
+        return found
     fields = [pa.field(name, pa.large_binary()) if name in blobs else found.schema.field(name) for name in names]
-    return pa.schema(fields).empty_table()
+    return pa.Table.from_batches(list(_batches(dataset, found.to_batches(), names)), pa.schema(fields))
 
 
-def _filled(dataset: lance.LanceDataset, batch: Batch, columns: Sequence[str], blobs: frozenset[str]) -> Any:
+def _filled(dataset: lance.LanceDataset, batch: Batch, columns: Sequence[str], blobs: frozenset[str]) -> Batch:
     addresses = np.asarray(batch.column(ROW_ADDRESS))
     arrays, fields = [], []
     for name in columns:
@@ -146,7 +142,7 @@ def _filled(dataset: lance.LanceDataset, batch: Batch, columns: Sequence[str], b
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _cells(dataset: lance.LanceDataset, name: str, descriptors: Any, addresses: Any) -> Any:
+def _cells(dataset: lance.LanceDataset, name: str, descriptors: Array, addresses: NDArray[np.uint64]) -> Array:
     valid = np.asarray(descriptors.is_valid())
     kinds = np.asarray(pc.fill_null(pc.struct_field(descriptors, "kind"), 0))
     cells: list[bytes | None] = [None] * len(descriptors)
@@ -167,7 +163,7 @@ def _cells(dataset: lance.LanceDataset, name: str, descriptors: Any, addresses: 
 # ---- leaving the system
 
 
-def plain_bytes(column: Any, owner: str) -> Any:
+def plain_bytes(column: Array, owner: str) -> Array:
     """A column of cells as the bytes that they hold, for readers that know nothing but bytes.
 
     Raises:
@@ -182,11 +178,11 @@ def plain_bytes(column: Any, owner: str) -> Any:
             f"{owner} holds references to external blobs, such as {without_credentials(found)}, and no bytes of "
             "them: leave the column out, or export as JSON lines"
         )
-    plain = [None if cell is None else managed_bytes(cell) for cell in cells]
-    return pa.array(plain, column.type)
+    plain: Array = pa.array([None if cell is None else managed_bytes(cell) for cell in cells], column.type)
+    return plain
 
 
-def cell_parts(column: Any) -> Any:
+def cell_parts(column: Array) -> Array:
     """A column of cells as a struct of `data` and `uri`, of which one is set; null where the cell is."""
     cells = column.to_pylist()
     uris = [None if cell is None else reference_of(cell) for cell in cells]
@@ -201,7 +197,7 @@ def cell_parts(column: Any) -> Any:
 # ---- writing
 
 
-def encoded_columns(rows: Any, schema: Any) -> list[Any]:
+def encoded_columns(rows: Rows | Batch, schema: Schema) -> list[Column]:
     """The columns of a table or batch as a dataset of this schema stores them; blob columns are cells before."""
     columns = []
     for item in schema:
@@ -214,7 +210,7 @@ def encoded_columns(rows: Any, schema: Any) -> list[Any]:
     return columns
 
 
-def encoded_cells(column: Any) -> Any:
+def encoded_cells(column: Column) -> Array:
     """A column of cells in Lance's blob encoding; bytes are not copied where no cell has a mark."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -227,7 +223,7 @@ def encoded_cells(column: Any) -> Any:
     return pa.ExtensionArray.from_storage(kind, storage)
 
 
-def has_references(rows: Any, blobs: frozenset[str]) -> bool:
+def has_references(rows: Rows | Batch, blobs: frozenset[str]) -> bool:
     """Whether any cell of these columns refers to an address."""
     return any(pc.any(pc.starts_with(rows.column(name), ADDRESS_MARK), min_count=0).as_py() for name in blobs)
 

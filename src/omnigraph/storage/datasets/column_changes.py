@@ -85,7 +85,7 @@ def stage_columns(table: Table, columns: Sequence[NewColumn], written: Sequence[
     with translated(f"changing the columns of {table.path}"):
         fragments = [fragment.metadata for fragment in dataset.get_fragments()]
         if not fragments:
-            operation: Any = LanceOperation.Overwrite(_schema_of(columns), [])
+            operation: LanceOperation.BaseOperation = LanceOperation.Overwrite(_schema_of(columns), [])
         elif written:
             changed = [FragmentMetadata.from_json(text) for text in written]
             operation = LanceOperation.Merge(changed, _edited(table, columns, changed))
@@ -188,11 +188,10 @@ def _edited(table: Table, columns: Sequence[NewColumn], fragments: Sequence[Frag
             added = _fresh(item, next_id)
             result += added
             next_id += len(added)
-    schema: LanceSchema = rebuild(metadata, *result)
-    return schema
+    return rebuild(metadata, *result)
 
 
-def _taken_apart(schema: LanceSchema) -> tuple[Any, Any, list[bytes]]:
+def _taken_apart(schema: LanceSchema) -> tuple[Callable[..., LanceSchema], object, list[bytes]]:
     """What puts a schema together again, its metadata, and one message per field: the form in which it is pickled."""
     parts: Any = schema.__reduce__()
     rebuild, (metadata, *messages) = parts

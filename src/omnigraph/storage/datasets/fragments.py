@@ -37,7 +37,7 @@ from omnigraph.storage.answers import (
     write_answer,
 )
 from omnigraph.storage.datasets.blob_columns import encoded_columns
-from omnigraph.storage.datasets.checksums import added_names, sum_files, sums_in, text_with_sums
+from omnigraph.storage.datasets.checksums import FileSum, added_names, sum_files, sums_in, text_with_sums
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT, OneOf, to_sql
 from omnigraph.storage.datasets.opening import fragment_of
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
@@ -133,10 +133,11 @@ def remove_written(table: Table, texts: Iterable[str | None]) -> None:
 
 def stage_replaced_rows(table: Table, rows: Rows, key: str = "id") -> StagedWrite:
     """As `stage_upsert`, for rows whose blobs may refer to addresses; replaced rows keep their row ids."""
-    keys: Any = rows.column(key).combine_chunks()
+    keys = rows.column(key).combine_chunks()
     with translated(f"reading rows of {table.path}"):
         old = table._dataset.to_table(
-            columns=[key, ROW_ID, ROW_ADDRESS, CREATED_AT], filter=to_sql(OneOf(key, keys.to_pylist()))
+            columns=[key, ROW_ID, ROW_ADDRESS, CREATED_AT],
+            filter=to_sql(OneOf(key, [str(item) for item in keys.to_pylist()])),
         )
     old = old.sort_by(ROW_ID).combine_chunks()
     old_keys = old[key].combine_chunks()
@@ -164,7 +165,7 @@ def stage_replaced_rows(table: Table, rows: Rows, key: str = "id") -> StagedWrit
     return stage_replacement(table, added, shrunk)
 
 
-def delete_offsets(table: Table, fragment_id: int, offsets: NDArray[Any]) -> str | None:
+def delete_offsets(table: Table, fragment_id: int, offsets: NDArray[np.integer]) -> str | None:
     """What is left of a fragment without some of its rows, for `stage_replacement`; None when nothing is.
 
     Writes a deletion file and moves nothing. The answer holds this file alone: the rest is known from the table.
@@ -180,7 +181,7 @@ def delete_offsets(table: Table, fragment_id: int, offsets: NDArray[Any]) -> str
         return text_with_sums(body, sum_files(location, names))
 
 
-def _shrunk(table: Table, shrunk: Mapping[int, str | None]) -> tuple[list[int], list[Any]]:
+def _shrunk(table: Table, shrunk: Mapping[int, str | None]) -> tuple[list[int], list[FragmentMetadata]]:
     """Fragments that are gone, and fragments with their new deletion files."""
     removed: list[int] = []
     updated: list[FragmentMetadata] = []
@@ -369,7 +370,7 @@ def _length(sequence: object, member: str) -> int:
     return len(sequence[member]) if isinstance(sequence, dict) and member in sequence else 0
 
 
-def _attach(table: Table, fragment: FragmentMetadata, columns: Mapping[str, NDArray[np.uint64]]) -> dict[str, Any]:
+def _attach(table: Table, fragment: FragmentMetadata, columns: Mapping[str, NDArray[np.uint64]]) -> dict[str, FileSum]:
     """Write hidden columns of a fragment into a file of their own and refer to them; the checksum of the file."""
     if any(len(values) != fragment.physical_rows for values in columns.values()):
         raise InternalError("a hidden column has one value for each row")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import lance
 import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
@@ -14,10 +15,6 @@ from omnigraph.storage._failures import readable, translated
 from omnigraph.storage.datasets.blob_columns import scan_cells
 from omnigraph.storage.datasets.opening import fragment_of, open_dataset
 from omnigraph.storage.datasets.tables import Table
-
-if TYPE_CHECKING:
-    import lance
-
 
 # ---- A table in parts that tasks of other processes read: groups of fragments behind a plain address
 #
@@ -323,7 +320,10 @@ def scan_part(
 
 
 def _scan(
-    dataset: lance.LanceDataset, columns: Sequence[str], options: Mapping[str, Any], batch_rows: int | None = BATCH_ROWS
+    dataset: lance.LanceDataset,
+    columns: Sequence[str],
+    options: Mapping[str, object],
+    batch_rows: int | None = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     return scan_cells(
         dataset,

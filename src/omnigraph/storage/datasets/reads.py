@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from omnigraph.core.arrow import Array
+from omnigraph.core.arrow import Array, pc
 from omnigraph.core.ids import new_ulid
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import ROW_ID, Filter, to_sql
 from omnigraph.storage.datasets.opening import fragment_of
 from omnigraph.storage.datasets.tables import Table
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 # ---- Reads by row id: scans, point reads and nearest neighbours
 #
@@ -107,8 +103,8 @@ def select_rows(rows: pa.Table, filter_: Filter) -> pa.Table:
 def scan_with_pending(table: Table, pending: pa.Table, filter_: Filter, key: str = "id") -> pa.Table:
     """Committed rows and pending rows that satisfy a filter; a pending row shadows the committed one with its key."""
     committed = table.read(pending.column_names, filter_)
-    shadowed = pa.compute.is_in(committed[key], pending[key].combine_chunks())
-    visible = committed.filter(pa.compute.invert(shadowed)).cast(pending.schema)
+    shadowed = pc.is_in(committed[key], pending[key].combine_chunks())
+    visible = committed.filter(pc.invert(shadowed)).cast(pending.schema)
     return pa.concat_tables([select_rows(pending, filter_), visible])
 
 
@@ -179,15 +175,14 @@ def scan_column_part(table: Table, column: str, part: ColumnPart, batch_rows: in
         yield from _scanner(table, [column, ROW_ID], part, batch_rows).to_batches()
 
 
-def part_row_ids(table: Table, part: ColumnPart) -> npt.NDArray[np.int64]:
+def part_row_ids(table: Table, part: ColumnPart) -> NDArray[np.int64]:
     """The row id of each row of a part in storage order, `NO_ROW` for deleted ones."""
     with translated(f"scanning {table.path}"):
         column = _scanner(table, [ROW_ID], part, None).to_table()[ROW_ID]
-    filled = column.cast("int64").fill_null(NO_ROW)
-    return np.asarray(filled.to_numpy())
+    return np.asarray(pc.fill_null(column.cast(pa.int64()), NO_ROW))
 
 
-def _scanner(table: Table, columns: list[str], part: ColumnPart, batch_rows: int | None) -> Any:
+def _scanner(table: Table, columns: list[str], part: ColumnPart, batch_rows: int | None) -> lance.LanceScanner:
     dataset = table._dataset
     return dataset.scanner(
         columns=columns,

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 import lance
 import numpy as np
 import pyarrow as pa
 from lance import LanceOperation
+from numpy.typing import NDArray
 
 from omnigraph.core.budget import work_steps
 from omnigraph.errors import InternalError, StorageError
@@ -23,10 +24,6 @@ from omnigraph.storage.datasets.fragments import INLINE_ROWS, KeptIds
 from omnigraph.storage.datasets.opening import fragment_of, open_dataset
 from omnigraph.storage.datasets.partitions import BATCH_ROWS, TableAddress, open_address, table_address
 from omnigraph.storage.datasets.tables import Table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 # ---- Which rows two states of a dataset do not share, found without reading what they do share
 #
@@ -228,13 +225,13 @@ def follows(new: Table, old: Table) -> bool:
     if new.path != old.path:
         return False
     branch, version = new.branch, new.version
-    forks: dict[str, Any] | None = None
+    forks = None
     while branch != old.branch:
         if branch is None:
             return False
         if forks is None:
             root = new._dataset if new.branch is None else _main_line(new)
-            forks = dict(root.branches.list())
+            forks = root.branches.list()
         origin = forks.get(branch)
         if origin is None:
             return False

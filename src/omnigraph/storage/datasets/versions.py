@@ -7,9 +7,8 @@ refers to, a detached manifest, or a temporary file of Lance. Files with other n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from lance import LanceDataset
 
@@ -112,12 +111,10 @@ def list_versions(location: GraphLocation, path: str, without: Collection[str | 
     with translated(f"looking at the branches of {path}"):
         # No shared session: its caches may know a dataset that was dropped and made again at the same address.
         dataset = open_dataset(location.child(path), shared=False)
-        branches: Iterable[tuple[str, Any]] = dataset.branches.list().items()
-        for name, branch in branches:
+        for name, branch in dataset.branches.list().items():
             if name not in without:
                 held[branch["parent_branch"]].add(int(branch["parent_version"]))
-        tags: Iterable[Any] = dataset.tags.list().values()
-        for tag in tags:
+        for tag in dataset.tags.list().values():
             held[tag.get("branch")].add(int(tag["version"]))
     lines = (replace(line, held=frozenset(held[line.fork])) for line in listing.lines)
     return replace(listing, lines=tuple(lines))
