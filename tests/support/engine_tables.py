@@ -17,7 +17,8 @@ from omnigraph.engine.context import Context, EngineCaches
 from omnigraph.engine.path_choice import EngineSettings
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.datasets.filters import OneOf
-from omnigraph.storage.datasets.staged import commit_staged, create_table, stage_append, stage_delete, stage_upsert
+from omnigraph.storage.datasets.fragments import stage_delete
+from omnigraph.storage.datasets.staged import commit_staged, create_table, stage_append, stage_upsert
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.storage.derived import DerivedArrays
 from omnigraph.storage.location import GraphLocation

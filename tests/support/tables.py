@@ -22,15 +22,9 @@ from omnigraph.storage.datasets.compaction import (
     stage_compaction,
     with_indexes,
 )
+from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
-from omnigraph.storage.datasets.staged import (
-    StagedWrite,
-    commit_staged,
-    create_table,
-    open_private,
-    stage_append,
-    stage_delete,
-)
+from omnigraph.storage.datasets.staged import StagedWrite, commit_staged, create_table, open_private, stage_append
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import GraphLocation
 

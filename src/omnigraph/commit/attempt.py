@@ -46,6 +46,7 @@ from omnigraph.storage.datasets.staged import (
     sync_commit,
     with_checksums,
 )
+from omnigraph.storage.objects import delete_files
 
 if TYPE_CHECKING:
     from omnigraph.commit.expectations import Expectations
@@ -324,11 +325,7 @@ def discard_staged(environment: GraphEnvironment, staged: Sequence[StagedTable])
     """Remove the files of a write that lost before any effect; what stays is reclaimed by cleanup."""
     for item in staged:
         try:
-            for name in new_files(item.staged):
-                environment.objects.delete(name)
-                if name.endswith(".lance"):
-                    # Large blobs of a data file lie in a folder beside it.
-                    environment.objects.delete_folder(name.removesuffix(".lance"))
+            delete_files(environment.location, new_files(item.staged))
         except StorageError as error:
             _log.warning("staged files of %s stay: %s", item.table_key, error)
 

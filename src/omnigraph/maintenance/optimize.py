@@ -283,12 +283,12 @@ class _Run:
         reports = []
         for key, pin in sorted(after.pins.items()):
             work = self._prepared.get(key)
-            counts = exchanged_fragments(work.staged if work and key in done else None)
+            removed, added = exchanged_fragments(work.staged) if work and key in done else (0, 0)
             reports.append(
                 OptimizedTable(
                     type_key=key,
-                    fragments_removed=counts.removed,
-                    fragments_added=counts.added,
+                    fragments_removed=removed,
+                    fragments_added=added,
                     built_indexes=work.built if work and key in done else (),
                     committed=key in done,
                     skipped=self._skipped.get(key),

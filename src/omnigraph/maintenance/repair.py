@@ -21,8 +21,8 @@ from omnigraph.commit.targets import open_pin, pin_of
 from omnigraph.commit.transaction import Transaction
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import StorageError
+from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.row_changes import Movement, has_same_rows, movements
-from omnigraph.storage.datasets.staged import stage_delete
 
 if TYPE_CHECKING:
     import pyarrow as pa

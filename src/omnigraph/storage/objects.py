@@ -428,14 +428,6 @@ class ControlObjects:
                 obstore.head(self._backend, folder)
             raise
 
-    def delete_folder(self, folder: str) -> None:
-        """Delete a folder with the objects directly in it; deleting what does not exist is fine."""
-        for name in self.names(folder):
-            self.delete(f"{folder}/{name}")
-        if self._location.is_local:
-            with translated(f"deleting {folder}"), suppress(FileNotFoundError):
-                self._inside(folder).rmdir()
-
     def _inside(self, name: str) -> Path:
         """The path of an object on disk, where no part may be a link; an object store has none."""
         return inside(self._location, name) if self._location.is_local else Path(name)
@@ -554,12 +546,9 @@ def delete_files(location: GraphLocation, names: Iterable[str]) -> int:
 
 
 def _delete_local(location: GraphLocation, names: list[str]) -> None:
-    folders = set()
     for place in [inside(location, name) for name in names]:
         place.unlink(missing_ok=True)
-    for name in names:
-        folders.add(_own_folder(PurePosixPath(name)))
-    for folder in folders - {None}:
+    for folder in {_own_folder(PurePosixPath(name)) for name in names} - {None}:
         remove_empty_folders(location, str(folder))
 
 

@@ -21,9 +21,9 @@ from omnigraph.lang.schema.rules import EndGiven, EnumValues, Example, Required,
 from omnigraph.storage.datasets.blob_columns import has_references
 from omnigraph.storage.datasets.blobs import blob_bytes
 from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
-from omnigraph.storage.datasets.fragments import stage_replaced_rows
+from omnigraph.storage.datasets.fragments import stage_delete, stage_replaced_rows
 from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
-from omnigraph.storage.datasets.staged import StagedWrite, stage_append, stage_delete, stage_upsert
+from omnigraph.storage.datasets.staged import StagedWrite, stage_append, stage_upsert
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, texts
 from omnigraph.writes.pending import ExternalIntake, PendingRows, TableDelta, validate

@@ -17,8 +17,9 @@ from omnigraph.errors import BadRequestError, DriftError, StorageError
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance import repair as dangling_module
 from omnigraph.maintenance.repair import Drift, RepairAction, RepairedTable, classify_drift
+from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.row_changes import Movement
-from omnigraph.storage.datasets.staged import OWN_MARK, commit_staged, stage_delete
+from omnigraph.storage.datasets.staged import OWN_MARK, commit_staged
 from support.subtests import each_case
 from support.worn_graphs import CITES, DOC, add, answers, change, dataset, run, stored, worn_graph
 

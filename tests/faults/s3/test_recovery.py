@@ -30,8 +30,9 @@ from omnigraph.maintenance.findings import Inspection
 from omnigraph.pipeline.load import job as stages
 from omnigraph.storage.answers import new_answer_folder, write_answer
 from omnigraph.storage.datasets.compaction import stage_compaction
+from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
-from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage_delete
+from omnigraph.storage.datasets.staged import commit_staged, stage_append
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.datasets.versions import create_fork, find_orphans, list_dataset, remove_files
 from omnigraph.storage.location import GraphLocation, parse_location

@@ -29,13 +29,13 @@ from omnigraph.storage.answers import (
     write_answer,
 )
 from omnigraph.storage.datasets.filters import OneOf
+from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
 from omnigraph.storage.datasets.opening import dataset_of, open_dataset, rebased, with_bases, with_bases_in_file
 from omnigraph.storage.datasets.staged import (
     commit_staged,
     create_table,
     stage_append,
-    stage_delete,
     stage_overwrite,
     stage_restore,
     stage_upsert,

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from omnigraph.storage.datasets.column_changes import (
     NewColumn,
-    _members,
-    _message,
     _taken_apart,
     needs_values,
     stage_columns,
@@ -22,8 +20,9 @@ from omnigraph.storage.datasets.column_changes import (
     write_table,
 )
 from omnigraph.storage.datasets.compaction import FragmentFacts, choose_fold, choose_rewrites
-from omnigraph.storage.datasets.fragments import remove_updates, stage_updates, update_fragment
+from omnigraph.storage.datasets.fragments import remove_updates, stage_delete, stage_updates, update_fragment
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
+from omnigraph.storage.datasets.opening import members, message_of
 from omnigraph.storage.datasets.partitions import table_address
 from omnigraph.storage.datasets.staged import (
     commit_staged,
@@ -31,7 +30,6 @@ from omnigraph.storage.datasets.staged import (
     new_files,
     open_private,
     stage_append,
-    stage_delete,
     stage_upsert,
 )
 from omnigraph.storage.datasets.tables import Table
@@ -84,7 +82,7 @@ def row_ids(table) -> list[int]:
 def test_the_form_in_which_lance_gives_out_a_schema_is_read_and_written_without_a_change(table):
     _, _, messages = _taken_apart(table._dataset.lance_schema)
 
-    assert [_message(_members(message)) for message in messages] == messages
+    assert [message_of(members(message)) for message in messages] == messages
 
 
 def test_a_rename_a_drop_and_a_required_column_touch_no_file_and_keep_row_ids(table) -> None:

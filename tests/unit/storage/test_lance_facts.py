@@ -24,6 +24,7 @@ from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import DriftError, LeaseLostError, StorageError
 from omnigraph.storage.datasets import partitions
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, IsNull, OneOf, quote_name, to_sql
+from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
 from omnigraph.storage.datasets.partitions import (
     FragmentGroup,
@@ -43,7 +44,6 @@ from omnigraph.storage.datasets.staged import (
     commit_staged,
     create_table,
     stage_append,
-    stage_delete,
     stage_overwrite,
     stage_restore,
     stage_upsert,

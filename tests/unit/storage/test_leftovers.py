@@ -17,15 +17,9 @@ from lance.fragment import write_fragments
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import OutsideRootError, StorageError
 from omnigraph.storage.datasets import versions
+from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.indexes import stage_indices
-from omnigraph.storage.datasets.staged import (
-    _for_writing,
-    commit_staged,
-    stage_append,
-    stage_delete,
-    stage_overwrite,
-    stage_upsert,
-)
+from omnigraph.storage.datasets.staged import _for_writing, commit_staged, stage_append, stage_overwrite, stage_upsert
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import Removal, create_fork, find_orphans, list_dataset, remove_files
 from omnigraph.storage.location import (

@@ -180,25 +180,15 @@ def _numbered(transaction: Transaction, numbers: dict[str, int]) -> Transaction:
     return Transaction(transaction.read_version, operation)
 
 
-@dataclass(frozen=True, slots=True)
-class Exchanged:
-    """How many fragments an exchange removes and adds."""
-
-    removed: int = 0
-    added: int = 0
-
-
-def exchanged_fragments(staged: StagedWrite | None) -> Exchanged:
-    """What a staged write exchanges."""
+def exchanged_fragments(staged: StagedWrite) -> tuple[int, int]:
+    """How many fragments a staged write removes and adds."""
     groups = [
         group
-        for transaction in (() if staged is None else staged._steps)
+        for transaction in staged._steps
         if isinstance(transaction.operation, LanceOperation.Rewrite)
         for group in transaction.operation.groups
     ]
-    return Exchanged(
-        sum(len(list(group.old_fragments)) for group in groups), sum(len(list(group.new_fragments)) for group in groups)
-    )
+    return sum(len(list(it.old_fragments)) for it in groups), sum(len(list(it.new_fragments)) for it in groups)
 
 
 # ---- Which fragments of a table are worth rewriting: pure decisions, and the facts that they need

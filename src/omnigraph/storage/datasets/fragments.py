@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 #: Rows that are written at once.
 _FRAGMENT_ROWS = 1_000_000
-_OFFSET_MASK = 0xFFFFFFFF
+_OFFSET_MASK = np.uint64(0xFFFFFFFF)
 
 
 def write_rows(table: Table, batches: Iterable[Batch]) -> list[str]:
@@ -153,16 +153,28 @@ def stage_replaced_rows(table: Table, rows: Rows, key: str = "id") -> StagedWrit
                 new.slice(begin, _FRAGMENT_ROWS),
                 kept.part(begin, begin + _FRAGMENT_ROWS),
             )
-        addresses = np.asarray(old[ROW_ADDRESS])
-        shrunk = {
-            int(number): delete_offsets(table, int(number), addresses[addresses >> 32 == number] & _OFFSET_MASK)
-            for number in np.unique(addresses >> 32)
-        }
+        shrunk = _delete_addresses(table, np.asarray(old[ROW_ADDRESS]))
     except BaseException:
         # Also after an interrupt: nothing else knows these files.
         remove_written(table, added)
         raise
     return stage_replacement(table, added, shrunk)
+
+
+def stage_delete(table: Table, row_addresses: Sequence[int]) -> StagedWrite | None:
+    """Remove rows by their `_rowaddr`; None when there is nothing to remove, so that no version is made."""
+    if not row_addresses:
+        return None
+    return stage_removal(table, _delete_addresses(table, np.array(row_addresses, np.uint64)), len(row_addresses))
+
+
+def _delete_addresses(table: Table, addresses: NDArray[np.uint64]) -> dict[int, str | None]:
+    """What is left of the fragments of some rows without these rows."""
+    numbers = addresses >> np.uint64(32)
+    return {
+        int(number): delete_offsets(table, int(number), addresses[numbers == number] & _OFFSET_MASK)
+        for number in np.unique(numbers)
+    }
 
 
 def delete_offsets(table: Table, fragment_id: int, offsets: NDArray[np.integer]) -> str | None:

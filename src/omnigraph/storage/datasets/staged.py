@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +14,7 @@ from lance.commit import CommitConflictError
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
+from omnigraph.core.arrow import Rows
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import DriftError
 from omnigraph.storage._failures import translated
@@ -24,15 +24,15 @@ from omnigraph.storage.datasets.checksums import (
     changed_fragments,
     file_sums,
     names_of,
-    present_files,
     record_commit,
     sums_in,
     transaction_name,
+    written_files,
 )
 from omnigraph.storage.datasets.completeness import check_complete
-from omnigraph.storage.datasets.opening import fragment_of, open_dataset
+from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri, dataset_exists
-from omnigraph.storage.location import GraphLocation, manifest_name, refuse_links
+from omnigraph.storage.location import GraphLocation, manifest_name, parse_location, refuse_links
 from omnigraph.storage.objects import ControlObjects, sync_files
 
 # ---- Private versions: what a staged write would make, readable for its writer before it is committed
@@ -247,33 +247,31 @@ def follow(first: StagedWrite, then: StagedWrite) -> StagedWrite:
     return replace(first, kind=then.kind, _later=(*first._later, *added), sums=sums)
 
 
-def stage_append(table: Table, rows: pa.Table) -> StagedWrite:
+def stage_append(table: Table, rows: Rows) -> StagedWrite:
     """New rows behind the existing ones."""
+    return _stage_rows(table, rows, StageKind.APPEND)
+
+
+def stage_overwrite(table: Table, rows: Rows) -> StagedWrite:
+    """These rows instead of the existing ones; zero rows are fine."""
+    if rows.num_rows == 0:
+        return staged_write(table, StageKind.OVERWRITE, LanceOperation.Overwrite(table.schema, []))
+    return _stage_rows(table, rows, StageKind.OVERWRITE)
+
+
+def _stage_rows(table: Table, rows: Rows, kind: StageKind) -> StagedWrite:
     with translated(f"staging rows of {table.path}"):
         transaction = write_fragments(
-            _for_writing(rows, table), table._dataset, return_transaction=True, allow_external_blob_outside_bases=True
+            _for_writing(rows, table),
+            table._dataset,
+            mode=str(kind),
+            return_transaction=True,
+            allow_external_blob_outside_bases=True,
         )
-    return StagedWrite(table=table, kind=StageKind.APPEND, _transaction=transaction)
+    return StagedWrite(table=table, kind=kind, _transaction=transaction)
 
 
-def stage_overwrite(table: Table, rows: pa.Table) -> StagedWrite:
-    """These rows instead of the existing ones; zero rows are fine."""
-    with translated(f"staging rows of {table.path}"):
-        if rows.num_rows == 0:
-            operation = LanceOperation.Overwrite(table.schema, [])
-            transaction = Transaction(table.version, operation)
-        else:
-            transaction = write_fragments(
-                _for_writing(rows, table),
-                table._dataset,
-                mode="overwrite",
-                return_transaction=True,
-                allow_external_blob_outside_bases=True,
-            )
-    return StagedWrite(table=table, kind=StageKind.OVERWRITE, _transaction=transaction)
-
-
-def stage_upsert(table: Table, rows: pa.Table, key: str = "id") -> StagedWrite:
+def stage_upsert(table: Table, rows: Rows, key: str = "id") -> StagedWrite:
     """Replace the rows whose key exists and add the others; replaced rows keep their row ids.
 
     The keys of `rows` must be distinct: Lance would insert a repeated new key twice. No blob may refer to an address,
@@ -288,26 +286,6 @@ def stage_upsert(table: Table, rows: pa.Table, key: str = "id") -> StagedWrite:
         )
         transaction, _ = builder.execute_uncommitted(_for_writing(rows, table))
     return StagedWrite(table=table, kind=StageKind.UPSERT, _transaction=transaction)
-
-
-def stage_delete(table: Table, row_addresses: Sequence[int]) -> StagedWrite | None:
-    """Remove rows by their `_rowaddr`; None when there is nothing to remove, so that no version is made."""
-    if not row_addresses:
-        return None
-    offsets: dict[int, list[int]] = defaultdict(list)
-    for address in row_addresses:
-        offsets[address >> 32].append(address & 0xFFFFFFFF)
-    updated: list[FragmentMetadata] = []
-    removed: list[int] = []
-    with translated(f"staging deletes of {table.path}"):
-        for fragment_id, rows in offsets.items():
-            remaining = fragment_of(table._dataset, fragment_id).delete_rows(rows)
-            if remaining is None:
-                removed.append(fragment_id)
-            else:
-                updated.append(remaining)
-        operation = LanceOperation.Delete(updated, removed, f"{len(row_addresses)} rows by address")
-    return staged_write(table, StageKind.DELETE, operation)
 
 
 def stage_fragments(table: Table, fragments: Iterable[str], *, overwrite: bool = False) -> StagedWrite:
@@ -383,22 +361,9 @@ def _drift(table: Table, expected: int, actual: int) -> DriftError:
 
 def new_files(staged: StagedWrite) -> list[str]:
     """The files that a staged write made, as names below the root of the graph; nothing else refers to them yet."""
-    table = staged.table
-    known = set(present_files(table))
-    return [name for transaction in staged._steps for name in _new_files(table, transaction.operation, known)]
-
-
-def _new_files(table: Table, operation: object, known: set[str]) -> list[str]:
-    folder = branch_uri(table.path, table.branch)
-    # A change of columns lists every fragment, with files that the present version reads as well.
-    found = names_of(changed_fragments(operation))
-    names = [f"{folder}/{name}" for name in found if name not in known]
-    for index in getattr(operation, "new_indices", None) or ():
-        written = Path(table._dataset.uri) / "_indices" / str(index.uuid)
-        if written.is_dir():
-            files = (file for file in written.rglob("*") if file.is_file())
-            names += [f"{folder}/{file.relative_to(table._dataset.uri)}" for file in files]
-    return names
+    table, location = staged.table, parse_location(staged.table._dataset.uri)
+    names = (name for step in staged._steps for name in written_files(table, location, step.operation))
+    return [f"{branch_uri(table.path, table.branch)}/{name}" for name in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,6 +442,6 @@ def _files_of(operation: object) -> Iterable[str]:
             yield name.removesuffix(".lance")
 
 
-def _for_writing(rows: pa.Table, table: Table) -> pa.Table:
+def _for_writing(rows: Rows, table: Table) -> Rows:
     schema = table.schema
     return pa.Table.from_arrays(encoded_columns(rows, schema), schema=schema)
