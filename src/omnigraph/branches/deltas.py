@@ -129,10 +129,8 @@ def make_filter(
     Raises:
         BadRequestError: there is no such kind, type or operation.
     """
-    every: list[NodeDef | EdgeDef] = []
-    for catalog in catalogs:
-        every += [*catalog.nodes.values(), *catalog.edges.values()]
-    known = {item.name for item in every} | {item.table_key for item in every}
+    keys = {key for catalog in catalogs for key in catalog.types}
+    known = keys | {key.name for key in keys}
     return ChangeFilter(
         kinds=_checked("kind", kinds, KINDS),
         types=_checked("type", types, known),
@@ -205,12 +203,6 @@ def operation(code: int) -> Operation:
     return _OPS[code]
 
 
-def definitions_of(catalog: Catalog) -> dict[TableKey, NodeDef | EdgeDef]:
-    """The types of a schema by table key."""
-    every: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
-    return {item.table_key: item for item in every}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownType:
     """A type of a schema, and the stable numbers of its properties."""
@@ -224,7 +216,7 @@ def known_types(schema: AcceptedSchema) -> dict[TableKey, KnownType]:
     numbers = schema.identities.types
     return {
         key: KnownType(definition=item, numbers=numbers[TypeKind(key.kind), item.name].properties)
-        for key, item in definitions_of(schema.catalog).items()
+        for key, item in schema.catalog.types.items()
     }
 
 

@@ -137,8 +137,7 @@ class MergeJob:
             ReadSetConflictError: a name means different types on the two sides.
             HistoricalVersionReclaimedError: the state where the branches last agreed was cleaned up.
         """
-        for definition in self._definitions():
-            key = definition.table_key
+        for key, definition in self.given.catalog.types.items():
             states = self._states(key)
             if states is None:
                 continue
@@ -151,10 +150,6 @@ class MergeJob:
             self.read.add(key)
             self._add_row_conflicts(definition, plan, states)
         reach(Failpoint.MERGE_PLANNED)
-
-    def _definitions(self) -> Iterator[NodeDef | EdgeDef]:
-        yield from self.given.catalog.nodes.values()
-        yield from self.given.catalog.edges.values()
 
     def _states(self, key: TableKey) -> dict[str, Table] | None:
         """The states of a type that the merge compares; None when there is nothing to do."""

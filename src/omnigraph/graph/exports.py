@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from omnigraph.api.graph_api import FilterKeywords, TargetKeywords
 from omnigraph.api.results import STDOUT, BaselineResult, ExportResult, ExportTarget, line_writer
-from omnigraph.branches.deltas import definitions_of, make_filter
+from omnigraph.branches.deltas import make_filter
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.targets import Target, reading_pins
@@ -132,8 +132,7 @@ def _chosen(catalog: Catalog, types: Sequence[str] | None) -> list[NodeDef | Edg
     """The types that names mean, by table key as text. A bare name means the node type and the edge type."""
     if isinstance(types, str):
         raise BadRequestError(f"types is a list of names: give [{types!r}]")
-    every: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
-    every.sort(key=lambda definition: definition.table_key)
+    every = [definition for _, definition in sorted(catalog.types.items())]
     known = {definition.table_key for definition in every} | {item.name for item in every}
     if types is None:
         return every
@@ -206,7 +205,7 @@ def baseline(
         cursor = graph.history.cursor_at_head(state, name, selection)
         # Operations of the selection bind the cursor only: a baseline has none.
         filter_ = make_filter([catalog], selection.kinds, selection.types, selection.ops)
-        wanted = [key for key in sorted(definitions_of(catalog)) if filter_.has_type(key)]
+        wanted = [key for key in sorted(catalog.types) if filter_.has_type(key)]
         call = ExportCall(target=out, types=wanted, progress=Silent(), limits=limits)
         exported = _export(graph, snapshot_of(head), call)
     return BaselineResult(

@@ -17,7 +17,7 @@ from omnigraph.errors import QuerySelectionError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
-from omnigraph.maintenance.fold import fold_after
+from omnigraph.maintenance.optimize import fold_after
 from omnigraph.policy.rules import Action
 from omnigraph.writes.mutation import PreparedMutation, prepare_mutation, stage_mutation
 from omnigraph.writes.pending import ExternalIntake

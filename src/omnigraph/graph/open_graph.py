@@ -144,7 +144,7 @@ class OpenGraph:
 
     def fold_after(self, commit: GraphCommit | None) -> None:
         """Fold small fragments of the tables that a commit touched, where it is time to. Never fails."""
-        from omnigraph.maintenance.fold import fold_after
+        from omnigraph.maintenance.optimize import fold_after
 
         if commit is not None:
             with self.queue.turn(commit.branch):

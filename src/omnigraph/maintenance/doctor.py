@@ -23,7 +23,7 @@ from omnigraph.commit.snapshot import snapshot_of
 from omnigraph.commit.sweep import has_unsettled
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError, OmniError, RecoveryRequiredError, is_panic
 from omnigraph.errors.text import size_text
-from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, unbuilt_indexes
+from omnigraph.lang.schema.catalog import unbuilt_indexes
 from omnigraph.maintenance.cleanup_plan import find_leftovers, is_busy, plan_cleanup
 from omnigraph.maintenance.findings import DiskUse, DoctorReport, Finding, Health, Inspection, worst_first
 from omnigraph.maintenance.indexes import missing_indexes
@@ -243,12 +243,9 @@ def _check_indexes(look: Inspection) -> Iterator[Finding]:
             f"{', '.join(sorted(set(properties)))}",
             look.run("optimize"),
         )
-    definitions: list[NodeDef | EdgeDef] = [*schema.catalog.nodes.values()]
-    definitions += schema.catalog.edges.values()
-    for definition in definitions:
+    for type_key, definition in schema.catalog.types.items():
         for written, reason in unbuilt_indexes(definition):
-            message = f"{definition.table_key}: {written} is recorded and not built: {reason}"
-            yield Finding(Health.INFO, message)
+            yield Finding(Health.INFO, f"{type_key}: {written} is recorded and not built: {reason}")
     if not lacking:
         yield Finding(Health.OK, "every index that is built covers its type")
 

@@ -62,23 +62,14 @@ class IndexReport:
 POLICY = RetryPolicy(is_bulk=True)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexWork:
-    """The indexes that one table lacks, wholly or for some of its fragments."""
-
-    table_key: TableKey
-    specs: tuple[IndexSpec, ...]
-
-
 def plan_indexes(
     catalog: Catalog, snapshot: Snapshot, open_table: Callable[[TablePin], Table]
-) -> tuple[list[IndexWork], list[PendingIndex]]:
-    """What every type lacks, and what it has to wait for."""
-    work: list[IndexWork] = []
+) -> tuple[dict[TableKey, list[IndexSpec]], list[PendingIndex]]:
+    """The indexes that every type lacks, wholly or for some of its fragments, and what it has to wait for."""
+    work: dict[TableKey, list[IndexSpec]] = {}
     pending: list[PendingIndex] = []
-    definitions: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
-    for definition in definitions:
-        pin = snapshot.pins[definition.table_key]
+    for key, definition in catalog.types.items():
+        pin = snapshot.pins[key]
         if not pin.row_count:
             continue
         table = open_table(pin)
@@ -90,11 +81,9 @@ def plan_indexes(
             elif needs_work(found, existing.get(found.name), table.row_count):
                 specs.append(found)
             elif outside := existing[found.name].missing_rows:
-                pending.append(
-                    PendingIndex(type_key=definition.table_key, property=found.column, reason=_outside(outside))
-                )
+                pending.append(PendingIndex(type_key=key, property=found.column, reason=_outside(outside)))
         if specs:
-            work.append(IndexWork(definition.table_key, tuple(specs)))
+            work[key] = specs
     return work, pending
 
 
@@ -105,12 +94,10 @@ def missing_indexes(
     work, pending = plan_indexes(catalog, snapshot, open_table)
     missing = [
         PendingIndex(
-            type_key=item.table_key,
-            property=spec.column,
-            reason=f"{spec.name} does not cover all rows: run `omnigraph optimize`",
+            type_key=key, property=spec.column, reason=f"{spec.name} does not cover all rows: run `omnigraph optimize`"
         )
-        for item in work
-        for spec in item.specs
+        for key, specs in work.items()
+        for spec in specs
     ]
     return [*pending, *missing]
 
@@ -163,15 +150,15 @@ def _build(transaction: Transaction, schema_of: Callable[[str], GraphSchema]) ->
     catalog = schema_of(snapshot.schema_hash).catalog
     work, pending = plan_indexes(catalog, snapshot, transaction.open)
     with transaction.environment.staging.shared():
-        for item in work_steps(work):
-            pin = snapshot.pins[item.table_key]
-            transaction.stage(pin, stage_indices(transaction.open_for_writing(pin), item.specs))
+        for key, specs in work_steps(work.items()):
+            pin = snapshot.pins[key]
+            transaction.stage(pin, stage_indices(transaction.open_for_writing(pin), specs))
         commit = None if transaction.is_empty else transaction.commit()
     # A run that failed half-way may have been completed by recovery for some tables only.
     done = () if commit is None else commit.tables
     built = [
-        BuiltIndexes(type_key=item.table_key, names=tuple(spec.name for spec in item.specs))
-        for item in work
-        if item.table_key in done
+        BuiltIndexes(type_key=key, names=tuple(spec.name for spec in specs))
+        for key, specs in work.items()
+        if key in done
     ]
     return IndexReport(branch=transaction.branch, commit=commit, built=tuple(built), pending=tuple(pending))

@@ -1,10 +1,10 @@
-"""Optimizes tables: fewer fragments, complete indexes, a short manifest."""
+"""Optimizes tables: fewer fragments, also right after a write, complete indexes, a short manifest."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from omnigraph.codec import Document, Key
@@ -14,18 +14,21 @@ from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.sweep import settled_window, undo_late_writers
+from omnigraph.commit.targets import open_pin
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
-from omnigraph.errors import ExpectedVersionMismatchError
+from omnigraph.errors import ConflictError, ExpectedVersionMismatchError
 from omnigraph.errors.requests import OPTIMIZE
 from omnigraph.maintenance.indexes import PendingIndex, plan_indexes, table_indexes
 from omnigraph.spark import ElasticWorkers
 from omnigraph.storage.datasets.compaction import (
     CompactionTask,
+    choose_fold,
     choose_rewrites,
     exchanged_fragments,
     fragment_facts,
+    newest_rows,
     plan_compaction,
     run_compaction_task,
     stage_compaction,
@@ -43,10 +46,10 @@ from omnigraph.storage.datasets.indexes import (
 from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private
 
 if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
+    from omnigraph.commit.environment import GraphEnvironment, GraphSettings
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.pipeline.workers import Message, Progress, Workers
     from omnigraph.spark import Session
     from omnigraph.storage.datasets.tables import Table
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 
 # ---- Compaction as bulk work: the rewrites of all tables are tasks of one stage
 #
-# Nothing moves here. Whoever called commits each staged write under the commit protocol, or discards it.
+# Nothing moves here. The caller commits each staged write under the commit protocol, or discards it.
 
 
 COMPACT_STAGE = "compact"
@@ -324,7 +327,7 @@ class _Run:
         found = self._at_head(keys)
         if len(found) == len(keys):
             return found
-        # A writer may be in its window just now: look again when nobody is. At all of them: the same writer may have
+        # A writer may be in its window just now: look again when none is. At all of them: the same writer may have
         # moved tables that were looked at before.
         with settled_window(self._transaction.environment) as held:
             undo_late_writers(held, MAIN, keys)
@@ -372,16 +375,11 @@ class _Run:
         return dict(zip(work, staged, strict=True)), names
 
     def _specs(self, key: TableKey, table: Table) -> list[IndexSpec]:
-        definition = _definition(self._catalog, key)
+        definition = self._catalog.types.get(key)
         if not table.row_count or definition is None:
             return []
         found = table_indexes(definition, table)
         return [spec for spec in found if not isinstance(spec, PendingIndex)]
-
-
-def _definition(catalog: Catalog, key: TableKey) -> NodeDef | EdgeDef | None:
-    every: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
-    return next((item for item in every if item.table_key == key), None)
 
 
 def _joined(
@@ -391,3 +389,68 @@ def _joined(
     if rewritten is None or image is None:
         return indexes
     return with_indexes(rewritten.staged, image.table, indexes)
+
+
+# ---- Folding: a writer whose table has collected many small fragments makes one of them, right after its own commit
+#
+# Small writes stay fast without a command that has to be run. Only the newest fragments that no index covers are
+# folded, so that nothing but the fragments changes, and the work is bounded. It is a favour: whatever goes wrong, the
+# write before it is done.
+
+
+#: Who folds, in the history.
+FOLD_ACTOR = "omnigraph:fold"
+#: What one fold writes at most.
+FOLD_MAX_ROWS = 100_000
+FOLD_MAX_BYTES = 32 * 1024 * 1024
+#: How long a fold waits for the commit lock: its holder is writing, and may fold itself.
+_PATIENCE_S = 0.2
+
+
+def fold_after(environment: GraphEnvironment, settings: GraphSettings, commit: GraphCommit | None) -> None:
+    """Fold the tables that a commit touched, where it is time to. Never fails."""
+    if commit is None or not settings.folds:
+        return
+    try:
+        _fold(environment, settings.fold_fragments, commit)
+    except ConflictError as lost:
+        _log.debug("another writer was faster, nothing was folded: %s", lost)
+    except Exception as error:  # noqa: BLE001  # the write before it is done, and must not look as if it had failed
+        _log.warning("small fragments stay until the next write: %s", error)
+
+
+def _fold(environment: GraphEnvironment, more_than: int, commit: GraphCommit) -> None:
+    head = environment.manifest.known_state().head(commit.branch)
+    pins = [head.pins[key] for key in commit.tables if key in head.pins]
+    candidates = [pin for pin in pins if pin.branch == head.fork_name]
+    due = [pin for pin in candidates if _may_fold(open_pin(environment.tables, pin), more_than)]
+    if not due:
+        return
+
+    def prepare(transaction: Transaction) -> None:
+        with transaction.environment.staging.shared():
+            for pin in due:
+                transaction.stage(pin, _stage_table(transaction.open(pin), more_than))
+            if not transaction.is_empty:
+                reach(Failpoint.FOLD_STAGED)
+                transaction.commit()
+
+    impatient = replace(environment, lock_timeout_s=_PATIENCE_S)
+    kind = WriterKind.OPTIMIZE
+    Transaction(impatient, commit.branch, kind=kind, actor=FOLD_ACTOR).run(prepare)
+
+
+def _may_fold(table: Table, more_than: int) -> bool:
+    """Whether it is worth looking closer: the question that every write asks."""
+    rows = newest_rows(table, more_than + 1)
+    return rows is not None and rows <= FOLD_MAX_ROWS
+
+
+def _stage_table(table: Table, more_than: int) -> StagedWrite | None:
+    chosen = choose_fold(
+        fragment_facts(table, with_blobs=True), more_than=more_than, max_rows=FOLD_MAX_ROWS, max_bytes=FOLD_MAX_BYTES
+    )
+    if not chosen:
+        return None
+    tasks = plan_compaction(table, [chosen])
+    return stage_compaction(table, [run_compaction_task(task) for task in tasks])

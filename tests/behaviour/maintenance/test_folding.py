@@ -13,7 +13,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.failpoints import VARIABLE
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.open_graph import OpenGraph
-from omnigraph.maintenance.fold import FOLD_ACTOR, fold_after
+from omnigraph.maintenance.optimize import FOLD_ACTOR, fold_after
 from support.races.jobs import overtaken
 from support.worn_graphs import (
     DOC,
@@ -133,7 +133,7 @@ def test_a_fold_that_lost_a_race_leaves_no_trace(tmp_path: Path, caplog: pytest.
     one_by_one(graph, [add(number) for number in range(MANY)])
     late = overtaken(graph, lambda other: without_folds(other).mutate(CHANGE), write=2)
     before = {path.name for path in tmp_path.rglob("data/*.lance")}
-    with caplog.at_level(logging.DEBUG, logger="omnigraph.maintenance.fold"):
+    with caplog.at_level(logging.DEBUG, logger="omnigraph.maintenance.optimize"):
         run(late, add(MANY))
     assert "nothing was folded" in caplog.text
     assert folds(graph) == []

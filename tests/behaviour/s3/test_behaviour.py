@@ -42,7 +42,7 @@ from omnigraph.errors import (
     PreconditionFailedError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.maintenance.fold import FOLD_ACTOR
+from omnigraph.maintenance.optimize import FOLD_ACTOR
 from omnigraph.maintenance.verify import FileStatus
 from omnigraph.storage.location import INIT_CLAIM, parse_location
 from omnigraph.storage.locks import LeaseCommitLock, held_file

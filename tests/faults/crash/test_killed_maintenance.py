@@ -11,7 +11,7 @@ import pytest
 from faults.crash.conftest import Worlds
 from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
-from omnigraph.maintenance.fold import FOLD_ACTOR
+from omnigraph.maintenance.optimize import FOLD_ACTOR
 from omnigraph.storage.datasets.staged import stage_append
 from support.embedded_notes import kept_files, note, notes_graph, of, put, vectors
 from support.graphs import fork

@@ -184,6 +184,12 @@ class Catalog:
     schema_hash: str
 
     @cached_property
+    def types(self) -> Mapping[TableKey, NodeDef | EdgeDef]:
+        """Every type that owns a dataset by its table key, nodes before edges."""
+        nodes = {node.table_key: node for node in self.nodes.values()}
+        return nodes | {edge.table_key: edge for edge in self.edges.values()}
+
+    @cached_property
     def _edges_by_word(self) -> dict[str, EdgeDef]:
         return {name.casefold(): edge for name, edge in self.edges.items()}
 
