@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from omnigraph.branches.deltas import (
     ChangeFilter,
@@ -287,7 +287,7 @@ def encode_token(body: Mapping[str, object]) -> str:
     return token
 
 
-def decode_token(token: str) -> dict[str, Any]:
+def decode_token(token: str) -> dict[str, object]:
     """The values of a token.
 
     Raises:
@@ -311,7 +311,7 @@ def decode_token(token: str) -> dict[str, Any]:
     return body
 
 
-def check_binding(body: Mapping[str, Any], expected: Mapping[str, tuple[object, str]]) -> None:
+def check_binding(body: Mapping[str, object], expected: Mapping[str, tuple[object, str]]) -> None:
     """Make sure that a token was made for this call; `expected` maps members to their value and a sentence.
 
     Raises:

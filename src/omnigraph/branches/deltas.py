@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from omnigraph.commit.targets import open_pin, reading_pins
-from omnigraph.core.arrow import json_column
+from omnigraph.core.arrow import Array, json_column
 from omnigraph.core.cache import LruCache
-from omnigraph.core.types import Scalar, ScalarType, is_wider
+from omnigraph.core.types import BaseType, Scalar, ScalarType, is_wider
 from omnigraph.core.values import blob_text
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.writes import RowImage
@@ -54,7 +54,7 @@ def row_images(
     names = [name for name in definition.properties if name in stored]
     ends = ["src", "dst"] if is_edge else []
     rows = take_by_row_id(table, wanted, [ROW_ID, *ends, *names]).combine_chunks()
-    values = {name: _json(rows[name], definition.properties[name].type.base) for name in names}
+    values = {name: _json(rows[name].combine_chunks(), definition.properties[name].type.base) for name in names}
     images: dict[int, RowImage] = {}
     for place, row_id in enumerate(np.asarray(rows[ROW_ID]).tolist()):
         properties = {name: values[name][place] if name in values else None for name in definition.properties}
@@ -65,11 +65,11 @@ def row_images(
     return images
 
 
-def _json(column: Any, base: Any) -> list[object]:
+def _json(column: Array, base: BaseType) -> list[object]:
     if base == _BLOB:
         # As an export spells it, so that it loads again.
         return [None if cell is None else blob_text(cell) for cell in column.to_pylist()]
-    return json_column(column.combine_chunks(), base)
+    return json_column(column, base)
 
 
 # ---- Filters by kind, type and operation
@@ -247,10 +247,10 @@ class DeltaReader:
         """The table of a pin."""
         return open_pin(self._store, pin)
 
-    def images(self, definition: NodeDef | EdgeDef, pin: TablePin | None, row_ids: Any) -> Mapping[int, RowImage]:
+    def images(self, definition: NodeDef | EdgeDef, pin: TablePin | None, row_ids: Array) -> Mapping[int, RowImage]:
         """Images of rows by row id, from a column of row ids with nulls."""
-        wanted = row_ids.drop_null().to_pylist()
-        if pin is None or not wanted:
+        wanted = np.asarray(row_ids.drop_null(), dtype=np.uint64)
+        if pin is None or not len(wanted):
             return {}
         with reading_pins(self._store, [pin]):
             return row_images(self.open(pin), definition, wanted)

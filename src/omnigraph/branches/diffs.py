@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from omnigraph.branches.deltas import Operation, TypeDelta, operation
 from omnigraph.codec import OMIT_NONE, Document
-from omnigraph.core.arrow import pa
+from omnigraph.core.arrow import Batch, Rows, pa
 from omnigraph.pipeline.compare import OPERATIONS, operation_codes
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Diff:
                 yield from _net_changes(delta, rows)
             begin, end = begin - count, end - count
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> Rows:
         """All changes as one Arrow table, in memory."""
         names = pa.array([str(operation(code)) for code in range(OPERATIONS)])
         tables = [NET_CHANGES.empty_table()]
@@ -156,7 +156,8 @@ class Diff:
                     rows["dst"],
                 ]
                 tables.append(pa.table(columns, schema=NET_CHANGES))
-        return pa.concat_tables(tables)
+        every: Rows = pa.concat_tables(tables)
+        return every
 
     def page(self, begin: int, end: int, next_page_token: str | None = None) -> DiffPage:
         """The changes from one place in the order to another, as a document."""
@@ -199,7 +200,7 @@ class Diff:
         self.close()
 
 
-def _net_changes(delta: TypeDelta, rows: Any) -> Iterator[NetChange]:
+def _net_changes(delta: TypeDelta, rows: Batch) -> Iterator[NetChange]:
     key = delta.table_key
     version = _version(delta)
     columns = (rows[column].to_pylist() for column in ("id", "src", "dst"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from omnigraph.branches.changes import (
     Cause,
@@ -125,7 +125,7 @@ class Feed:
     def _binding(self) -> dict[str, object]:
         return {"g": self.genesis, "b": self.head.branch, "i": self.head.incarnation, "f": self.filter.digest}
 
-    def _decode(self, token: str, kind: str) -> dict[str, Any]:
+    def _decode(self, token: str, kind: str) -> dict[str, object]:
         body = decode_token(token)
         binding = self._binding()
         check_binding(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from omnigraph.branches.truth_table import ABSENT, Base, Choice, base_rows, choose
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Array, Column, Rows, pa, pc
 from omnigraph.errors import MAX_CONFLICTS
 from omnigraph.pipeline.compare import DELTA, RowShape
 from omnigraph.pipeline.copying import (
@@ -84,7 +84,7 @@ def plan_rows(
     decided = _decide(held, base, strategy)
     return RowPlan(
         parts=tuple(decided.parts),
-        deleted_ids=decided.deleted_ids.to_pylist(),
+        deleted_ids=[str(item) for item in decided.deleted_ids.to_pylist()],
         conflicts=tuple(decided.conflicts),
         conflict_total=decided.conflict_total,
     )
@@ -173,12 +173,12 @@ def _plan_in_tasks(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
     parts: list[HeldRows]
-    deleted_ids: Any
+    deleted_ids: Array
     conflicts: list[PlannedConflict]
     conflict_total: int
 
 
-def _decide(deltas: Mapping[str, Any], base: Base, strategy: str | None) -> _Decided:
+def _decide(deltas: Mapping[str, Rows], base: Base, strategy: str | None) -> _Decided:
     """Decide about the ids of some deltas, which say how every state differs from the first commit of the base."""
     states = _States(deltas, base.commits[0])
     source, target = states.rows(SOURCE), states.rows(TARGET)
@@ -230,7 +230,7 @@ class _States:
     the row of the first state, with the same row id.
     """
 
-    def __init__(self, deltas: Mapping[str, Any], reference: str) -> None:
+    def __init__(self, deltas: Mapping[str, Rows], reference: str) -> None:
         self._reference = reference
         chunks = [chunk for delta in deltas.values() for chunk in delta["id"].chunks]
         self.ids = pa.chunked_array(chunks, pa.utf8()).combine_chunks().unique()
@@ -270,7 +270,7 @@ class _States:
         return row_ids[wanted]
 
 
-def _row_numbers(deltas: Mapping[str, Any]) -> dict[tuple[str, str], NDArray[np.int64]]:
+def _row_numbers(deltas: Mapping[str, Rows]) -> dict[tuple[str, str], NDArray[np.int64]]:
     """Digests as numbers: equal rows get equal ones in all deltas."""
     columns = [(label, name) for label in deltas for name in ("old", "new")]
     if not columns:
@@ -286,8 +286,8 @@ def _row_numbers(deltas: Mapping[str, Any]) -> dict[tuple[str, str], NDArray[np.
     return found
 
 
-def _row_ids(column: Any) -> NDArray[np.int64]:
-    return np.asarray(column.fill_null(_NO_ROW), dtype=np.int64)
+def _row_ids(column: Column) -> NDArray[np.int64]:
+    return np.asarray(pc.fill_null(column, _NO_ROW), dtype=np.int64)
 
 
 # ---- single rows

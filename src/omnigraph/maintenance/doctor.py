@@ -319,8 +319,7 @@ class _Left:
 
     def __str__(self) -> str:
         size = sum(file.size_bytes for file in self.files)
-        forks = "1 fork" if len(self.forks) == 1 else f"{len(self.forks):,} forks"
-        files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
+        forks, files = _count(len(self.forks), "fork"), _count(len(self.files), "file")
         return f"{forks} of no branch and {files} ({size_text(size)}) that nothing refers to"
 
 
@@ -388,8 +387,7 @@ def _check_edges(look: Inspection) -> Iterator[Finding]:
         what = f"{failed.type_key} of branch {failed.branch} cannot be checked"
         yield look.failure(failed.error, f"{what}: {failed.error.message}")
     for item in found:
-        edges = "1 edge" if item.count == 1 else f"{item.count:,} edges"
-        examples = ", ".join(item.examples)
+        edges, examples = _count(item.count, "edge"), ", ".join(item.examples)
         message = f"{item.type_key} of branch {item.branch} has {edges} without an end: {examples}"
         yield Finding(Health.ERROR, message, look.run("repair", "--confirm"))
 
