@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from omnigraph.branches.deltas import (
     ChangeFilter,
@@ -20,7 +20,9 @@ from omnigraph.branches.deltas import (
     operation,
 )
 from omnigraph.codec import OMIT_NONE, Document
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.snapshot import History, snapshot_at
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,
@@ -31,13 +33,8 @@ from omnigraph.errors import (
 )
 from omnigraph.errors.writes import RowImage
 from omnigraph.pipeline.compare import operation_codes
+from omnigraph.pipeline.worker_set import WorkerChoice
 from omnigraph.writes.columns import blob_columns
-
-if TYPE_CHECKING:
-    from omnigraph.commit.rows import GraphCommit
-    from omnigraph.core.ids import TableKey
-    from omnigraph.pipeline.worker_set import WorkerChoice
-
 
 # ---- The changes of one commit
 #

@@ -7,34 +7,29 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from omnigraph.commit.rows import TablePin
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.arrow import Array, json_column
 from omnigraph.core.cache import LruCache
+from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType, Scalar, ScalarType, is_wider
 from omnigraph.core.values import blob_text
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.writes import RowImage
+from omnigraph.lang.schema.accepted import AcceptedSchema
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.pipeline.compare import RowShape, row_shape
 from omnigraph.pipeline.deltas import Delta, delta_between
 from omnigraph.pipeline.exchange import Scratch, ScratchPlace
+from omnigraph.pipeline.worker_set import WorkerChoice
 from omnigraph.storage.datasets.filters import ROW_ID
 from omnigraph.storage.datasets.row_changes import take_by_row_id
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.accepted import AcceptedSchema
-    from omnigraph.pipeline.worker_set import WorkerChoice
-    from omnigraph.storage.datasets.tables import Table, TableStore
-
+from omnigraph.storage.datasets.tables import Table, TableStore
 
 # ---- Rows as JSON
 

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import Annotated, Self
 
 from omnigraph.branches.deltas import Operation, TypeDelta, operation
 from omnigraph.codec import OMIT_NONE, Document
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.arrow import Batch, Rows, pa
 from omnigraph.pipeline.compare import OPERATIONS, operation_codes
-
-if TYPE_CHECKING:
-    from omnigraph.commit.snapshot import Snapshot
-
 
 #: Net changes as an Arrow table.
 NET_CHANGES = pa.schema(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from omnigraph.branches.changes import (
     Cause,
@@ -22,7 +22,9 @@ from omnigraph.branches.changes import (
     decode_token,
     encode_token,
 )
+from omnigraph.branches.deltas import ChangeFilter
 from omnigraph.codec import OMIT_NONE, Document, Key, When
+from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,
@@ -31,10 +33,6 @@ from omnigraph.errors import (
     HistoryReclaimedError,
     ResourceLimitError,
 )
-
-if TYPE_CHECKING:
-    from omnigraph.branches.deltas import ChangeFilter
-    from omnigraph.commit.rows import GraphCommit, Head
 
 DEFAULT_POLL_COMMITS = 128
 MAX_POLL_COMMITS = 512

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from omnigraph.branches.changes import (
     Change,
@@ -22,7 +21,10 @@ from omnigraph.branches.deltas import ChangeFilter, DeltaReader, KnownType, Stat
 from omnigraph.branches.diffs import Diff
 from omnigraph.branches.feed import Feed, FeedCall, FeedPage
 from omnigraph.branches.three_way import find_row_ids
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.lineage import distances, first_parents
+from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.snapshot import History, ManifestState, Snapshot, snapshot_of
 from omnigraph.commit.targets import Target, check_readable, reading_pins, resolve_target
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
@@ -31,11 +33,6 @@ from omnigraph.errors.writes import RowImage
 from omnigraph.pipeline.exchange import ScratchPlace
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark import ElasticWorkers
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import GraphCommit
-    from omnigraph.commit.schemas import GraphSchema
 
 _COMMIT_PAGE = "commit-page"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from omnigraph.branches.deltas import row_images
 from omnigraph.branches.three_way import SOURCE, TARGET, find_row_ids, plan_rows
 from omnigraph.branches.truth_table import CONFLICTS, Base, Choice
-from omnigraph.commit.rows import TypeChanges
+from omnigraph.commit.rows import TablePin, TypeChanges
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
@@ -22,23 +22,17 @@ from omnigraph.errors import (
     ReadSetConflictError,
 )
 from omnigraph.errors.writes import RowImage
-from omnigraph.lang.schema.rules import EdgesPerSource, End, Unique
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+from omnigraph.lang.schema.rules import EdgesPerSource, End, TableRules, Unique
 from omnigraph.pipeline.compare import row_shape
 from omnigraph.pipeline.copying import Action, CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
 from omnigraph.pipeline.exchange import Scratch, ScratchPlace
 from omnigraph.pipeline.violations import Image, TableChanges
+from omnigraph.pipeline.worker_set import WorkerChoice
 from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private, stage_fragments
+from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.objects import ControlObjects
 from omnigraph.writes.rules import Violation, check
-
-if TYPE_CHECKING:
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-    from omnigraph.lang.schema.rules import TableRules
-    from omnigraph.pipeline.worker_set import WorkerChoice
-    from omnigraph.storage.datasets.tables import Table, TableStore
-    from omnigraph.storage.objects import ControlObjects
-
 
 # ---- Schema rules on the result of a merge
 #

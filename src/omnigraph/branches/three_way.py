@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from omnigraph.branches.truth_table import ABSENT, Base, Choice, base_rows, choose
 from omnigraph.core.arrow import Array, Column, Rows, pa, pc
@@ -28,19 +28,13 @@ from omnigraph.pipeline.copying import (
     held_parts,
 )
 from omnigraph.pipeline.deltas import FiledDelta, Pair, deltas_between
-from omnigraph.pipeline.exchange import key_files, write_keys
+from omnigraph.pipeline.exchange import Scratch, key_files, write_keys
 from omnigraph.pipeline.keys import find_keys, key_scans, text_key
+from omnigraph.pipeline.worker_set import WorkerChoice
+from omnigraph.pipeline.workers import Message
 from omnigraph.storage.answers import AnswerFolder, read_answer
 from omnigraph.storage.datasets.filters import ROW_ID
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from omnigraph.pipeline.exchange import Scratch
-    from omnigraph.pipeline.worker_set import WorkerChoice
-    from omnigraph.pipeline.workers import Message
-    from omnigraph.storage.datasets.tables import Table
-
+from omnigraph.storage.datasets.tables import Table
 
 SOURCE = "source"
 TARGET = "target"

@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from omnigraph.commit.lineage import BaseStep, base_commits, base_steps
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.errors import ConflictKind
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from omnigraph.commit.rows import GraphCommit
-
 
 # ---- The merge truth table and its evaluation
 #

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
+from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.publisher import Changes, Position
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schema_change import SchemaChange, finish_published, prepare, schema_changes
@@ -46,11 +47,8 @@ from omnigraph.storage.datasets.staged import (
     sync_commit,
     with_checksums,
 )
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.objects import delete_files
-
-if TYPE_CHECKING:
-    from omnigraph.commit.expectations import Expectations
-    from omnigraph.storage.datasets.tables import Table
 
 _log = logging.getLogger(__name__)
 #: How often a prepared write enters the window when it loses the commit lock before any effect. A store that is too

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.publisher import Changes, Manifest, Position
 from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.commit.sidecar import RecoveryAudit
+from omnigraph.commit.snapshot import ManifestState
 from omnigraph.core.env_settings import Variable, WholeNumber
 from omnigraph.core.ids import fnv1a64
 from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError
@@ -24,11 +25,6 @@ from omnigraph.storage.lease import LEASE_S, LEASE_VARIABLE, LONGEST_LEASE_S, SH
 from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK, SCHEMA_CONTRACT, SCHEMA_SOURCE, GraphLocation
 from omnigraph.storage.locks import CommitLock, FileCommitLock, LeaseCommitLock, ReadingLock, StagingLock, held_file
 from omnigraph.storage.objects import ControlObjects, replace_content
-
-if TYPE_CHECKING:
-    from omnigraph.commit.expectations import Expectations
-    from omnigraph.commit.snapshot import ManifestState
-
 
 # ---- The environment of a writer
 

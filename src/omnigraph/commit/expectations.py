@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from typing_extensions import override
 
 from omnigraph.commit.lineage import walk_back
 from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.commit.snapshot import ManifestState, Snapshot, check_new_branch, free_fork_name, is_free_fork_name
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
     BranchesExistError,
     ExpectedVersionMismatchError,
     PreconditionFailedError,
     ReadSetConflictError,
 )
-
-if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
 
 #: Commits of these kinds change no row, so a caller's expected head survives them.
 ROLLBACK_KIND = "rollback"

@@ -13,19 +13,15 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from omnigraph.commit.environment import GraphEnvironment
+from omnigraph.commit.snapshot import ManifestState
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import OutsideRootError, RetryableCommitConflictError, StorageError, StorageFailure
 from omnigraph.storage.datasets.checksums import FileSum, recorded_sums, replace_records, sum_bytes
 from omnigraph.storage.datasets.opening import rebased, with_bases_in_file
 from omnigraph.storage.location import RECORDED_ROOT, GraphLocation, attached_version
-from omnigraph.storage.objects import list_dataset_folders, list_files
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.snapshot import ManifestState
-    from omnigraph.storage.objects import ControlObjects
+from omnigraph.storage.objects import ControlObjects, list_dataset_folders, list_files
 
 _log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from omnigraph.commit.lineage import first_parents
+from omnigraph.commit.publisher import Manifest
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.snapshot import ManifestState, Snapshot, branch_of, snapshot_at, snapshot_of
 from omnigraph.core.ids import TableKey, check_branch_name
@@ -22,10 +22,6 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.storage.datasets.tables import Table, TableStore, dataset_exists, is_reclaimed, newest_version
-
-if TYPE_CHECKING:
-    from omnigraph.commit.publisher import Manifest
-
 
 # ---- The snapshot of a read target
 

@@ -14,15 +14,19 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from omnigraph.commit.attempt import Attempt, Intent, StagedTable, discard_staged, run_phases
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.expectations import Expectations, NewBranch, Requirement
 from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
+from omnigraph.commit.schema_change import SchemaChange
+from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import ManifestState, Snapshot, snapshot_of
 from omnigraph.commit.sweep import heal, settled_window
 from omnigraph.commit.targets import open_pin
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
     ExpectedVersionMismatchError,
     OmniError,
@@ -31,15 +35,9 @@ from omnigraph.errors import (
     RetryableCommitConflictError,
     StorageError,
 )
+from omnigraph.storage.datasets.staged import StagedWrite
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import create_fork, refuse_forks
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.schema_change import SchemaChange
-    from omnigraph.commit.sidecar import WriterKind
-    from omnigraph.core.ids import TableKey
-    from omnigraph.storage.datasets.staged import StagedWrite
-    from omnigraph.storage.datasets.tables import Table
 
 _Outcome = TypeVar("_Outcome")
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from omnigraph.codec import HIDDEN, Document
+from omnigraph.commit.environment import GraphEnvironment
+from omnigraph.commit.rows import GraphCommit, TablePin
+from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import ReadLimits, bounded, work_steps
+from omnigraph.core.ids import TableKey
 from omnigraph.engine.wanted_indexes import index_spec, wanted_indexes
 from omnigraph.errors.requests import INDEXES
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, IndexKind, NodeDef
 from omnigraph.storage.datasets.filters import AllOf, IsNull
 from omnigraph.storage.datasets.indexes import IndexSpec, list_indexes, needs_work, stage_indices
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import GraphCommit, TablePin
-    from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.core.ids import TableKey
-    from omnigraph.storage.datasets.tables import Table
-
+from omnigraph.storage.datasets.tables import Table
 
 # ---- What building indexes returns
 

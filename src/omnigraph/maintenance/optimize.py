@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from omnigraph.codec import Document, Key
 from omnigraph.commit.attempt import StagedTable, discard_staged
+from omnigraph.commit.environment import GraphEnvironment, GraphSettings
 from omnigraph.commit.publisher import ManifestFold
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
+from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.sweep import settled_window, undo_late_writers
@@ -18,9 +20,12 @@ from omnigraph.commit.targets import open_pin
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import ConflictError, ExpectedVersionMismatchError
 from omnigraph.errors.requests import OPTIMIZE
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.maintenance.indexes import PendingIndex, plan_indexes, table_indexes
+from omnigraph.pipeline.workers import Message, Progress, Workers
 from omnigraph.spark import ElasticWorkers
 from omnigraph.storage.datasets.compaction import (
     CompactionTask,
@@ -44,15 +49,10 @@ from omnigraph.storage.datasets.indexes import (
     stage_index_parts,
 )
 from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment, GraphSettings
-    from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.pipeline.workers import Message, Progress, Workers
     from omnigraph.spark import Session
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- Compaction as bulk work: the rewrites of all tables are tasks of one stage

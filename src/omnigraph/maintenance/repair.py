@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 
@@ -15,22 +15,18 @@ from omnigraph.commit.expectations import Expectations, NothingFollows
 from omnigraph.commit.lineage import doubled
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
+from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.sweep import is_late_movement, settled_window, undo_late_writers
 from omnigraph.commit.targets import open_pin, pin_of
 from omnigraph.commit.transaction import Transaction
+from omnigraph.core.arrow import Array
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import StorageError
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef
 from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.row_changes import Movement, has_same_rows, movements
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef
-    from omnigraph.storage.datasets.tables import Table
-
+from omnigraph.storage.datasets.tables import Table
 
 # ---- Edges whose ends do not exist: found in two streams per type, in memory that follows the nodes of one part
 #      at a time
@@ -124,7 +120,7 @@ def _hashes_of(nodes: Table, part: int, parts: int) -> np.ndarray[tuple[int], np
     return np.sort(np.concatenate(found))
 
 
-def _hashes(ids: pa.Array[pa.StringScalar]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _hashes(ids: Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     # Python's own hash of texts: 64 bits that nothing outside of this process can aim at. An id without its hash is
     # missing; that a missing one is taken for another happens once in 10^12 looks at a million nodes.
     return np.fromiter(map(hash, ids.to_pylist()), np.int64, len(ids))

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import obstore
-from lance import LanceOperation
+from lance import LanceDataset, LanceOperation
+from lance.dataset import Transaction
+from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import DamageError, StorageError
 from omnigraph.storage._failures import translated
@@ -22,12 +23,6 @@ from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri
 from omnigraph.storage.location import GraphLocation, manifest_name, parse_location, registration_name
 from omnigraph.storage.objects import ControlObjects, delete_files, list_files, open_store
-
-if TYPE_CHECKING:
-    from lance import LanceDataset
-    from lance.dataset import Transaction
-    from lance.fragment import FragmentMetadata
-
 
 # ---- Checksums of the files of a dataset: recorded by whatever writes them, compared by `verify`
 #

@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import lance
 import numpy as np
 from lance import LanceOperation, optimize
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata
+from numpy.typing import NDArray
 
 from omnigraph.errors import InternalError
 from omnigraph.storage._failures import translated
@@ -25,11 +27,6 @@ from omnigraph.storage.datasets.staged import StagedWrite, StageKind, follow, st
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import list_files
-
-if TYPE_CHECKING:
-    import lance
-    from numpy.typing import NDArray
-
 
 # ---- Compaction: many small fragments become few large ones, and nothing else changes
 #

@@ -6,10 +6,12 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+import lance
 import pyarrow as pa
 from lance.file import LanceFileReader
+from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.storage._failures import translated
@@ -19,11 +21,6 @@ from omnigraph.storage.datasets.opening import fragment_of, index_folders, open_
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import GraphLocation, line_address, line_folder
 from omnigraph.storage.objects import StoredFile
-
-if TYPE_CHECKING:
-    import lance
-    from lance.fragment import FragmentMetadata
-
 
 # ---- Whether files that were just written are on disk with all of their bytes
 #

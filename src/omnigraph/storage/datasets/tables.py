@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
 
 from omnigraph.core.cache import LruCache
 from omnigraph.errors import DamageError, OutsideRootError, StorageError, StorageFailure
@@ -19,10 +21,6 @@ from omnigraph.storage.datasets.filters import Filter, to_sql
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.location import RECLAIMED_MARK, GraphLocation, attached_version, manifest_names, refuse_links
 from omnigraph.storage.objects import ControlObjects
-
-if TYPE_CHECKING:
-    import lance
-    import pyarrow as pa
 
 _CACHED_HANDLES = 64
 MAIN = "main"
