@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from omnigraph.commit.rows import TablePin
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin, reading_pins
-from omnigraph.core.arrow import Array, json_column
+from omnigraph.core.arrow import Array, Column, json_column
 from omnigraph.core.cache import LruCache
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType, Scalar, ScalarType, is_wider
@@ -242,7 +242,7 @@ class DeltaReader:
         """The table of a pin."""
         return open_pin(self._store, pin)
 
-    def images(self, definition: NodeDef | EdgeDef, pin: TablePin | None, row_ids: Array) -> Mapping[int, RowImage]:
+    def images(self, definition: NodeDef | EdgeDef, pin: TablePin | None, row_ids: Column) -> Mapping[int, RowImage]:
         """Images of rows by row id, from a column of row ids with nulls."""
         wanted = np.asarray(row_ids.drop_null(), dtype=np.uint64)
         if pin is None or not len(wanted):

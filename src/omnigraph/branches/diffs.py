@@ -11,7 +11,7 @@ from typing import Annotated, Self
 from omnigraph.branches.deltas import Operation, TypeDelta, operation
 from omnigraph.codec import OMIT_NONE, Document
 from omnigraph.commit.snapshot import Snapshot
-from omnigraph.core.arrow import Batch, Rows, pa
+from omnigraph.core.arrow import Rows, pa
 from omnigraph.pipeline.compare import OPERATIONS, operation_codes
 
 #: Net changes as an Arrow table.
@@ -197,7 +197,7 @@ class Diff:
         self.close()
 
 
-def _net_changes(delta: TypeDelta, rows: Batch) -> Iterator[NetChange]:
+def _net_changes(delta: TypeDelta, rows: Rows) -> Iterator[NetChange]:
     key = delta.table_key
     version = _version(delta)
     columns = (rows[column].to_pylist() for column in ("id", "src", "dst"))
