@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from starlette.testclient import TestClient
 from omnigraph import Graph
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
-from omnigraph.server.config import single_graph
+from omnigraph.server.config import read_config, single_graph
 from omnigraph.server.main import http_server, listening_socket
 from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
@@ -74,6 +75,7 @@ rules:
     allow: { actors: { group: operators }, actions: [graph_list] }
 """
 TOKENS = {"act-nadia": "nadia-token", "act-bot": "bot-token", "act-stranger": "stranger-token"}
+TOKEN_SETTINGS = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
 
 
 def make_graph(root: Path) -> str:
@@ -102,8 +104,21 @@ def guarded_server(uri: str, root: Path, *, settings: ServerSettings | None = No
     (root / "policy.yaml").write_text(policy, encoding="utf-8")
     (root / "queries.gq").write_text(QUERIES, encoding="utf-8")
     config = single_graph(uri, policy=root / "policy.yaml", queries=root / "queries.gq")
-    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
-    return open_service(config, settings or ServerSettings(), environment=environment)
+    return open_service(config, settings or ServerSettings(), environment=TOKEN_SETTINGS)
+
+
+def configured_server(
+    folder: Path, *, settings: ServerSettings | None = None, policy: str | None = None, **graphs: Mapping[str, object]
+) -> Service:
+    """A service of a configuration file: with tokens if the server has a policy, else in the open state."""
+    document: dict[str, object] = {"graphs": graphs}
+    if policy is not None:
+        (folder / "server-policy.yaml").write_text(policy, encoding="utf-8")
+        document["policy"] = "server-policy.yaml"
+    (folder / "server.yaml").write_text(json.dumps(document), encoding="utf-8")
+    config = read_config(folder / "server.yaml")
+    environment = {} if policy is None else TOKEN_SETTINGS
+    return open_service(config, settings or ServerSettings(), unauthenticated=policy is None, environment=environment)
 
 
 @contextmanager
@@ -120,18 +135,30 @@ def listening(service: Service) -> Iterator[str]:
     """A server on a free port of this machine; gives its address."""
     config = http_server(service, "127.0.0.1", 0)
     server = uvicorn.Server(config)
-    socket = listening_socket(config)
-    socket.listen(128)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    bound = listening_socket(config)
+    bound.listen(128)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     try:
         # The socket listens already: whoever connects before the start is complete waits in its queue.
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(timeout=60)
-        socket.close()
+        bound.close()
         service.close()
+
+
+def sent(url: str, method: str, path: str, body: object = None, **headers: str) -> socket.socket:
+    """A request to a server that listens, whose answer nothing has read; a text is sent as lines, all else as JSON."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
+    headers = {"Content-Type": "application/x-ndjson" if isinstance(body, str) else "application/json", **headers}
+    lines = [f"{method} /graphs/default/{path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(text)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    client = socket.create_connection((host, int(port)))
+    client.sendall("\r\n".join([*lines, "", text]).encode())
+    return client
 
 
 # ---- Requests as the server sees them, for clients that no library plays: slow, endless, or gone in the middle

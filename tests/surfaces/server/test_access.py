@@ -14,7 +14,7 @@ from omnigraph import Graph
 from omnigraph.errors import BadRequestError, InputFileError, PolicyDeniedError, StorageError, StorageFailure
 from omnigraph.server import boot as reloading
 from omnigraph.server.boot import open_service, reload
-from omnigraph.server.config import ServedGraph, ServerConfig, read_config, single_graph
+from omnigraph.server.config import ServedGraph, ServerConfig, single_graph
 from omnigraph.server.routing import openapi_document
 from omnigraph.server.service import HiddenPlaces, Tokens, read_tokens
 from omnigraph.server.settings import ServerSettings
@@ -23,15 +23,17 @@ from support.servers import (
     POLICY_WITH_GUEST,
     QUERIES,
     SERVER_POLICY,
+    TOKEN_SETTINGS,
     TOKENS,
     client_of,
+    configured_server,
     copy_graph,
     guarded_server,
+    open_server,
 )
 from support.subtests import each_case
 
 GRAPH = "/graphs/default"
-TOKENS_JSON = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
 ADD = "query add($name: String) { insert Person { name: $name } }"
 
 
@@ -125,7 +127,7 @@ def test_with_tokens_and_no_policy_everybody_reads_and_nobody_writes(uri, tmp_pa
     (tmp_path / "q.gq").write_text("query people() { match { $p: Person } return { $p.name } }", encoding="utf-8")
     config = single_graph(uri, queries=tmp_path / "q.gq")
     with (
-        open_service(config, ServerSettings(), environment=TOKENS_JSON) as service,
+        open_service(config, ServerSettings(), environment=TOKEN_SETTINGS) as service,
         client_of(service, "act-stranger") as client,
     ):
         assert client.get(f"{GRAPH}/snapshot").status_code == 200
@@ -146,10 +148,7 @@ def test_an_open_server_answers_to_its_own_names_only(client):
 
 
 def test_graphs_are_listed_only_where_a_policy_of_the_server_grants_it(uri, tmp_path):
-    (tmp_path / "server-policy.yaml").write_text(SERVER_POLICY, encoding="utf-8")
-    file = tmp_path / "server.yaml"
-    file.write_text(f"policy: server-policy.yaml\ngraphs: {{people: {{store: {uri}}}}}\n", encoding="utf-8")
-    with open_service(read_config(file), ServerSettings(), environment=TOKENS_JSON) as service:
+    with configured_server(tmp_path, policy=SERVER_POLICY, people={"store": uri}) as service:
         with client_of(service, "act-nadia") as client:
             assert client.get("/graphs").json() == {"graphs": [{"graph_id": "people", "uri": "/graphs/people"}]}
         with client_of(service, "act-bot") as client:
@@ -161,19 +160,11 @@ def test_graphs_are_listed_only_where_a_policy_of_the_server_grants_it(uri, tmp_
 
 def test_a_graph_that_cannot_be_served_is_set_aside(uri, tmp_path):
     (tmp_path / "broken.gq").write_text("query q() { match { $r: Robot } return { $r } }", encoding="utf-8")
-    file = tmp_path / "server.yaml"
     other = str(tmp_path / "other.omni")
     Graph.init(other, "node Thing { k: String @key }").close()
-    file.write_text(
-        f"graphs:\n  good: {{store: {uri}}}\n  gone: {{store: {tmp_path / 'gone.omni'}}}\n"
-        f"  broken: {{store: {other}, queries: broken.gq}}\n",
-        encoding="utf-8",
-    )
-    config = read_config(file)
-    with (
-        open_service(config, ServerSettings(), unauthenticated=True, environment={}) as service,
-        client_of(service) as client,
-    ):
+    broken = {"store": other, "queries": "broken.gq"}
+    graphs = {"good": {"store": uri}, "gone": {"store": str(tmp_path / "gone.omni")}, "broken": broken}
+    with configured_server(tmp_path, **graphs) as service, client_of(service) as client:
         assert set(service.quarantined) == {"gone", "broken"}
         assert client.get("/graphs/good/schema").status_code == 200
         unknown = client.get("/graphs/unknown/schema")
@@ -181,9 +172,8 @@ def test_a_graph_that_cannot_be_served_is_set_aside(uri, tmp_path):
             answer = client.get(f"/graphs/{graph_id}/schema")
             text = answer.text.replace(graph_id, "unknown")
             assert (answer.status_code, text) == (404, unknown.text)
-    strict = ServerSettings(require_all_graphs=True)
     with pytest.raises(BadRequestError, match="not every graph"):
-        open_service(config, strict, unauthenticated=True, environment={})
+        configured_server(tmp_path, settings=ServerSettings(require_all_graphs=True), **graphs)
 
 
 def test_without_one_healthy_graph_there_is_no_server(tmp_path):
@@ -293,40 +283,42 @@ def test_a_schema_must_not_break_stored_queries(uri, tmp_path):
 # ---- reload
 
 
-def test_a_reload_replaces_tokens_and_policy(uri, tmp_path, monkeypatch):
-    file = tmp_path / "tokens.json"
-    file.write_text(json.dumps(TOKENS), encoding="utf-8")
-    monkeypatch.setenv("OMNIGRAPH_SERVER_BEARER_TOKENS_FILE", str(file))
-    (tmp_path / "policy.yaml").write_text(POLICY, encoding="utf-8")
-    config = single_graph(uri, policy=tmp_path / "policy.yaml")
+@pytest.fixture
+def reloadable(uri, tmp_path, monkeypatch):
+    """A server whose tokens and policy are in files: the files, the service and a client."""
+    tokens, policy = tmp_path / "tokens.json", tmp_path / "policy.yaml"
+    tokens.write_text(json.dumps(TOKENS), encoding="utf-8")
+    policy.write_text(POLICY, encoding="utf-8")
+    monkeypatch.setenv("OMNIGRAPH_SERVER_BEARER_TOKENS_FILE", str(tokens))
+    config = single_graph(uri, policy=policy)
     with open_service(config, ServerSettings()) as service, client_of(service, "act-nadia") as nadia:
-        assert add(nadia, "zoe").status_code == 403
-        allowing = POLICY.replace("[change], branch_scope: unprotected", "[change], branch_scope: any")
-        (tmp_path / "policy.yaml").write_text(allowing, encoding="utf-8")
-        assert reload(service)
-        assert add(nadia, "zoe").status_code == 200
-        file.write_text('{"act-other": "other"}', encoding="utf-8")
-        assert reload(service)
-        assert add(nadia, "yan").status_code == 401
+        yield tokens, policy, service, nadia
 
 
-def test_a_reload_that_fails_changes_nothing(uri, tmp_path, monkeypatch):
-    file = tmp_path / "tokens.json"
-    file.write_text(json.dumps(TOKENS), encoding="utf-8")
-    monkeypatch.setenv("OMNIGRAPH_SERVER_BEARER_TOKENS_FILE", str(file))
-    (tmp_path / "policy.yaml").write_text(POLICY, encoding="utf-8")
-    config = single_graph(uri, policy=tmp_path / "policy.yaml")
-    with open_service(config, ServerSettings()) as service, client_of(service, "act-nadia") as nadia:
-        file.write_text('{"act-other": "other"}', encoding="utf-8")
-        (tmp_path / "policy.yaml").write_text("version: 7", encoding="utf-8")
-        assert not reload(service)
-        (tmp_path / "policy.yaml").write_text(POLICY, encoding="utf-8")
-        file.unlink()
-        assert not reload(service)
-        monkeypatch.delenv("OMNIGRAPH_SERVER_BEARER_TOKENS_FILE")
-        assert not reload(service)
-        assert nadia.get(f"{GRAPH}/snapshot").status_code == 200
-        assert add(nadia, "zoe").status_code == 403
+def test_a_reload_replaces_tokens_and_policy(reloadable):
+    tokens, policy, service, nadia = reloadable
+    assert add(nadia, "zoe").status_code == 403
+    allowing = POLICY.replace("[change], branch_scope: unprotected", "[change], branch_scope: any")
+    policy.write_text(allowing, encoding="utf-8")
+    assert reload(service)
+    assert add(nadia, "zoe").status_code == 200
+    tokens.write_text('{"act-other": "other"}', encoding="utf-8")
+    assert reload(service)
+    assert add(nadia, "yan").status_code == 401
+
+
+def test_a_reload_that_fails_changes_nothing(reloadable, monkeypatch):
+    tokens, policy, service, nadia = reloadable
+    tokens.write_text('{"act-other": "other"}', encoding="utf-8")
+    policy.write_text("version: 7", encoding="utf-8")
+    assert not reload(service)
+    policy.write_text(POLICY, encoding="utf-8")
+    tokens.unlink()
+    assert not reload(service)
+    monkeypatch.delenv("OMNIGRAPH_SERVER_BEARER_TOKENS_FILE")
+    assert not reload(service)
+    assert nadia.get(f"{GRAPH}/snapshot").status_code == 200
+    assert add(nadia, "zoe").status_code == 403
 
 
 def test_what_was_read_first_is_never_put_in_place_last(uri, tmp_path, monkeypatch):
@@ -389,7 +381,7 @@ rules:
 """
 
 
-def test_who_reads_a_branch_reads_its_past(uri, tmp_path):
+def test_who_reads_a_branch_reads_its_past_and_nothing_of_branches_that_must_not_be_read(uri, tmp_path):
     with (
         guarded_server(uri, tmp_path, policy=HALF) as service,
         client_of(service, "act-nadia") as owner,
@@ -400,23 +392,11 @@ def test_who_reads_a_branch_reads_its_past(uri, tmp_path):
         inherited = agent.get(f"{GRAPH}/snapshot?branch=draft").json()["graph_commit_id"]
         hidden = owner.get(f"{GRAPH}/snapshot").json()["graph_commit_id"]
         people = "query q() { match { $p: Person } return { $p.name } }"
-        body = {"query": people, "snapshot": inherited}
-        assert agent.post(f"{GRAPH}/query", json=body).json()["row_count"] == 3
+        shown = agent.post(f"{GRAPH}/query", json={"query": people, "snapshot": inherited})
+        assert shown.json()["row_count"] == 3
         assert agent.get(f"{GRAPH}/commits/{inherited}").status_code == 200
         assert agent.get(f"{GRAPH}/commits/{hidden}").status_code == 404
-        body = {"query": people, "snapshot": hidden}
-        assert agent.post(f"{GRAPH}/query", json=body).status_code == 404
-
-
-def test_the_log_tells_nothing_about_branches_that_must_not_be_read(uri, tmp_path):
-    with (
-        guarded_server(uri, tmp_path, policy=HALF) as service,
-        client_of(service, "act-nadia") as owner,
-        client_of(service, "act-bot") as agent,
-    ):
-        owner.post(f"{GRAPH}/branches", json={"name": "draft"})
-        add(owner, "later")
-        hidden = owner.get(f"{GRAPH}/snapshot").json()["graph_commit_id"]
+        assert agent.post(f"{GRAPH}/query", json={"query": people, "snapshot": hidden}).status_code == 404
         owner.post(f"{GRAPH}/branches/merge", json={"source": "main", "target": "draft"})
         log = agent.get(f"{GRAPH}/log").json()
         assert list(log["heads"]) == ["draft"]
@@ -441,7 +421,7 @@ def test_a_denial_says_what_is_missing(uri, tmp_path):
         assert refused["error"] == "actor `act-bot` may branch_merge on no branch: no rule allows it"
     config = single_graph(uri)
     with (
-        open_service(config, ServerSettings(), environment=TOKENS_JSON) as service,
+        open_service(config, ServerSettings(), environment=TOKEN_SETTINGS) as service,
         client_of(service, "act-bot") as bot,
     ):
         assert "the graph has no policy" in add(bot, "zoe").json()["error"]
@@ -534,13 +514,7 @@ _FLAT = ("health", "metrics", "openapi", "list_graphs")
 def served(uri: str, tmp_path: Path) -> Iterator[TestClient]:
     """An open server of one graph with a draft and stored queries."""
     (tmp_path / "queries.gq").write_text(QUERIES, encoding="utf-8")
-    file = tmp_path / "server.yaml"
-    file.write_text(f"graphs: {{default: {{store: {uri}, queries: queries.gq}}}}\n", encoding="utf-8")
-    config = read_config(file)
-    with (
-        open_service(config, ServerSettings(), unauthenticated=True, environment={}) as service,
-        client_of(service) as client,
-    ):
+    with open_server(uri, queries=tmp_path / "queries.gq") as service, client_of(service) as client:
         assert client.post(f"{GRAPH}/branches", json={"name": "draft"}).status_code == 200
         yield client
 
@@ -691,16 +665,9 @@ def test_metrics_tell_about_graphs_that_may_be_read(pristine, tmp_path):
     for name in ("hidden", "shown"):
         (tmp_path / name).mkdir()
         stores[name] = copy_graph(pristine, tmp_path / name)
-    (tmp_path / "server-policy.yaml").write_text(SERVER_POLICY, encoding="utf-8")
     (tmp_path / "nobody.yaml").write_text("version: 1\n", encoding="utf-8")
-    file = tmp_path / "server.yaml"
-    file.write_text(
-        f"policy: server-policy.yaml\ngraphs:\n  hidden: {{store: {stores['hidden']}, policy: nobody.yaml}}\n"
-        f"  shown: {{store: {stores['shown']}}}\n",
-        encoding="utf-8",
-    )
-    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
-    with open_service(read_config(file), ServerSettings(), environment=environment) as service:
+    hidden = {"store": stores["hidden"], "policy": "nobody.yaml"}
+    with configured_server(tmp_path, policy=SERVER_POLICY, hidden=hidden, shown={"store": stores["shown"]}) as service:
         told = {}
         for actor in ("act-nadia", "act-bot"):
             with client_of(service, actor) as client:
@@ -766,13 +733,8 @@ def test_who_may_do_something_to_a_graph_is_told_what_is_denied(uri, tmp_path):
 
 def test_who_may_list_graphs_is_told_what_is_denied(uri, tmp_path):
     (tmp_path / "policy.yaml").write_text(POLICY.replace("act-nadia", "act-ivo"))
-    (tmp_path / "server.yaml").write_text(SERVER_POLICY)
-    graphs = {"default": {"store": uri, "policy": "policy.yaml"}}
-    (tmp_path / "serve.yaml").write_text(json.dumps({"graphs": graphs, "policy": "server.yaml"}))
-    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
-    config = read_config(tmp_path / "serve.yaml")
     with (
-        open_service(config, ServerSettings(), environment=environment) as service,
+        configured_server(tmp_path, policy=SERVER_POLICY, default={"store": uri, "policy": "policy.yaml"}) as service,
         client_of(service, "act-nadia") as lister,
         client_of(service, "act-stranger") as stranger,
     ):

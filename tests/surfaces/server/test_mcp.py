@@ -25,11 +25,10 @@ from omnigraph.server.mcp import BUILT_INS, stored_tool
 from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
 from omnigraph.server.stored_queries import BUILT_IN_TOOLS, StoredQueries
-from support.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, make_graph
+from support.servers import POLICY_WITH_GUEST, TOKEN_SETTINGS, TOKENS, client_of, guarded_server, make_graph
 from support.subtests import each_case
 
 PATH = "/graphs/default/mcp"
-ENVIRONMENT = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
 READ_TOOLS = frozenset(("health", "schema", "snapshot", "query", "explain", "branches", "commits", "diff", "changes"))
 QUERIES = """
 query people() @description("Everybody, by name") @instruction("Takes nothing.") {
@@ -73,7 +72,7 @@ def guarded(uri: str, root: Path) -> Iterator[Service]:
     (root / "policy.yaml").write_text(POLICY)
     (root / "queries.gq").write_text(QUERIES)
     config = single_graph(uri, policy=root / "policy.yaml", queries=root / "queries.gq")
-    with open_service(config, ServerSettings(), environment=ENVIRONMENT) as service:
+    with open_service(config, ServerSettings(), environment=TOKEN_SETTINGS) as service:
         yield service
 
 
@@ -139,7 +138,7 @@ def test_an_actor_of_no_group_is_told_that_there_is_no_graph(guarded: Service) -
 @pytest.mark.usefixtures("guarded")
 def test_without_a_policy_stored_queries_stay_hidden_and_nothing_writes(uri: str, root: Path) -> None:
     config = single_graph(uri, queries=root / "queries.gq")
-    with open_service(config, ServerSettings(), environment=ENVIRONMENT) as service:
+    with open_service(config, ServerSettings(), environment=TOKEN_SETTINGS) as service:
         assert set(_tools(service, "act-nadia")) == READ_TOOLS
 
 
@@ -151,7 +150,7 @@ def test_a_graph_whose_stored_query_is_named_as_a_built_in_tool_is_not_served(ur
     (tmp_path / "q.gq").write_text("query schema() { match { $p: Person } return { $p.name } }")
     config = single_graph(uri, queries=tmp_path / "q.gq")
     with pytest.raises(BadRequestError, match=r"q\.gq:1:7: R103: .*`schema`"):
-        open_service(config, ServerSettings(), environment=ENVIRONMENT)
+        open_service(config, ServerSettings(), environment=TOKEN_SETTINGS)
 
 
 def test_a_stored_query_is_described_with_its_parameters_and_the_branch_apart(guarded: Service) -> None:

@@ -7,18 +7,15 @@ import logging
 import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from omnigraph.server.boot import open_service
-from omnigraph.server.config import read_config
 from omnigraph.server.settings import ServerSettings
-from support.servers import QUERIES, TOKENS, client_of, copy_graph, guarded_server, open_server, post
+from support.servers import QUERIES, TOKENS, client_of, configured_server, copy_graph, guarded_server, open_server, post
 from support.subtests import each_case
 
 GRAPH = "/graphs/default"
@@ -62,18 +59,6 @@ def vault(pristine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
         query = f'query q() {{ insert Person {{ name: "{SECRET}" }} }}'
         made = owner.post(f"{GRAPH}/mutate", json={"query": query, "branch": "vault"}).json()
         yield {"owner": owner, "agent": agent, "commit": made["commit"]["graph_commit_id"]}
-
-
-@contextmanager
-def configured_server(folder: Path, **graphs: dict[str, object]) -> Iterator[TestClient]:
-    """A client of an open server with a configuration."""
-    (folder / "server.yaml").write_text(json.dumps({"graphs": graphs}), encoding="utf-8")
-    config = read_config(folder / "server.yaml")
-    with (
-        open_service(config, ServerSettings(), unauthenticated=True, environment={}) as service,
-        client_of(service) as client,
-    ):
-        yield client
 
 
 # ---- branches and commits under other names
@@ -257,7 +242,10 @@ IDS = ["..", "%2e%2e", "..%2f..%2fetc", "default%2f..%2fdefault", "default%00", 
 
 
 def test_no_other_graph_is_reached_by_its_id(uri, tmp_path, subtests):
-    with configured_server(tmp_path, default={"store": uri}, broken={"store": str(tmp_path)}) as client:
+    with (
+        configured_server(tmp_path, default={"store": uri}, broken={"store": str(tmp_path)}) as service,
+        client_of(service) as client,
+    ):
         for graph_id in (*IDS, "x" * 5000):
             with subtests.test(graph_id[:100]):
                 answer = client.get(f"/graphs/{graph_id}/snapshot")
@@ -301,7 +289,10 @@ def test_a_blob_below_an_allowed_base_is_no_way_out_of_it(uri, tmp_path):
     (tmp_path / "scans" / "link").symlink_to(tmp_path)
     base = f"file://{tmp_path}/scans"
     query = 'query q($b: Blob) { insert Person { name: "eve", photo: $b } }'
-    with configured_server(tmp_path, default={"store": uri, "external_blobs": [base]}) as client:
+    with (
+        configured_server(tmp_path, default={"store": uri, "external_blobs": [base]}) as service,
+        client_of(service) as client,
+    ):
         for path in ("../private.txt", "%2e%2e/private.txt", "..%2fprivate.txt", "link/private.txt"):
             body = {"query": query, "params": {"b": f"{base}/{path}"}}
             refused = client.post(f"{GRAPH}/mutate", json=body)
@@ -509,7 +500,10 @@ def test_the_address_of_an_external_blob_stays_in_its_header(uri, tmp_path, monk
         address = f"{base}/é%0D%0Ax?名=1"
         people = [{"type": "Person", "data": {"name": name}} for name in ("ada", "grace", "alan")]
         people[0]["data"]["photo"] = address
-        with configured_server(tmp_path, default={"store": uri, "external_blobs": [base]}) as client:
+        with (
+            configured_server(tmp_path, default={"store": uri, "external_blobs": [base]}) as service,
+            client_of(service) as client,
+        ):
             copied = client.post(f"{GRAPH}/mutate", json={"query": query, "params": {"b": address}})
             assert copied.status_code == 200, copied.text
             body = {"data": "\n".join(map(json.dumps, people)), "mode": "overwrite"}

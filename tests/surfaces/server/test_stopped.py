@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +14,7 @@ import httpx
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api.operation import ARROW_STREAM
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError
 from omnigraph.server.settings import ServerSettings
 from omnigraph.storage.locks import FileCommitLock
@@ -40,7 +39,7 @@ from support.server_processes import (
     resident_bytes,
     wait_for_metrics,
 )
-from support.servers import client_of, listening, make_graph, open_server
+from support.servers import client_of, listening, make_graph, open_server, sent
 from support.subtests import each_case
 
 PEOPLE = 60
@@ -70,19 +69,6 @@ def url(uri: str) -> Iterator[str]:
     """A server with one thread for readers: a read that goes on keeps all others out."""
     with listening(open_server(uri, settings=ServerSettings(read_threads=1))) as url:
         yield url
-
-
-def begun(url: str, body: dict[str, object], *, arrow: bool = False) -> socket.socket:
-    """A request that was sent, and whose answer nobody has read."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    sent = json.dumps(body)
-    accept = "Accept: application/vnd.apache.arrow.stream\r\n" if arrow else ""
-    client = socket.create_connection((host, int(port)))
-    client.sendall(
-        f"POST /graphs/default/query HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{accept}"
-        f"Content-Length: {len(sent)}\r\n\r\n{sent}".encode()
-    )
-    return client
 
 
 @pytest.mark.parametrize("path", ["query", "explain"])
@@ -139,7 +125,8 @@ def test_a_time_that_is_none_is_refused(url: str, timeout_s: object) -> None:
 @pytest.mark.parametrize("arrow", [False, True])
 def test_a_client_that_goes_away_gives_its_thread_back(url: str, arrow: bool) -> None:
     for _ in range(3):
-        begun(url, {"query": ENDLESS, "timeout_s": 500}, arrow=arrow).close()
+        accept = {"Accept": ARROW_STREAM} if arrow else {}
+        sent(url, "POST", "query", {"query": ENDLESS, "timeout_s": 500}, **accept).close()
     # The only thread is free again, or this would wait for as long as one of them works.
     answer = httpx.post(f"{url}/graphs/default/query", json={"query": SHORT}, timeout=60)
     assert answer.json()["row_count"] == 1
@@ -194,7 +181,7 @@ def test_a_server_ends_within_its_grace_whatever_runs(uri: str, tmp_path: Path) 
     environment = {"OMNIGRAPH_UNAUTHENTICATED": "1", "OMNIGRAPH_SHUTDOWN_S": "2"}
     with ServerProcess(uri, tmp_path / "log", **environment) as server:
         url = "http://{}:{}".format(*server.address)
-        clients = [begun(url, {"query": ENDLESS, "timeout_s": 500}) for _ in range(4)]
+        clients = [sent(url, "POST", "query", {"query": ENDLESS, "timeout_s": 500}) for _ in range(4)]
         assert httpx.post(f"{url}/graphs/default/query", json={"query": SHORT}, timeout=60)
         os.kill(server.pid, signal.SIGTERM)
         # 1 on a machine so slow that the grace is over before the reads have noticed.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ from omnigraph.errors import DirectOnlyError, QueryTimeoutError
 from omnigraph.graph import branches
 from omnigraph.pipeline.load import job as loading
 from omnigraph.server.settings import ServerSettings
-from support.servers import client_of, listening, make_graph, open_server
+from support.servers import client_of, listening, make_graph, open_server, sent
 
 LINE = '{"type": "Person", "data": {"name": "new"}}'
 #: What a client can leave behind, as path, body and the function that goes on for as long as it is wanted.
@@ -46,19 +44,6 @@ def url(uri: str) -> Iterator[str]:
     settings = ServerSettings(read_threads=1, write_threads=1)
     with listening(open_server(uri, settings=settings)) as url:
         yield url
-
-
-def sent(url: str, method: str, path: str, body: Any) -> socket.socket:
-    """A request whose answer nothing has read."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
-    kind = "application/x-ndjson" if isinstance(body, str) else "application/json"
-    client = socket.create_connection((host, int(port)))
-    client.sendall(
-        f"{method} /graphs/default/{path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\n"
-        f"Content-Length: {len(text)}\r\n\r\n{text}".encode()
-    )
-    return client
 
 
 @pytest.mark.parametrize("name", WORK)

@@ -11,9 +11,10 @@ import httpx
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api.operation import ARROW_STREAM
 from omnigraph.server.settings import ServerSettings
 from support.server_processes import wait_for_metrics
-from support.servers import listening, make_graph, open_server
+from support.servers import listening, make_graph, open_server, sent
 
 BIOS = "query q() { match { $p: Person } return { $p.name as name, $p.bio as bio } }"
 
@@ -41,13 +42,9 @@ def url(uri: str) -> Iterator[str]:
         yield url
 
 
-def paused(url: str, path: str, body: str) -> socket.socket:
+def paused(url: str, path: str, body: object) -> socket.socket:
     """A reader that takes the first bytes of an answer, and no more."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    reader = socket.create_connection((host, int(port)))
-    head = f"POST /graphs/default/{path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-    accept = "Accept: application/vnd.apache.arrow.stream\r\n"
-    reader.sendall(f"{head}{accept}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+    reader = sent(url, "POST", path, body, Accept=ARROW_STREAM)
     assert reader.recv(12) == b"HTTP/1.1 200"
     return reader
 
@@ -55,7 +52,7 @@ def paused(url: str, path: str, body: str) -> socket.socket:
 def test_readers_that_pause_in_the_middle_of_rows_keep_no_thread(uri: str) -> None:
     settings = ServerSettings(read_threads=2)
     with listening(open_server(uri, settings=settings)) as url:
-        readers = [paused(url, "query", json.dumps({"query": BIOS})) for _ in range(6)]
+        readers = [paused(url, "query", {"query": BIOS}) for _ in range(6)]
         answer = httpx.get(f"{url}/graphs/default/branches", timeout=30)
         assert answer.json() == {"branches": ["main"]}
         for reader in readers:
@@ -72,7 +69,7 @@ def test_results_of_remote_graphs_may_be_read_side_by_side(uri: str) -> None:
 
 
 def test_an_export_that_nobody_reads_gives_its_place_back(url: str) -> None:
-    reader = paused(url, "export", "{}")
+    reader = paused(url, "export", {})
     # The server breaks off by itself: nothing reads, and nothing closes the reader before.
     host, _, port = url.removeprefix("http://").partition(":")
     wait_for_metrics((host, int(port)), "streams_open 0.0")
