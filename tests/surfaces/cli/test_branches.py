@@ -94,32 +94,6 @@ def test_a_branch_may_begin_at_a_commit(og: Run, store: str) -> None:
     assert found["graph_commit_id"] == commit
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["create", "review"], "branch 'review' exists already"),
-        (["create", "review/a"], "conflicts with branch"),
-        (["create", "a..b"], "a..b"),
-        (["create", "a", "--from", "nope"], "there is no branch `nope`"),
-        (["create", "a", "--from", "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "there is no commit"),
-        (["delete", "main"], "main cannot be deleted"),
-        (["delete", "nope"], "there is no branch `nope`"),
-        (["merge", "nope"], "there is no branch `nope`"),
-        (["merge", "review", "--into", "nope"], "there is no branch `nope`"),
-        (["merge", "main"], "cannot be merged into itself"),
-    ],
-    ids=lambda item: " ".join(item) if isinstance(item, list) else "",
-)
-def test_what_cannot_be_done_exits_with_1(og: Run, store: str, words: list[str], message: str) -> None:
-    plain = og("branch", *words, "--store", store, "--quiet")
-    as_json = og("branch", *words, "--store", store, "--quiet", "--json")
-    assert (plain.code, plain.out) == (1, "")
-    assert message in plain.err
-    assert as_json.code == 1
-    assert message in as_json.json()["error"]
-    assert og("branch", "list", "--store", store).out == "main\nreview\n"
-
-
 def test_a_branch_that_others_began_at_is_kept(og: Run, store: str) -> None:
     og("branch", "create", "child", "--from", "review", "--store", store)
     outcome = og("branch", "delete", "review", "--store", store)
@@ -480,15 +454,6 @@ def test_the_graph_as_json_has_heads_and_marks_deleted_branches(og: Run, merged:
     assert gone == [merged.theirs]
 
 
-@pytest.mark.parametrize("words", [[], ["--graph"]], ids=["list", "graph"])
-def test_the_log_of_an_unknown_branch_is_an_error(og: Run, merged: Merged, words: list[str]) -> None:
-    plain = og("log", merged.uri, "--branch", "nope", *words)
-    as_json = og("log", merged.uri, "--branch", "nope", *words, "--json")
-    assert (plain.code, plain.out) == (1, "")
-    assert "there is no branch `nope`" in plain.err
-    assert (as_json.code, as_json.json()["kind"]) == (1, "branch_not_found")
-
-
 # ---- commit show
 
 
@@ -561,20 +526,3 @@ def test_states_without_a_difference_say_so(og: Run, merged: Merged) -> None:
 def test_filters_hide_changes(og: Run, merged: Merged, words: list[str], marks: str) -> None:
     lines = diff(og, merged, merged.filled, "next", *words).out.splitlines()
     assert "".join(line[0] for line in lines[:-1]) == marks
-
-
-@pytest.mark.parametrize(
-    ("words", "kind", "message"),
-    [
-        (["main", "nope"], "branch_not_found", "there is no branch `nope`"),
-        (["01ARZ3NDEKTSV4RRFFQ69G5FAV", "main"], "not_found", "there is no commit"),
-        (["main", "next", "--type", "Animal"], "bad_request", "there is no type 'Animal'"),
-    ],
-)
-def test_a_diff_of_something_unknown_is_an_error(
-    og: Run, merged: Merged, words: list[str], kind: str, message: str
-) -> None:
-    plain, as_json = diff(og, merged, *words), diff(og, merged, *words, "--json")
-    assert (plain.code, plain.out, as_json.code) == (1, "", 1)
-    assert message in plain.err
-    assert as_json.json()["kind"] == kind

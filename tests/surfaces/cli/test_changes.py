@@ -115,25 +115,6 @@ def test_filters_choose_the_changes(og: Run, graph: Graph) -> None:
     assert lines(og(*call, "--op", "delete")) == ["no changes"]
 
 
-@pytest.mark.parametrize(
-    ("words", "kind"),
-    [
-        (["--limit", "0"], "bad_request"),
-        (["--limit", "10000"], "resource_limit"),
-        (["--page-token", "xyz"], "change_cursor_rejected"),
-        (["--type", "Animal"], "bad_request"),
-    ],
-    ids=lambda item: " ".join(item) if isinstance(item, list) else "",
-)
-def test_a_wrong_page_or_filter_is_an_error(og: Run, graph: Graph, words: list[str], kind: str) -> None:
-    commit = people(graph, "a")
-    call = ("commit", "changes", commit, "--store", graph.uri, *words)
-    plain, as_json = og(*call), og(*call, "--json")
-    assert (plain.code, plain.out, as_json.code) == (1, "", 1)
-    assert plain.err
-    assert as_json.json()["kind"] == kind
-
-
 def test_the_first_commit_has_no_changes_to_tell(og: Run, graph: Graph) -> None:
     genesis = graph.snapshot().commit_id
     outcome = og("commit", "changes", genesis, "--store", graph.uri, "--json")
@@ -235,23 +216,6 @@ def test_a_failure_on_the_way_prints_no_cursor(og: Run, graph: Graph, monkeypatc
     assert "cursor: " not in plain.out
     as_json = poll(og, graph, "--start", "beginning", "--limit", "2", "--json")
     assert as_json.json()["kind"] == "change_feed_gap"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--cursor", "xyz"], "change cursor rejected: "),
-        (["--start", "yesterday"], "a feed starts at"),
-        (["--start", "after:01ARZ3NDEKTSV4RRFFQ69G5FAV"], "is not on the line of branch main"),
-        (["--branch", "nope"], "there is no branch `nope`"),
-    ],
-    ids=lambda item: " ".join(item) if isinstance(item, list) else "",
-)
-def test_a_poll_from_nowhere_is_an_error(og: Run, graph: Graph, words: list[str], message: str) -> None:
-    plain, as_json = poll(og, graph, *words), poll(og, graph, *words, "--json")
-    assert (plain.code, plain.out, as_json.code) == (1, "", 1)
-    assert message in plain.err
-    assert message in as_json.json()["error"]
 
 
 def test_a_cursor_of_another_filter_is_rejected(og: Run, graph: Graph) -> None:

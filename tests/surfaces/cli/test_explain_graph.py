@@ -170,9 +170,6 @@ def test_the_plan_is_of_the_branch(og: Run, past: History) -> None:
     side = plan_of(og("explain", "--store", past.uri, "-e", text, "--branch", "side"))
     assert re.fullmatch(r"  NodeScan \$i: all rows · about 1 rows?", main[0])
     assert side == ["  NodeScan $i: all rows · about 3 rows"]
-    unknown = og("explain", "--store", past.uri, "-e", text, "--branch", "nope")
-    assert (unknown.code, unknown.out) == (1, "")
-    assert "there is no branch `nope`" in unknown.err
 
 
 def test_values_are_checked_when_they_are_given(og: Run, people: str) -> None:

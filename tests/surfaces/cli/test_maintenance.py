@@ -197,23 +197,6 @@ def test_a_branch_has_indexes_of_its_own(og: Run, store: str) -> None:
     assert og("query", "--store", store, "-e", text, "--branch", "side", "--format", "csv").out == ("doi\n1\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [(("GRAPH", "--branch", "nope"), "no branch `nope`"), (("nowhere",), "there is no graph at")],
-    ids=["no branch", "nowhere"],
-)
-def test_a_run_that_finds_nothing_is_refused_without_a_trace(
-    og: Run, store: str, words: tuple[str, ...], text: str
-) -> None:
-    before = og("snapshot", store, "--json").json()
-    outcome = og("optimize", "--indexes-only", *[store if word == "GRAPH" else word for word in words])
-    assert (outcome.code, outcome.out) == (1, "")
-    assert text in outcome.err
-    assert og("snapshot", store, "--json").json() == before
-    as_json = og("optimize", store, "--indexes-only", "--branch", "nope", "--json")
-    assert (as_json.code, as_json.json()["kind"], as_json.json()["branch"]) == (1, "branch_not_found", "nope")
-
-
 # ---- everything
 
 

@@ -369,28 +369,7 @@ def test_a_null_parameter_matches_nothing(og: Run, things: str) -> None:
         assert outcome.json()["row_count"] == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        pytest.param(("--params", "{"), "the parameters are not JSON", id="no JSON"),
-        pytest.param(("--params", "[]"), "not a JSON object", id="no object"),
-        pytest.param(("--params-file", "no/such.json"), "cannot read no/such.json", id="no file"),
-    ],
-)
-def test_unreadable_parameters_are_explained(og: Run, things: str, words, text: str) -> None:
-    outcome = og("query", "--store", things, "-e", BY_NAME, *words)
-    assert outcome.code == 1
-    assert text in outcome.err
-
-
 # ---- refused queries
-
-
-def test_a_graph_that_is_not_there_is_told_and_not_made(og: Run, tmp_path: Path) -> None:
-    missing = og("query", "--store", str(tmp_path / "no.omni"), "-e", SOME)
-    assert missing.code == 1
-    assert "there is no graph at" in missing.err
-    assert not (tmp_path / "no.omni").exists()
 
 
 def test_a_mutation_is_sent_to_mutate_and_changes_nothing(og: Run, past: History) -> None:
@@ -468,45 +447,6 @@ def test_a_snapshot_is_a_commit_of_any_branch(og: Run, past: History) -> None:
         assert keys(outcome) == list(expected)
         body = outcome.json()
         assert (body["target"], body["graph_commit_id"]) == ({"snapshot": commit}, commit)
-
-
-@pytest.mark.parametrize(
-    ("words", "kind", "text"),
-    [
-        pytest.param(("--branch", "nope"), "branch_not_found", "no branch `nope`", id="branch"),
-        pytest.param(("--branch", "a b"), "bad_request", "is not a branch name", id="name"),
-        pytest.param(("--snapshot", "nope"), "not_found", "no commit nope", id="commit"),
-        pytest.param(("--graph-version", "7"), "not_found", "graph versions 1 to 6, not 7", id="future"),
-        pytest.param(("--graph-version", "0"), "not_found", "graph versions 1 to 6, not 0", id="zero"),
-        pytest.param(("--graph-version", "-1"), "not_found", "graph versions 1 to 6, not -1", id="negative"),
-        pytest.param(
-            ("--branch", "side", "--graph-version", "3"),
-            "not_found",
-            "branch side has graph versions 4 to 6, not 3",
-            id="before the branch",
-        ),
-        pytest.param(
-            ("--as-of", "1999-12-31T23:59:59Z"),
-            "not_found",
-            "no commit at or before 1999-12-31T23:59:59Z",
-            id="before everything",
-        ),
-        pytest.param(("--as-of", "yesterday"), "bad_request", "is not a time", id="no time"),
-        pytest.param(("--as-of", ""), "bad_request", "is not a time", id="empty time"),
-        pytest.param(("--as-of", "2026-13-01"), "bad_request", "is not a time", id="no month"),
-    ],
-)
-def test_a_target_that_does_not_exist_is_an_error(
-    og: Run, past: History, words: tuple[str, ...], kind: str, text: str
-) -> None:
-    call = ("query", "--store", past.uri, "-e", KEYS, *words)
-    plain, body = og(*call), og(*call, "--json")
-    assert (plain.code, body.code) == (1, 1)
-    assert (plain.out, body.err) == ("", "")
-    assert text in plain.err
-    assert len(plain.err.splitlines()) == 1
-    assert body.json()["kind"] == kind
-    assert body.json()["error"] == plain.err.strip()
 
 
 # ---- spellings

@@ -1,4 +1,4 @@
-"""Command lines that cannot be meant: exit code 2 and what to do, before any graph is opened."""
+"""Command lines that cannot be meant exit with 2, and what does not exist with 1; both say what to do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from support.cli_graphs import History, Run
 ROOT = Path(__file__).parents[3]
 #: Words that stand for something that exists.
 QUERY = "query q() { match { $i: Item } return { $i.k } }"
+ADD = "query add($k: String) { insert Item { k: $k } }"
 READING = "tests/unit/lang/golden/reading.pg"
 MORE = "docs/guide/people/more.jsonl"
 CASES: dict[str, dict[str, str]] = {
@@ -21,6 +22,7 @@ CASES: dict[str, dict[str, str]] = {
         "snapshot a --store b": "give the graph once",
         "doctor http://127.0.0.1:1": "works on the storage",
         "commit list x --filter branch=y": "actor",
+        "mutate --store g -e q --params {} --params-file x": "one of",
         "lint": "--query",
         "lint --schema READING": "--query",
         "lint --schema READING --query x.gq --frobnicate": "No such option",
@@ -164,3 +166,93 @@ def test_a_wrong_command_line_exits_with_2_and_says_what_to_do(
             else:
                 assert outcome.out == ""
                 assert text in " ".join(outcome.err.split())
+
+
+# ---- what does not exist
+
+
+NO_COMMIT = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+#: Of a graph with the branches `main` and `side` and six versions. COMMIT is one of its commits.
+MISSING: dict[str, dict[str, tuple[str, str]]] = {
+    "query": {
+        "query --store GRAPH -e QUERY --branch nope": ("branch_not_found", "no branch `nope`"),
+        "query --store GRAPH -e QUERY --branch 'a b'": ("bad_request", "is not a branch name"),
+        "query --store GRAPH -e QUERY --snapshot nope": ("not_found", "no commit nope"),
+        "query --store GRAPH -e QUERY --graph-version 7": ("not_found", "graph versions 1 to 6, not 7"),
+        "query --store GRAPH -e QUERY --graph-version 0": ("not_found", "graph versions 1 to 6, not 0"),
+        "query --store GRAPH -e QUERY --graph-version -1": ("not_found", "graph versions 1 to 6, not -1"),
+        "query --store GRAPH -e QUERY --branch side --graph-version 3": (
+            "not_found",
+            "branch side has graph versions 4 to 6, not 3",
+        ),
+        "query --store GRAPH -e QUERY --as-of 1999-12-31T23:59:59Z": (
+            "not_found",
+            "no commit at or before 1999-12-31T23:59:59Z",
+        ),
+        "query --store GRAPH -e QUERY --as-of yesterday": ("bad_request", "is not a time"),
+        "query --store GRAPH -e QUERY --as-of ''": ("bad_request", "is not a time"),
+        "query --store GRAPH -e QUERY --as-of 2026-13-01": ("bad_request", "is not a time"),
+        "query --store GRAPH -e QUERY --params {": ("bad_request", "the parameters are not JSON"),
+        "query --store GRAPH -e QUERY --params []": ("bad_request", "not a JSON object"),
+        "query --store GRAPH -e QUERY --params-file no/such.json": ("io", "cannot read no/such.json"),
+        "query --store no/such.omni -e QUERY": ("not_found", "there is no graph at"),
+        "explain --store GRAPH -e QUERY --branch nope": ("branch_not_found", "there is no branch `nope`"),
+    },
+    "mutate": {
+        "mutate --store GRAPH -e ADD --params {": ("bad_request", "not JSON"),
+        "mutate --store GRAPH -e ADD --params [1]": ("bad_request", "not a JSON object"),
+        "mutate --store GRAPH -e ADD --params-file no/such": ("io", "cannot read no/such"),
+        "mutate --store GRAPH -e ADD --params {}": ("bad_request", "`k` is missing"),
+        "optimize GRAPH --indexes-only --branch nope": ("branch_not_found", "no branch `nope`"),
+        "optimize nowhere --indexes-only": ("not_found", "there is no graph at"),
+    },
+    "branch": {
+        "branch create side --store GRAPH": ("branch_exists", "branch 'side' exists already"),
+        "branch create side/a --store GRAPH": ("bad_request", "conflicts with branch"),
+        "branch create a..b --store GRAPH": ("bad_request", "a..b"),
+        "branch create a --from nope --store GRAPH": ("branch_not_found", "there is no branch `nope`"),
+        f"branch create a --from {NO_COMMIT} --store GRAPH": ("not_found", "there is no commit"),
+        "branch delete main --store GRAPH": ("bad_request", "main cannot be deleted"),
+        "branch delete nope --store GRAPH": ("branch_not_found", "there is no branch `nope`"),
+        "branch merge nope --store GRAPH": ("branch_not_found", "there is no branch `nope`"),
+        "branch merge side --into nope --store GRAPH": ("branch_not_found", "there is no branch `nope`"),
+        "branch merge main --store GRAPH": ("bad_request", "cannot be merged into itself"),
+    },
+    "history": {
+        "snapshot GRAPH --branch nope": ("branch_not_found", "there is no branch `nope`"),
+        "log GRAPH --branch nope": ("branch_not_found", "there is no branch `nope`"),
+        "log GRAPH --branch nope --graph": ("branch_not_found", "there is no branch `nope`"),
+        f"commit show {NO_COMMIT} --store GRAPH": ("not_found", "there is no commit"),
+        "diff main nope --uri GRAPH": ("branch_not_found", "there is no branch `nope`"),
+        f"diff {NO_COMMIT} main --uri GRAPH": ("not_found", "there is no commit"),
+        "diff main side --type Animal --uri GRAPH": ("bad_request", "there is no type 'Animal'"),
+        "commit changes COMMIT --store GRAPH --limit 0": ("bad_request", "a page holds at least one change"),
+        "commit changes COMMIT --store GRAPH --limit 10000": ("resource_limit", "10,000, above the limit of 8,192"),
+        "commit changes COMMIT --store GRAPH --page-token xyz": ("change_cursor_rejected", "change cursor rejected"),
+        "commit changes COMMIT --store GRAPH --type Animal": ("bad_request", "there is no type 'Animal'"),
+        "changes poll --uri GRAPH --cursor xyz": ("change_cursor_rejected", "change cursor rejected: "),
+        "changes poll --uri GRAPH --start yesterday": ("bad_request", "a feed starts at"),
+        f"changes poll --uri GRAPH --start after:{NO_COMMIT}": ("bad_request", "is not on the line of branch main"),
+        "changes poll --uri GRAPH --branch nope": ("branch_not_found", "there is no branch `nope`"),
+    },
+}
+
+
+@pytest.mark.parametrize("command", MISSING)
+def test_what_does_not_exist_exits_with_1_and_is_told_in_one_line_or_document(
+    og: Run, past: History, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subtests: pytest.Subtests, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = og("log", past.uri, "--graph", "--json").json()
+    things = {"GRAPH": past.uri, "QUERY": QUERY, "ADD": ADD, "COMMIT": past.commits[3]}
+    for line, (kind, text) in MISSING[command].items():
+        words = [things.get(word, word) for word in shlex.split(line)]
+        with subtests.test(line):
+            plain, as_json = og(*words, "--quiet"), og(*words, "--quiet", "--json")
+            assert (plain.code, plain.out, as_json.code, as_json.err) == (1, "", 1, "")
+            assert len(plain.err.splitlines()) == 1
+            assert text in plain.err
+            body = as_json.json()
+            assert (body["kind"], body["error"]) == (kind, plain.err.strip())
+    assert og("log", past.uri, "--graph", "--json").json() == before
+    assert list(tmp_path.iterdir()) == []
