@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.commit.expectations import Expectations
-from omnigraph.commit.publisher import Changes
-from omnigraph.commit.rows import GraphCommit, Head, TablePin
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import ConflictKind, MergeConflict, MergeConflictsError
 from omnigraph.graph.graph import Graph
@@ -18,8 +16,7 @@ from omnigraph.pipeline import deltas
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark import worker_choice
 from omnigraph.spark.worker_choice import make_engine
-from support.graphs import everything, fork, run
-from support.tables import compact as compact_table
+from support.graphs import everything, run
 
 
 def use_files(patch: pytest.MonkeyPatch) -> None:
@@ -134,44 +131,6 @@ def set_age(graph: Graph, branch: str, name: str, age: int) -> Any:
 
 def remove_person(graph: Graph, branch: str, name: str) -> Any:
     return run(graph, f'delete Person where name = "{name}"', branch)
-
-
-def compact(graph: Graph, branch: str, *keys: TableKey) -> GraphCommit:
-    """Compact tables of a branch and publish the result, as one commit that changes no row."""
-    environment = graph._core.environment
-    snapshot = graph.snapshot(branch)
-    pins = []
-    for key in keys:
-        pin = snapshot.pins[key]
-        table = fork(graph, branch, key)
-        compacted = compact_table(table)
-        assert compacted.version > table.version, "there is something to compact"
-        pins.append(
-            TablePin(
-                table_key=key,
-                incarnation=pin.incarnation,
-                location=compacted.path,
-                branch=compacted.branch,
-                version=compacted.version,
-                row_count=compacted.count_rows(),
-            )
-        )
-    expectations = Expectations(branch=branch, incarnation=snapshot.incarnation, schema_hash=snapshot.schema_hash)
-
-    def make(head: Head, graph_version: int) -> GraphCommit:
-        return GraphCommit(
-            commit_id=new_ulid(),
-            graph_version=graph_version,
-            branch=branch,
-            parent_id=head.commit_id,
-            created_at=environment.clock(),
-            kind="optimize",
-            operation_id=new_ulid(),
-            schema_hash=head.schema_hash,
-            tables=keys,
-        )
-
-    return environment.manifest.publish(expectations, Changes(pins=tuple(pins)), make)
 
 
 # ---- looking

@@ -79,7 +79,7 @@ class NothingToCompact(Exception):
 
 
 def compact(graph: Graph, branch: str = "main") -> str:
-    """Compact every table that the branch owns and publish the versions, as there is no public way yet."""
+    """Compact every table that the branch owns and publish the versions as one commit, without indexes and cleanup."""
     snapshot = graph.snapshot(branch)
     pins = []
     for key, pin in snapshot.pins.items():

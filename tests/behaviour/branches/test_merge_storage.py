@@ -25,7 +25,6 @@ from support.branched_people import (
     PERSON,
     add_person,
     ages,
-    compact,
     conflicts_of,
     ends,
     named,
@@ -33,6 +32,7 @@ from support.branched_people import (
     remove_person,
     set_age,
 )
+from support.change_feeds import compact
 from support.graphs import everything, new_graph, run
 from support.search_graphs import SCHEMA as DOCUMENTS
 from support.search_graphs import ZERO, cites, doc, set_body, write
@@ -61,7 +61,7 @@ def test_a_merge_does_not_see_compactions(people: Graph, compacted: tuple[str, .
         if branch in compacted and is_before:
             if branch == "feature":
                 add_person(people, branch, "own file")
-            compact(people, branch, PERSON)
+            compact(people, branch)
     spread(people, "feature")
     set_age(people, "feature", "Alice", 31)
     remove_person(people, "feature", "main 0")
@@ -69,7 +69,7 @@ def test_a_merge_does_not_see_compactions(people: Graph, compacted: tuple[str, .
     add_person(people, "main", "later")
     for branch in compacted:
         if not is_before:
-            compact(people, branch, PERSON)
+            compact(people, branch)
     before = dict(ages(people))
     result = people.merge("feature")
     expected = {**before, "Alice": 31, "feature 0": 1, "feature 2": 1}
@@ -89,7 +89,7 @@ def test_a_compaction_alone_changes_no_row_of_the_other_branch(people: Graph, br
     if branch == "feature":
         add_person(people, "feature", "Eve")
         remove_person(people, "feature", "Eve")
-    compact(people, branch, PERSON)
+    compact(people, branch)
     other = "main" if branch == "feature" else "feature"
     before = everything(people, other), people.snapshot(other).pins
     result = people.merge(branch, other)
@@ -103,11 +103,11 @@ def test_round_trips_with_compactions_in_between(people: Graph) -> None:
         add_person(people, "feature", f"f{number}")
         set_age(people, "main", "Alice", 100 + number)
         people.merge("feature")
-        compact(people, "main", PERSON)
+        compact(people, "main")
         people.merge("main", "feature")
         add_person(people, "feature", f"g{number}")
         remove_person(people, "feature", f"f{number}")
-        compact(people, "feature", PERSON)
+        compact(people, "feature")
         assert ages(people, "feature")["Alice"] == 100 + number
     people.merge("feature")
     assert ages(people) == {"Alice": 101, "Bob": 25, "Carol": 40, "Dan": 50, **{f"g{number}": 1 for number in range(2)}}
@@ -118,7 +118,7 @@ def test_a_child_of_a_compacted_target_keeps_its_rows(people: Graph) -> None:
     spread(people, "target")
     people.create_branch("child", "target")
     before = everything(people, "child")
-    compact(people, "target", PERSON)
+    compact(people, "target")
     people.create_branch("feature")
     add_person(people, "feature", "Eve")
     people.merge("feature", "target")
