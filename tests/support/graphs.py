@@ -17,7 +17,7 @@ from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import Transaction
 from omnigraph.core.budget import CancelSignal
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import OmniError, QueryCancelledError
+from omnigraph.errors import BadRecord, LoadRejectedError, OmniError, QueryCancelledError
 from omnigraph.graph import mutations as facade
 from omnigraph.graph.graph import Graph
 from omnigraph.policy.policy import Policy
@@ -162,6 +162,15 @@ def refused(
     assert graph.snapshot(branch) == head
     assert graph.commits(branch) == history
     assert graph.pending_recoveries() == []
+
+
+def rejected(graph: Graph, act: Callable[[], object]) -> list[BadRecord]:
+    """The examples of a load that is refused and leaves no trace."""
+    with refused(graph, LoadRejectedError) as caught:
+        act()
+    report = caught.value.report  # type: ignore[attr-defined]  # the error says which it is
+    assert report.total == len(report.examples)
+    return list(report.examples)
 
 
 @contextmanager

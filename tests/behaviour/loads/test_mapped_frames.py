@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,14 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import BadRecord, BadRequestError, InputFileError, LoadRejectedError
+from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load.column_map import ColumnMap, plain_columns
 from omnigraph.pipeline.load.mapping import MappedType
 from omnigraph.pipeline.load.sources import Frame, FrameSource, chosen_columns
 from omnigraph.pipeline.load.value_sources import column_source
 from omnigraph.spark.frames import SparkFrames
-from support.graphs import ends_of, ids_of, refused, rows_of
+from support.graphs import ends_of, ids_of, refused, rejected, rows_of
 from support.subtests import each_case
 
 if TYPE_CHECKING:
@@ -121,27 +120,12 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return Graph.init(tmp_path_factory.mktemp("untouched") / "g.omni", SCHEMA)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "input"
-    path.mkdir()
-    return path
-
-
 def load(graph: Graph, mode: str = "merge", **rest: Any) -> Any:
     return graph.load(mode=mode, **({"engine": "local"} | rest))
 
 
 def members(rows: list[dict[str, Any]] | None = None) -> pa.Table:
     return pa.Table.from_pylist(ROWS if rows is None else rows, MEMBER_SCHEMA)
-
-
-def rejected(graph: Graph, act: Callable[[], object]) -> list[BadRecord]:
-    with refused(graph, LoadRejectedError) as caught:
-        act()
-    report = caught.value.report  # type: ignore[attr-defined]  # the error says which it is
-    assert report.total == len(report.examples)
-    return list(report.examples)
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:

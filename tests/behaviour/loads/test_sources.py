@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +18,6 @@ import pytest
 
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
-    BadRecord,
     BadRequestError,
     BranchNotFoundError,
     InputFileError,
@@ -30,7 +28,7 @@ from omnigraph.errors import (
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load import parts as parts_module
 from omnigraph.pipeline.load.shaping import alias_conflicts
-from support.graphs import ends_of, everything, ids_of, refused, rows_of, run
+from support.graphs import ends_of, everything, ids_of, refused, rejected, rows_of, run
 from support.subtests import each_case
 
 SCHEMA = """
@@ -65,13 +63,6 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return found
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "input"
-    path.mkdir()
-    return path
-
-
 def person(name: str, **data: Any) -> str:
     return json.dumps({"type": "Person", "data": {"name": name, **data}}, ensure_ascii=False)
 
@@ -100,15 +91,6 @@ def texts(graph: Graph, branch: str = "main") -> dict[str, str]:
 def people(graph: Graph, branch: str = "main") -> dict[str, tuple[int | None, str | None]]:
     rows = rows_of(graph, "node:Person", branch)
     return {row["id"]: (row["age"], row["city"]) for row in rows}
-
-
-def rejected(graph: Graph, act: Callable[[], object]) -> list[BadRecord]:
-    """The examples of a load that is refused and leaves no trace."""
-    with refused(graph, LoadRejectedError) as caught:
-        act()
-    report = caught.value.report  # type: ignore[attr-defined]  # the error says which it is
-    assert report.total == len(report.examples)
-    return list(report.examples)
 
 
 # ---- graph records in files

@@ -401,32 +401,25 @@ class Spy:
     def __init__(self) -> None:
         self.rows: list[int] = []
 
+    def watch(self, batches: Iterator[Any], size: str) -> Iterator[Any]:
+        for batch in batches:
+            self.rows.append(getattr(batch, size))
+            yield batch
+
 
 @pytest.fixture
 def projected(monkeypatch: pytest.MonkeyPatch) -> Spy:
     """How many rows were turned into results."""
     spy, project = Spy(), executor.project
-
-    def counted(*given: Any) -> Any:
-        batch = project(*given)
-        spy.rows.append(batch.num_rows)
-        return batch
-
-    monkeypatch.setattr(executor, "project", counted)
+    monkeypatch.setattr(executor, "project", lambda *given: next(spy.watch(iter([project(*given)]), "num_rows")))
     return spy
 
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> Spy:
     """How many rows were read from tables by scans with values."""
-    spy, scan_rows = Spy(), operators.scan_rows
-
-    def counted(*given: Any, **named: Any) -> Any:
-        for batch in scan_rows(*given, **named):
-            spy.rows.append(batch.num_rows)
-            yield batch
-
-    monkeypatch.setattr(operators, "scan_rows", counted)
+    spy, scan = Spy(), operators.scan_rows
+    monkeypatch.setattr(operators, "scan_rows", lambda *given, **named: spy.watch(scan(*given, **named), "num_rows"))
     return spy
 
 
@@ -434,13 +427,7 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> Spy:
 def crossed(monkeypatch: pytest.MonkeyPatch) -> Spy:
     """How many rows of products were made."""
     spy, cross = Spy(), operators._cross
-
-    def counted(*given: Any) -> Any:
-        for rows in cross(*given):
-            spy.rows.append(rows.count)
-            yield rows
-
-    monkeypatch.setattr(operators, "_cross", counted)
+    monkeypatch.setattr(operators, "_cross", lambda *given: spy.watch(cross(*given), "count"))
     return spy
 
 

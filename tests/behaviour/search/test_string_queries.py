@@ -14,6 +14,7 @@ from omnigraph.embedding.client import EmbeddingClient
 from omnigraph.embedding.providers import mock_vector
 from omnigraph.errors import BadRequestError, OmniError
 from support.search_graphs import ZERO, append, ask, new_graph
+from support.subtests import each_case
 
 DIMENSION = 8
 SCHEMA = """
@@ -37,18 +38,9 @@ def _mock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def notes(tmp_path: Path) -> Iterator[Graph]:
     with new_graph(tmp_path, schema=SCHEMA) as graph:
-        append(
-            graph,
-            Note=[
-                {
-                    "id": slug,
-                    "slug": slug,
-                    "text": text,
-                    **{name: list(mock_vector(text, DIMENSION)) for name in VECTORS},
-                }
-                for slug, text in TEXTS.items()
-            ],
-        )
+        for slug, text in TEXTS.items():
+            vectors = {name: list(mock_vector(text, DIMENSION)) for name in VECTORS}
+            append(graph, Note=[{"id": slug, "slug": slug, "text": text, **vectors}])
         yield graph
 
 
@@ -84,7 +76,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 # ---- what is found
 
 
-@pytest.mark.parametrize("slug", TEXTS)
+@each_case("slug", TEXTS)
 def test_the_same_text_is_found_at_distance_zero(notes: Graph, slug: str):
     (best, far), (_, next_far), _ = nearest(notes, TEXTS[slug])
     assert best == slug
@@ -92,7 +84,7 @@ def test_the_same_text_is_found_at_distance_zero(notes: Graph, slug: str):
     assert next_far > 0.1
 
 
-@pytest.mark.parametrize("slug", "abc")
+@each_case("slug", "abc")
 def test_a_literal_is_embedded_as_a_parameter_is(notes: Graph, slug: str):
     literal = json.dumps(TEXTS[slug], ensure_ascii=False)
     rank = f"nearest($n.vec, {literal})"
@@ -192,34 +184,17 @@ def test_a_graph_that_never_embedded_closes_without_an_embedder(notes: Graph, ma
 
 
 def test_a_recorded_model_that_differs_is_refused_and_both_are_named(notes: Graph, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "query/model")
-    with pytest.raises(BadRequestError) as caught:
-        nearest(notes, TEXTS["a"], "exact")
-    for part in ("Note.exact", "stored/model", "query/model"):
-        assert part in caught.value.message
-
-
-def test_the_comparison_of_models_is_literal(notes: Graph, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "stored/Model")
-    with pytest.raises(BadRequestError):
-        nearest(notes, TEXTS["a"], "exact")
-
-
-def test_the_recorded_model_itself_is_accepted(notes: Graph, monkeypatch: pytest.MonkeyPatch):
+    for model in ("query/model", "stored/Model"):
+        monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", model)
+        # Nothing is compared where no model is recorded, and with a vector that was not embedded here.
+        assert [nearest(notes, TEXTS["a"], field)[0][0] for field in ("vec", "bare")] == ["a", "a"]
+        assert ask(notes, BY_VECTOR, {"v": list(mock_vector(TEXTS["c"], DIMENSION))}) == [{"s": "c"}]
+        with Graph.open(notes.uri) as other, pytest.raises(BadRequestError) as caught:
+            nearest(other, TEXTS["a"], "exact")
+        assert all(part in caught.value.message for part in ("Note.exact", "stored/model", model))
     monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "stored/model")
-    assert nearest(notes, TEXTS["a"], "exact")[0][0] == "a"
-
-
-def test_a_property_without_a_recorded_model_is_not_checked(notes: Graph, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "any/model")
-    for field in ("vec", "bare"):
-        assert nearest(notes, TEXTS["a"], field)[0][0] == "a"
-
-
-def test_an_explicit_vector_is_not_checked_against_the_recorded_model(notes: Graph, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "query/model")
-    text = BY_VECTOR
-    assert ask(notes, text, {"v": list(mock_vector(TEXTS["c"], DIMENSION))}) == [{"s": "c"}]
+    with Graph.open(notes.uri) as other:
+        assert nearest(other, TEXTS["a"], "exact")[0][0] == "a"
 
 
 def test_a_text_that_cannot_be_sent_is_refused(notes: Graph):

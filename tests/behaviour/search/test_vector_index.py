@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,18 @@ def indexed(stored: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Ite
     graph.close()
 
 
-@pytest.fixture
-def growing(stored: np.ndarray, tmp_path: Path) -> Iterator[Graph]:
-    """A graph of its own, with an index, for tests that write."""
-    with new_graph(tmp_path) as graph:
+@pytest.fixture(scope="module")
+def grown(stored: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a graph with an index, for tests that write to a copy."""
+    with new_graph(tmp_path_factory.mktemp("grown")) as graph:
         append(graph, Doc=documents(stored, range(COUNT)))
         graph.ensure_indices()
+        return Path(graph.uri)
+
+
+@pytest.fixture
+def growing(grown: Path, tmp_path: Path) -> Iterator[Graph]:
+    with Graph.open(shutil.copytree(grown, tmp_path / "g.omni")) as graph:
         yield graph
 
 

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -85,14 +84,6 @@ def narrow(spark: Any) -> Iterator[Any]:
     conf.set(name, "1m")
     yield spark
     conf.set(name, before)
-
-
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +323,7 @@ def test_many_rows_are_replaced_as_this_process_does(graph: Graph, spark: Any, m
 
     monkeypatch.setattr(workers, "run_batches", listened)
     seen = []
-    with answer_folder(graph._environment.location) as folder, operation("load", graph.uri), detail("Knows"):
+    with answer_folder(graph._core.environment.location) as folder, operation("load", graph.uri), detail("Knows"):
         for matcher in (Matcher(LocalWorkers(Silent())), Matcher(workers, small_rows=0)):
             private = open_private(stage_fragments(base, fragments))
             merged = matcher.upsert(base, private, fragments, with_sources=True, ledgers=folder)
