@@ -667,7 +667,7 @@ def sides(
     return Values(column(base, found).slice(before), base), found[before:]
 
 
-def check_of_compare_laws(
+def check_compared(
     op: CompareOp, left: tuple[SideCompareLaws, list[Any]], right: tuple[SideCompareLaws, list[Any]]
 ) -> None:
     count = len(left[1])
@@ -683,7 +683,7 @@ def test_scalars_compare_by_value(data: st.DataObject, count: int) -> None:
     left = data.draw(sides(ScalarType(first), count, held(first), asked(first)))
     right = data.draw(sides(ScalarType(second), count, held(second), asked(second)))
     for op in ORDERED:
-        check_of_compare_laws(op, left, right)
+        check_compared(op, left, right)
 
 
 def lists_of(items: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -698,7 +698,7 @@ def test_a_list_contains_what_equals_one_of_its_items(data: st.DataObject, count
     base = ListType(item)
     left = data.draw(sides(base, count, lists_of(held(item)), lists_of(asked(item))))
     right = data.draw(sides(ScalarType(member), count, held(member), asked(member)))
-    check_of_compare_laws(CompareOp.CONTAINS, left, right)
+    check_compared(CompareOp.CONTAINS, left, right)
 
 
 @settings(max_examples=100)
@@ -708,4 +708,4 @@ def test_parts_of_texts_are_found_literally(data: st.DataObject, count: int) -> 
     left = data.draw(sides(base, count, texts, texts))
     right = data.draw(sides(base, count, texts, texts))
     for op in (CompareOp.STRING_CONTAINS, CompareOp.STARTS_WITH):
-        check_of_compare_laws(op, left, right)
+        check_compared(op, left, right)

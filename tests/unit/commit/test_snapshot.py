@@ -231,7 +231,7 @@ def test_a_commit_of_an_unknown_branch_is_damage():
 # ---- Ancestors and merge bases on commit graphs that are written down by hand
 
 
-def history_of_lineage(text: str) -> dict[str, GraphCommit]:
+def commit_graph(text: str) -> dict[str, GraphCommit]:
     """Commits as `name` or `name:parent` or `name:parent+merged`; their order is that of their graph versions."""
     commits = {}
     for version, word in enumerate(text.split(), start=1):
@@ -251,18 +251,18 @@ def history_of_lineage(text: str) -> dict[str, GraphCommit]:
     return commits
 
 
-LINEAR = history_of_lineage("a b:a c:b d:c")
-FORK = history_of_lineage("a b:a m:b s:b n:m t:s")
+LINEAR = commit_graph("a b:a c:b d:c")
+FORK = commit_graph("a b:a m:b s:b n:m t:s")
 #: The branch `t` was merged into the line of `m`, which went on.
-MERGED = history_of_lineage("a b:a m:b s:b t:s n:m+t o:n u:t")
+MERGED = commit_graph("a b:a m:b s:b t:s n:m+t o:n u:t")
 #: Both lines merged the head that the other one had.
-CRISS_CROSS = history_of_lineage("a m:a s:a n:m+s t:s+m o:n u:t")
+CRISS_CROSS = commit_graph("a m:a s:a n:m+s t:s+m o:n u:t")
 #: Both lines merged the same third branch.
-THIRD = history_of_lineage("a f:a m:a g:a n:m+f h:g+f o:n i:h")
+THIRD = commit_graph("a f:a m:a g:a n:m+f h:g+f o:n i:h")
 #: Two criss-crosses, one behind the other.
-TWICE = history_of_lineage("a m1:a s1:a m2:m1+s1 s2:s1+m1 m3:m2+s2 s3:s2+m2")
+TWICE = commit_graph("a m1:a s1:a m2:m1+s1 s2:s1+m1 m3:m2+s2 s3:s2+m2")
 #: Three lines that all took over each other.
-THREE = history_of_lineage("a x:a y:a z:a x1:x+y x2:x1+z y1:y+z y2:y1+x")
+THREE = commit_graph("a x:a y:a z:a x1:x+y x2:x1+z y1:y+z y2:y1+x")
 
 BASES = [
     pytest.param(LINEAR, "d", "b", ["b"], id="an ancestor is its own base"),
@@ -290,13 +290,13 @@ def test_merge_bases(commits: dict[str, GraphCommit], one: str, other: str, expe
 
 def test_a_common_ancestor_behind_another_is_never_a_base() -> None:
     """The old commit is as near as the new one, by way of a merge that skips most of the line."""
-    commits = history_of_lineage("old a:old b:a base:b left:base+old right:base+old")
+    commits = commit_graph("old a:old b:a base:b left:base+old right:base+old")
     assert distances(commits, "left")["old"] == distances(commits, "left")["base"] == 1
     assert merge_bases(commits, ["left"], ["right"]) == ["base"]
 
 
 def test_the_nearest_base_comes_first_even_if_it_is_older() -> None:
-    commits = history_of_lineage("a near:a far:a left:near far2:far left2:left+far2 right:far right2:right+near")
+    commits = commit_graph("a near:a far:a left:near far2:far left2:left+far2 right:far right2:right+near")
     found = distances(commits, "left2"), distances(commits, "right2")
     near, far = (sum(part[name] for part in found) for name in ("near", "far"))
     assert (near, far) == (3, 4)
@@ -306,11 +306,11 @@ def test_the_nearest_base_comes_first_even_if_it_is_older() -> None:
 
 def test_a_tie_goes_to_the_higher_graph_version() -> None:
     for text, expected in (("a x:a y:a l:x+y r:y+x", ["y", "x"]), ("a y:a x:a l:x+y r:y+x", ["x", "y"])):
-        assert merge_bases(history_of_lineage(text), ["l"], ["r"]) == expected
+        assert merge_bases(commit_graph(text), ["l"], ["r"]) == expected
 
 
 def test_unrelated_commits_have_no_base() -> None:
-    assert merge_bases(history_of_lineage("a b"), ["a"], ["b"]) == []
+    assert merge_bases(commit_graph("a b"), ["a"], ["b"]) == []
 
 
 def test_a_line_of_several_commits_knows_what_each_of_them_knows() -> None:
@@ -398,7 +398,7 @@ def test_many_mutual_merges_are_looked_at_once_each() -> None:
         for one, two, three in ("xyz", "yzx", "zxy"):
             words.append(f"{one}{number}b:{one}{number}+{two}{number}")
             words.append(f"{one}{number + 1}:{one}{number}b+{three}{number}")
-    commits = history_of_lineage(" ".join(words))
+    commits = commit_graph(" ".join(words))
     found = find_base(commits, f"x{rounds}", f"y{rounds}").commits
     assert len(found) == len(set(found)) == 3 * rounds + 1
     assert set(base_commits(base_steps(commits, f"x{rounds}", f"y{rounds}"))) == set(found)
@@ -416,7 +416,7 @@ def graphs(draw: st.DrawFn) -> dict[str, GraphCommit]:
         older = st.integers(0, number - 1)
         first, second = draw(older), draw(older)
         words.append(f"{number}:{first}" if first == second else f"{number}:{first}+{second}")
-    return history_of_lineage(" ".join(words))
+    return commit_graph(" ".join(words))
 
 
 @given(graphs(), st.data())

@@ -46,11 +46,25 @@ from support.embedded_notes import (
 OPENAI_SHAPED = [ProviderName.OPENAI_COMPATIBLE, ProviderName.OPENAI]
 
 
+def asked(
+    stand_in: StandIn,
+    time: StillTime,
+    provider: ProviderName,
+    texts: list[str],
+    *replies: Reply,
+    purpose: EmbedPurpose = EmbedPurpose.DOCUMENT,
+    dimension: int = 2,
+    **options: Any,
+) -> list[tuple[float, ...]]:
+    """The vectors of the texts, from a stand-in that gives these replies."""
+    stand_in.replies = list(replies)
+    with client_of(time, provider, stand_in.url, **options) as client:
+        return client.embed(texts, dimension=dimension, purpose=purpose)
+
+
 @pytest.mark.parametrize("provider", OPENAI_SHAPED)
 def test_the_openai_shape(stand_in: StandIn, time: StillTime, provider: ProviderName) -> None:
-    stand_in.replies = [openai_reply([3, 4])]
-    with client_of(time, provider, stand_in.url, model="some/model") as client:
-        vectors = client.embed(["ein Wörtchen"], dimension=2, purpose=EmbedPurpose.QUERY)
+    vectors = asked(stand_in, time, provider, ["ein Wörtchen"], openai_reply([3, 4]), model="some/model")
     (request,) = stand_in.requests
     assert (request.method, request.path) == ("POST", "/v1/embeddings")
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -64,9 +78,7 @@ def test_the_openai_shape(stand_in: StandIn, time: StillTime, provider: Provider
     ("purpose", "task"), [(EmbedPurpose.QUERY, "RETRIEVAL_QUERY"), (EmbedPurpose.DOCUMENT, "RETRIEVAL_DOCUMENT")]
 )
 def test_the_gemini_shape(stand_in: StandIn, time: StillTime, purpose: EmbedPurpose, task: str) -> None:
-    stand_in.replies = [gemini_reply([3, 4])]
-    with client_of(time, ProviderName.GEMINI, stand_in.url) as client:
-        vectors = client.embed(["words"], dimension=2, purpose=purpose)
+    vectors = asked(stand_in, time, ProviderName.GEMINI, ["words"], gemini_reply([3, 4]), purpose=purpose)
     (request,) = stand_in.requests
     assert (request.method, request.path) == ("POST", "/v1/models/gemini-embedding-2:embedContent")
     assert request.headers["x-goog-api-key"] == KEY
@@ -77,59 +89,52 @@ def test_the_gemini_shape(stand_in: StandIn, time: StillTime, purpose: EmbedPurp
 
 
 def test_the_name_of_a_model_cannot_change_the_path(stand_in: StandIn, time: StillTime) -> None:
-    stand_in.replies = [gemini_reply([1])]
-    with client_of(time, ProviderName.GEMINI, stand_in.url, model="../x?y") as client:
-        client.embed(["words"], dimension=1, purpose=EmbedPurpose.QUERY)
+    asked(stand_in, time, ProviderName.GEMINI, ["words"], gemini_reply([1]), dimension=1, model="../x?y")
     assert stand_in.requests[0].path == "/v1/models/..%2Fx%3Fy:embedContent"
 
 
 def test_vectors_are_matched_to_texts_by_index(stand_in: StandIn, time: StillTime) -> None:
     data = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": [1, 0]}]
-    stand_in.replies = [json_reply({"data": data})]
-    with client_of(time, ProviderName.OPENAI, stand_in.url) as client:
-        vectors = client.embed(["a", "b"], dimension=2, purpose=EmbedPurpose.DOCUMENT)
+    vectors = asked(stand_in, time, ProviderName.OPENAI, ["a", "b"], json_reply({"data": data}))
     assert vectors == [(1.0, 0.0), (0.0, 1.0)]
 
 
 def test_many_texts_travel_in_several_requests(stand_in: StandIn, time: StillTime) -> None:
     texts = [f"text {number}" for number in range(40)]
     angles = [[number + 1.0, 1.0] for number in range(40)]
-    stand_in.replies = [openai_reply(*angles[:32]), openai_reply(*angles[32:])]
-    with client_of(time, ProviderName.OPENAI, stand_in.url) as client:
-        vectors = client.embed(texts, dimension=2, purpose=EmbedPurpose.DOCUMENT)
+    replies = (openai_reply(*angles[:32]), openai_reply(*angles[32:]))
+    vectors = asked(stand_in, time, ProviderName.OPENAI, texts, *replies)
     assert [request.body["input"] for request in stand_in.requests] == [texts[:32], texts[32:]]
     assert [x / y for x, y in vectors] == pytest.approx([x / y for x, y in angles])
 
 
 def test_gemini_takes_one_text_per_request(stand_in: StandIn, time: StillTime) -> None:
-    stand_in.replies = [gemini_reply([1, 0]), gemini_reply([0, 1])]
-    with client_of(time, ProviderName.GEMINI, stand_in.url) as client:
-        vectors = client.embed(["a", "b"], dimension=2, purpose=EmbedPurpose.DOCUMENT)
+    vectors = asked(stand_in, time, ProviderName.GEMINI, ["a", "b"], gemini_reply([1, 0]), gemini_reply([0, 1]))
     assert vectors == [(1.0, 0.0), (0.0, 1.0)]
     assert len(stand_in.requests) == 2
 
 
 def test_no_texts_need_no_request(stand_in: StandIn, time: StillTime) -> None:
-    with client_of(time, ProviderName.OPENAI, stand_in.url) as client:
-        assert client.embed([], dimension=2, purpose=EmbedPurpose.QUERY) == []
+    assert asked(stand_in, time, ProviderName.OPENAI, []) == []
     assert stand_in.requests == []
 
 
 @pytest.mark.parametrize(
     ("provider", "reply"),
     [
-        (ProviderName.OPENAI, Reply(body=b"{")),
-        (ProviderName.OPENAI, Reply(body=b"\xff\xfe")),
-        (ProviderName.OPENAI, Reply(body=b"[" * 100_000)),
-        (ProviderName.OPENAI, Reply(body=b"no gzip at all", headers={"Content-Encoding": "gzip"})),
-        (ProviderName.OPENAI, json_reply([])),
-        (ProviderName.OPENAI, json_reply({"data": {}})),
-        (ProviderName.OPENAI, json_reply({"data": []})),
-        (ProviderName.OPENAI, json_reply({"data": [{"embedding": [1]}]})),
-        (ProviderName.OPENAI, json_reply({"data": [{"index": [], "embedding": [1]}]})),
-        (ProviderName.OPENAI, json_reply({"data": [{"index": 1, "embedding": [1]}]})),
-        (ProviderName.OPENAI, json_reply({"data": [{"index": 0, "embedding": "AACAPw=="}]})),
-        (ProviderName.OPENAI, json_reply({"data": [{"index": 0, "embedding": [1]}] * 2})),
+        *(
+            (ProviderName.OPENAI, reply)
+            for reply in (
+                *(Reply(body=b"{"), Reply(body=b"\xff\xfe"), Reply(body=b"[" * 100_000)),
+                Reply(body=b"no gzip at all", headers={"Content-Encoding": "gzip"}),
+                *(json_reply([]), json_reply({"data": {}}), json_reply({"data": []})),
+                json_reply({"data": [{"embedding": [1]}]}),
+                json_reply({"data": [{"index": [], "embedding": [1]}]}),
+                json_reply({"data": [{"index": 1, "embedding": [1]}]}),
+                json_reply({"data": [{"index": 0, "embedding": "AACAPw=="}]}),
+                json_reply({"data": [{"index": 0, "embedding": [1]}] * 2}),
+            )
+        ),
         (ProviderName.GEMINI, json_reply({"embedding": [1]})),
         (ProviderName.GEMINI, json_reply({"embedding": {"values": None}})),
         (ProviderName.GEMINI, Reply(body=b"")),
@@ -138,12 +143,8 @@ def test_no_texts_need_no_request(stand_in: StandIn, time: StillTime) -> None:
 def test_an_answer_of_another_shape_is_refused_at_once(
     stand_in: StandIn, time: StillTime, provider: ProviderName, reply: Reply
 ) -> None:
-    stand_in.replies = [reply]
-    with (
-        client_of(time, provider, stand_in.url) as client,
-        pytest.raises(EmbeddingError, match="after 1 attempt: the answer cannot be read") as caught,
-    ):
-        client.embed(["words"], dimension=1, purpose=EmbedPurpose.QUERY)
+    with pytest.raises(EmbeddingError, match="after 1 attempt: the answer cannot be read") as caught:
+        asked(stand_in, time, provider, ["words"], reply, dimension=1)
     assert caught.value.failure is StorageFailure.PERMANENT
     assert len(stand_in.requests) == 1
 
@@ -173,12 +174,9 @@ def test_the_connection_pool_is_made_late_shared_and_closed(
 
 
 def test_a_redirect_is_not_followed(stand_in: StandIn, time: StillTime) -> None:
-    stand_in.replies = [Reply(307, headers={"Location": f"{stand_in.url}/elsewhere"})]
-    with (
-        client_of(time, ProviderName.OPENAI, stand_in.url) as client,
-        pytest.raises(EmbeddingError, match="after 1 attempt: HTTP 307"),
-    ):
-        client.embed(["words"], dimension=1, purpose=EmbedPurpose.QUERY)
+    reply = Reply(307, headers={"Location": f"{stand_in.url}/elsewhere"})
+    with pytest.raises(EmbeddingError, match="after 1 attempt: HTTP 307"):
+        asked(stand_in, time, ProviderName.OPENAI, ["words"], reply)
     assert len(stand_in.requests) == 1
 
 
@@ -427,9 +425,8 @@ def test_a_failing_call_keeps_the_key(
 
 def test_texts_are_not_logged(stand_in: StandIn, time: StillTime, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    stand_in.replies = [error_reply(400)]
-    with client_of(time, ProviderName.OPENAI, stand_in.url) as client, pytest.raises(EmbeddingError) as caught:
-        client.embed(["a private matter"], dimension=1, purpose=EmbedPurpose.QUERY)
+    with pytest.raises(EmbeddingError) as caught:
+        asked(stand_in, time, ProviderName.OPENAI, ["a private matter"], error_reply(400))
     assert "private" not in caplog.text + caught.value.message
 
 

@@ -461,7 +461,7 @@ def test_words_that_other_readers_of_yaml_make_values_of() -> None:
 EPOCH = datetime(1970, 1, 1)
 
 
-def read_of_date_formats(texts: list[str | None], *formats: str) -> list[str | None]:
+def read_date(texts: list[str | None], *formats: str) -> list[str | None]:
     """What texts say: the day, with the time where it is not midnight."""
     found = read_moments(tuple(map(date_format, formats)), pa.array(texts, pa.utf8()))
     values: list[str | None] = []
@@ -526,13 +526,13 @@ def read_of_date_formats(texts: list[str | None], *formats: str) -> list[str | N
 )
 def test_a_format_takes_whole_texts_of_the_calendar(form: str, good: dict[str, str], bad: list[str]) -> None:
     expected = [*good.values(), *[None] * (len(bad) + 1)]
-    assert read_of_date_formats([*good, None, *bad], form) == expected
-    assert read_of_date_formats([*good, None, *bad] * 3, form) == expected * 3
+    assert read_date([*good, None, *bad], form) == expected
+    assert read_date([*good, None, *bad] * 3, form) == expected * 3
 
 
 def test_the_first_format_that_fits_the_calendar_counts() -> None:
     texts = ["12/31/2024", "1/2/2024", "2024-02-01", "x", None]
-    assert read_of_date_formats(texts, "%d/%m/%Y", "%m/%d/%Y", "%Y-%m-%d") == [
+    assert read_date(texts, "%d/%m/%Y", "%m/%d/%Y", "%Y-%m-%d") == [
         "2024-12-31",
         "2024-02-01",
         "2024-02-01",

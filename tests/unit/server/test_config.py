@@ -200,28 +200,6 @@ def test_a_stored_query_carries_what_its_declaration_says(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    ("type_", "described"),
-    [
-        ("String", {"kind": "string"}),
-        ("Bool", {"kind": "bool"}),
-        ("U32", {"kind": "int"}),
-        ("I64", {"kind": "bigint"}),
-        ("U64", {"kind": "bigint"}),
-        ("F32", {"kind": "float"}),
-        ("Date", {"kind": "date"}),
-        ("DateTime", {"kind": "datetime"}),
-        ("Blob", {"kind": "blob"}),
-        ("Vector(3)", {"kind": "vector", "vector_dim": 3}),
-        ("[I64]", {"kind": "list", "item_kind": "bigint"}),
-    ],
-)
-def test_parameters_of_all_types_are_described(tmp_path: Path, type_: str, described: dict[str, object]) -> None:
-    text = f"query q($x: {type_}?) {{ match {{ $p: Paper }} return {{ $p.doi }} }}"
-    (query,) = StoredQueries.read([_file(tmp_path, text)])
-    assert query.params[0].to_json() == {"name": "x", "nullable": True} | described
-
-
 def test_the_source_of_a_stored_query_is_its_declaration_alone(tmp_path: Path) -> None:
     queries = StoredQueries.read([_file(tmp_path, READ + WRITE)])
     query = queries.get("by_year")
@@ -254,10 +232,12 @@ def test_a_name_that_two_files_declare_is_refused_at_both_places(tmp_path: Path)
     assert finding.hint == f"the other one is in {first}, line 1"
 
 
-def test_a_query_that_is_not_in_its_file_is_refused(tmp_path: Path) -> None:
+def test_a_query_that_is_not_in_its_file_and_a_file_that_is_not_there_are_refused(tmp_path: Path) -> None:
     path = _file(tmp_path, WRITE)
     with pytest.raises(CompilerError, match=r"holds no query `ad`\n.*\n.*\n.*did you mean `add`"):
         StoredQueries.read([QuerySource(path, "ad")])
+    with pytest.raises(InputFileError, match="none"):
+        StoredQueries.read([tmp_path / "none"])
 
 
 def test_everything_wrong_before_a_schema_is_known_is_reported_at_once(tmp_path: Path) -> None:
@@ -266,11 +246,6 @@ def test_everything_wrong_before_a_schema_is_known_is_reported_at_once(tmp_path:
     with pytest.raises(CompilerError) as raised:
         StoredQueries.read([broken, twice])
     assert raised.value.codes == ("Q000", "Q101", "Q105", "Q116")
-
-
-def test_a_file_that_is_not_there_is_named_of_stored_queries(tmp_path: Path) -> None:
-    with pytest.raises(InputFileError, match="none"):
-        StoredQueries.read([tmp_path / "none"])
 
 
 def test_queries_that_fit_the_schema_pass(tmp_path: Path) -> None:
@@ -291,12 +266,22 @@ query d() { insert Paper { doi: "1" } delete Paper where doi = "1" }
     assert found == [("a", "T1", 2), ("b", "T6", 3), ("d", "D2", 5)]
 
 
-def test_a_vector_parameter_is_a_warning(tmp_path: Path) -> None:
-    text = "query near($v: Vector(2)) { match { $p: Paper } return { $p.doi } order { nearest($p.vec, $v) } limit 3 }"
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (
+            "query near($v: Vector(2)) { match { $p: Paper } return { $p.doi } order { nearest($p.vec, $v) } limit 3 }",
+            "R201",
+        ),
+        (f"query {'q' * 65}() {{ match {{ $p: Paper }} return {{ $p.doi }} }}", "R202"),
+    ],
+    ids=["a vector parameter", "a name too long for some agents"],
+)
+def test_what_some_agents_cannot_use_is_a_warning(tmp_path: Path, text: str, code: str) -> None:
     report = StoredQueries.read([_file(tmp_path, text)]).check(CATALOG)
     assert report.ok
     (warning,) = report.to_json()["warnings"]
-    assert (warning["query"], warning["code"], warning["severity"]) == ("near", "R201", "warning")
+    assert (warning["query"], warning["code"], warning["severity"]) == (text.split("(")[0][6:], code, "warning")
 
 
 def test_two_queries_with_one_tool_name_are_a_breakage(tmp_path: Path) -> None:
@@ -313,13 +298,6 @@ def test_the_name_of_a_built_in_tool_is_a_breakage_until_it_gets_another(tmp_pat
     report = StoredQueries.read([path]).check(CATALOG)
     assert [item.diagnostic.code for item in report.breakages] == ["R103"]
     assert StoredQueries.read([QuerySource(path, tool, "another")]).check(CATALOG).ok
-
-
-def test_a_name_too_long_for_some_agents_is_a_warning(tmp_path: Path) -> None:
-    text = f"query {'q' * 65}() {{ match {{ $p: Paper }} return {{ $p.doi }} }}"
-    report = StoredQueries.read([_file(tmp_path, text)]).check(CATALOG)
-    assert report.ok
-    assert [item.diagnostic.code for item in report.warnings] == ["R202"]
 
 
 def test_one_report_holds_what_reading_and_checking_find(tmp_path: Path) -> None:

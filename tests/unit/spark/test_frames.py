@@ -324,7 +324,7 @@ def scans(tmp_path_factory):
     return key_scans(table, None, text_key("id"))
 
 
-def plan_of_of_join_plans(frame) -> str:
+def join_plan(frame) -> str:
     return frame._jdf.queryExecution().executedPlan().toString()
 
 
@@ -341,7 +341,7 @@ def frames_of(joins, scans):
 def test_no_side_of_unknown_size_is_broadcast(spark, scans):
     joins = SparkJoins(SparkWorkers(spark, Silent()), small_rows=0, small_ids=0, broadcast_keys=0)
     for name, frame in frames_of(joins, scans):
-        plan = plan_of_of_join_plans(frame)
+        plan = join_plan(frame)
         assert "BroadcastExchange" not in plan, name
         assert "BroadcastHashJoin" not in plan, name
         assert "CartesianProduct" not in plan, name
@@ -349,7 +349,7 @@ def test_no_side_of_unknown_size_is_broadcast(spark, scans):
 
 def test_a_side_that_is_counted_and_small_is_broadcast(spark, scans):
     joins = SparkJoins(SparkWorkers(spark, Silent()), small_rows=0, small_ids=0)
-    plans = {name: plan_of_of_join_plans(frame) for name, frame in frames_of(joins, scans)}
+    plans = {name: join_plan(frame) for name, frame in frames_of(joins, scans)}
     for name in ("common_hashes", "common_keys", "keys_of_others", "absent_keys", "named_keys"):
         assert plans[name].count("BroadcastExchange") == 1, name
 
@@ -359,7 +359,7 @@ def test_keys_are_counted_before_they_are_shuffled(spark, scans, monkeypatch):
     monkeypatch.setattr(keys, "_LEAST_TASK_ROWS", 1)
     joins = SparkJoins(SparkWorkers(spark, Silent()), small_rows=0, small_ids=0, broadcast_keys=0)
     for name, frame in frames_of(joins, scans):
-        plan = plan_of_of_join_plans(frame)
+        plan = join_plan(frame)
         # Spark would move them below the counting.
         assert "LeftAnti" not in plan, name
         assert "LeftSemi" not in plan, name

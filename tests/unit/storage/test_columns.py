@@ -202,58 +202,51 @@ VECTOR = pa.list_(pa.float32(), 2)
 COLUMN_UPDATES_SCHEMA = pa.schema([("id", pa.utf8()), ("body", pa.utf8()), ("vec", VECTOR)])
 
 
-def rows_of_column_updates(*ids: str) -> pa.Table:
+def blank_rows(*ids: str) -> pa.Table:
     columns = [pa.array(ids), pa.array(ids), pa.array([[0.0, 1.0]] * len(ids), VECTOR)]
     return pa.Table.from_arrays(columns, schema=COLUMN_UPDATES_SCHEMA)
 
 
 @pytest.fixture
-def table_of_column_updates(tmp_path: Path) -> Table:
+def target(tmp_path: Path) -> Table:
     """Two fragments, `a b c` without `a`, and `d e`."""
-    table_of_column_updates = create_table(parse_location(str(tmp_path)), "t", COLUMN_UPDATES_SCHEMA)
+    target = create_table(parse_location(str(tmp_path)), "t", COLUMN_UPDATES_SCHEMA)
     for ids in ("abc", "de"):
-        table_of_column_updates = commit_staged(stage_append(table_of_column_updates, rows_of_column_updates(*ids)))
-    staged = stage_delete(table_of_column_updates, [0])
+        target = commit_staged(stage_append(target, blank_rows(*ids)))
+    staged = stage_delete(target, [0])
     assert staged is not None
     return commit_staged(staged)
 
 
-def stored(table_of_column_updates: Table) -> dict[str, dict[str, Any]]:
+def stored(target: Table) -> dict[str, dict[str, Any]]:
     columns = ["id", "body", "vec", "_rowid", "_row_last_updated_at_version"]
-    found = lance.dataset(table_of_column_updates._dataset.uri, version=table_of_column_updates.version).to_table(
-        columns=columns
-    )
+    found = lance.dataset(target._dataset.uri, version=target.version).to_table(columns=columns)
     return {row["id"]: row for row in found.to_pylist()}
 
 
-def update(table_of_column_updates: Table, fragment: int, values: dict[str, list[float] | None]) -> str:
-    known = stored(table_of_column_updates)
+def update(target: Table, fragment: int, values: dict[str, list[float] | None]) -> str:
+    known = stored(target)
     row_ids = pa.array([known[key]["_rowid"] for key in values], pa.uint64())
     vectors = pa.array(list(values.values()), VECTOR)
-    return update_fragment(table_of_column_updates, fragment, pa.table({"_rowid": row_ids, "vec": vectors}))
+    return update_fragment(target, fragment, pa.table({"_rowid": row_ids, "vec": vectors}))
 
 
-def test_only_the_named_rows_change_and_their_lineage_says_so(table_of_column_updates: Table) -> None:
-    before = stored(table_of_column_updates)
-    updates = [
-        update(table_of_column_updates, 0, {"c": [1.0, 0.0], "b": None}),
-        update(table_of_column_updates, 1, {"e": [0.5, 0.5]}),
-    ]
-    after = stored(commit_staged(stage_updates(table_of_column_updates, updates)))
+def test_only_the_named_rows_change_and_their_lineage_says_so(target: Table) -> None:
+    before = stored(target)
+    updates = [update(target, 0, {"c": [1.0, 0.0], "b": None}), update(target, 1, {"e": [0.5, 0.5]})]
+    after = stored(commit_staged(stage_updates(target, updates)))
     assert list(after) == list("bcde")
     for key, vec in {"b": None, "c": [1.0, 0.0], "e": [0.5, 0.5]}.items():
-        wanted = {"vec": vec, "_row_last_updated_at_version": table_of_column_updates.version + 1}
+        wanted = {"vec": vec, "_row_last_updated_at_version": target.version + 1}
         assert after[key] == before[key] | wanted
     assert after["d"] == before["d"]
 
 
-def test_an_index_of_another_column_keeps_its_rows_and_one_of_the_column_loses_the_fragment(
-    table_of_column_updates: Table,
-) -> None:
-    dataset = table_of_column_updates._dataset
+def test_an_index_of_another_column_keeps_its_rows_and_one_of_the_column_loses_the_fragment(target: Table) -> None:
+    dataset = target._dataset
     dataset.create_scalar_index("body", "BTREE", name="body")
     dataset.create_index("vec", "IVF_FLAT", name="vec", num_partitions=1)
-    current = type(table_of_column_updates)(lance.dataset(dataset.uri), table_of_column_updates.path, None)
+    current = type(target)(lance.dataset(dataset.uri), target.path, None)
     committed = commit_staged(stage_updates(current, [update(current, 0, {"b": [9.0, 9.0]})]))
     found = committed._dataset.describe_indices()
     covered = {item.name: {n for s in item.segments for n in s.fragment_ids} for item in found}
@@ -262,15 +255,13 @@ def test_an_index_of_another_column_keeps_its_rows_and_one_of_the_column_loses_t
     assert committed._dataset.to_table(nearest=nearest)["id"].to_pylist() == ["b"]
 
 
-def test_files_of_an_update_that_is_not_committed_can_be_removed(
-    table_of_column_updates: Table, tmp_path: Path
-) -> None:
+def test_files_of_an_update_that_is_not_committed_can_be_removed(target: Table, tmp_path: Path) -> None:
     folder = tmp_path / "t" / "data"
     before = {path.name for path in folder.iterdir()}
-    change = update(table_of_column_updates, 0, {"b": [1.0, 0.0]})
-    (name,) = new_files(stage_updates(table_of_column_updates, [change]))
+    change = update(target, 0, {"b": [1.0, 0.0]})
+    (name,) = new_files(stage_updates(target, [change]))
     assert {path.name for path in folder.iterdir()} - before == {Path(name).name}
-    remove_updates(table_of_column_updates, [change])
+    remove_updates(target, [change])
     assert {path.name for path in folder.iterdir()} == before
 
 

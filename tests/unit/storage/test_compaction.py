@@ -330,14 +330,14 @@ COLUMNS = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("n", pa
 MANY = 20_000
 
 
-def rows_of_completeness(numbers: range) -> pa.Table:
+def lettered_rows(numbers: range) -> pa.Table:
     return pa.table({"id": [str(n) for n in numbers], "n": list(numbers)}, schema=COLUMNS)
 
 
 @pytest.fixture
 def table(location: GraphLocation) -> Table:
     made = create_table(location, "nodes/1", COLUMNS)
-    return commit_staged(stage_append(made, rows_of_completeness(range(MANY))))
+    return commit_staged(stage_append(made, lettered_rows(range(MANY))))
 
 
 def cut(location: GraphLocation, staged: StagedWrite, ending: str, by: int) -> None:
@@ -347,8 +347,8 @@ def cut(location: GraphLocation, staged: StagedWrite, ending: str, by: int) -> N
 
 
 STAGED = {
-    "appended rows": (lambda table: stage_append(table, rows_of_completeness(range(MANY, MANY + 9))), ".lance"),
-    "replaced rows": (lambda table: stage_upsert(table, rows_of_completeness(range(9))), ".lance"),
+    "appended rows": (lambda table: stage_append(table, lettered_rows(range(MANY, MANY + 9))), ".lance"),
+    "replaced rows": (lambda table: stage_upsert(table, lettered_rows(range(9))), ".lance"),
     "a few deleted rows": (lambda table: stage_delete(table, range(0, 90, 9)), ".arrow"),
     "many deleted rows": (lambda table: stage_delete(table, range(0, MANY, 2)), ".bin"),
 }

@@ -342,7 +342,7 @@ DELETED = "n % 7 = 0 OR (n >= 100 AND n < 150) OR (n > 160 AND n < 195)"
 
 
 @pytest.fixture
-def table_of_table_parts(tmp_path: Path) -> Table:
+def gappy(tmp_path: Path) -> Table:
     """Six fragments of fifty rows with gaps; a row came later."""
     uri = str(tmp_path / "nodes" / "t")
     for begin in range(0, ROWS, 50):
@@ -356,10 +356,10 @@ def table_of_table_parts(tmp_path: Path) -> Table:
 
 
 def rows_of(
-    table_of_table_parts: Table, row_bytes: int, where: str | None = None, columns: Sequence[str] = ("n",)
+    gappy: Table, row_bytes: int, where: str | None = None, columns: Sequence[str] = ("n",)
 ) -> list[pa.RecordBatch]:
-    address = pickle.loads(pickle.dumps(table_address(table_of_table_parts)))
-    parts = plan_parts(table_extent(table_of_table_parts), row_bytes, whole_fragments=where is not None)
+    address = pickle.loads(pickle.dumps(table_address(gappy)))
+    parts = plan_parts(table_extent(gappy), row_bytes, whole_fragments=where is not None)
     return [batch for part in pickle.loads(pickle.dumps(parts)) for batch in scan_part(address, part, columns, where)]
 
 
@@ -369,20 +369,16 @@ def numbers_of(batches: Sequence[pa.RecordBatch]) -> list[int]:
 
 @pytest.mark.parametrize("row_bytes", [1, 2**20, 2**24, 2**30])
 @pytest.mark.parametrize("where", [None, "n > 0", "n >= 196 OR n = 9", "n > 9999"])
-def test_all_parts_together_are_the_pinned_rows_in_order(
-    table_of_table_parts: Table, row_bytes: int, where: str | None
-) -> None:
-    expected = lance.dataset(table_of_table_parts._dataset.uri, version=table_of_table_parts.version).to_table(
-        filter=where
-    )
-    assert numbers_of(rows_of(table_of_table_parts, row_bytes, where)) == expected["n"].to_pylist()
-    counted = rows_of(table_of_table_parts, row_bytes, where, columns=[])
+def test_all_parts_together_are_the_pinned_rows_in_order(gappy: Table, row_bytes: int, where: str | None) -> None:
+    expected = lance.dataset(gappy._dataset.uri, version=gappy.version).to_table(filter=where)
+    assert numbers_of(rows_of(gappy, row_bytes, where)) == expected["n"].to_pylist()
+    counted = rows_of(gappy, row_bytes, where, columns=[])
     assert sum(batch.num_rows for batch in counted) == expected.num_rows
 
 
-def test_parts_have_equal_rows_whatever_the_fragments_are(table_of_table_parts: Table) -> None:
-    extent = table_extent(table_of_table_parts)
-    assert extent.row_count == table_of_table_parts.row_count
+def test_parts_have_equal_rows_whatever_the_fragments_are(gappy: Table) -> None:
+    extent = table_extent(gappy)
+    assert extent.row_count == gappy.row_count
     parts = plan_parts(extent, 2**22, whole_fragments=False)
     sizes = {part.end - part.begin for part in parts if isinstance(part, RowSpan)}
     assert len(parts) > 8
@@ -435,8 +431,8 @@ def test_wide_rows_come_in_batches_of_bounded_size(tmp_path: Path) -> None:
     values = np.zeros(20_000 * 512, dtype=np.float32)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), 512)
     lance.write_dataset(pa.table({"v": vectors}), str(tmp_path / "nodes" / "v"))
-    table_of_table_parts = TableStore(parse_location(tmp_path)).open("nodes/v")
-    batches = rows_of(table_of_table_parts, 1, columns=["v"])
+    gappy = TableStore(parse_location(tmp_path)).open("nodes/v")
+    batches = rows_of(gappy, 1, columns=["v"])
     assert sum(batch.num_rows for batch in batches) == 20_000
     assert max(batch.nbytes for batch in batches) < 16 * 2**20
 
@@ -460,38 +456,38 @@ class Scans:
 
 
 @pytest.fixture
-def scans(table_of_table_parts: Table, monkeypatch: pytest.MonkeyPatch) -> Scans:
+def scans(gappy: Table, monkeypatch: pytest.MonkeyPatch) -> Scans:
     return Scans(monkeypatch)
 
 
-def test_a_scan_asks_for_the_named_columns_and_no_others(table_of_table_parts: Table, scans: Scans) -> None:
-    rows_of(table_of_table_parts, 1, columns=["text"])
+def test_a_scan_asks_for_the_named_columns_and_no_others(gappy: Table, scans: Scans) -> None:
+    rows_of(gappy, 1, columns=["text"])
     assert scans.columns == [["text"]]
     scans.asked.clear()
-    rows_of(table_of_table_parts, 1, where="n > 5", columns=["text"])
+    rows_of(gappy, 1, where="n > 5", columns=["text"])
     assert set(map(tuple, scans.columns)) == {(), ("text",)}
 
 
-def test_rows_without_columns_are_counted_from_metadata(table_of_table_parts: Table, scans: Scans) -> None:
-    batches = rows_of(table_of_table_parts, 1, columns=[])
-    assert sum(batch.num_rows for batch in batches) == table_of_table_parts.row_count
+def test_rows_without_columns_are_counted_from_metadata(gappy: Table, scans: Scans) -> None:
+    batches = rows_of(gappy, 1, columns=[])
+    assert sum(batch.num_rows for batch in batches) == gappy.row_count
     assert scans.asked == []
 
 
-def test_columns_are_read_whole_when_many_rows_match(table_of_table_parts: Table, scans: Scans) -> None:
-    rows_of(table_of_table_parts, 1, where="n > 5")
+def test_columns_are_read_whole_when_many_rows_match(gappy: Table, scans: Scans) -> None:
+    rows_of(gappy, 1, where="n > 5")
     assert scans.asked[-1]["late_materialization"] is False
-    rows_of(table_of_table_parts, 1, where="n = 9")
+    rows_of(gappy, 1, where="n = 9")
     assert "late_materialization" not in scans.asked[-1]
 
 
-def test_parts_without_matches_are_not_read(table_of_table_parts: Table, scans: Scans) -> None:
-    assert rows_of(table_of_table_parts, 1, where="n > 9999") == []
+def test_parts_without_matches_are_not_read(gappy: Table, scans: Scans) -> None:
+    assert rows_of(gappy, 1, where="n > 9999") == []
     assert scans.columns == [[]] * len(scans.asked)
 
 
-def test_a_version_or_fragment_that_is_gone_is_a_storage_error(table_of_table_parts: Table) -> None:
-    address = table_address(table_of_table_parts)
+def test_a_version_or_fragment_that_is_gone_is_a_storage_error(gappy: Table) -> None:
+    address = table_address(gappy)
     gone = TableAddress(uri=address.uri, version=99)
     with pytest.raises(StorageError):
         list(scan_part(gone, RowSpan(begin=0, end=5), ["n"]))
@@ -500,8 +496,8 @@ def test_a_version_or_fragment_that_is_gone_is_a_storage_error(table_of_table_pa
         list(scan_part(address, group, ["n"], "n > 1"))
 
 
-def test_the_columns_of_a_real_table_have_sizes(table_of_table_parts: Table) -> None:
-    sizes = column_bytes(scan_schema(table_of_table_parts), table_extent(table_of_table_parts))
+def test_the_columns_of_a_real_table_have_sizes(gappy: Table) -> None:
+    sizes = column_bytes(scan_schema(gappy), table_extent(gappy))
     assert sizes["n"] == 8
     assert sizes["text"] >= 20
 
@@ -548,7 +544,7 @@ def exact(value: Any) -> Any:
     return value if isinstance(value, bool) else Fraction(value)
 
 
-def rows_of_of_filters(scalar: Scalar) -> pa.Table:
+def held_rows(scalar: Scalar) -> pa.Table:
     type_ = arrow_type(ScalarType(scalar))
     raw = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}.get(scalar, type_)
     values = pa.array([*STORED[scalar], None], raw).cast(type_)
@@ -562,7 +558,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[Scalar, Table]:
     location = parse_location(tmp_path_factory.mktemp("filters"))
     found = {}
     for scalar in STORED:
-        rows = rows_of_of_filters(scalar)
+        rows = held_rows(scalar)
         empty = create_table(location, str(scalar), rows.schema)
         found[scalar] = commit_staged(stage_append(empty, rows))
     return found
@@ -587,7 +583,7 @@ def test_a_comparison_matches_by_exact_value(tables: dict[Scalar, Table], scalar
 @each_case("op", OPERATORS)
 @each_case("scalar", STORED)
 def test_memory_and_disk_filter_alike(tables: dict[Scalar, Table], scalar: Scalar, op: str) -> None:
-    rows = rows_of_of_filters(scalar)
+    rows = held_rows(scalar)
     for value in [STORED[scalar][-1], STORED[scalar][0 if scalar is not Scalar.I64 else 1], None]:
         filter_ = Compare("camelCase", ScalarType(scalar), op, value)
         disk = tables[scalar].read(["id"], filter_)["id"].to_pylist()
@@ -647,7 +643,7 @@ def test_a_filter_over_many_values_is_evaluated(tables: dict[Scalar, Table], siz
 
 def test_a_pending_row_shadows_the_committed_one(tables: dict[Scalar, Table]) -> None:
     table = tables[Scalar.I32]
-    stored = rows_of_of_filters(Scalar.I32)
+    stored = held_rows(Scalar.I32)
     column = stored.schema.names[1]
     pending = pa.table({"id": ["3", "new"], column: pa.array([2, 0], pa.int32())}, schema=stored.schema)
     found = scan_with_pending(table, pending, Compare(column, I32, "=", 2))

@@ -70,7 +70,7 @@ from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import create_fork, find_orphans, list_dataset
 from omnigraph.storage.location import GraphLocation, manifest_name, parse_location
 from support.tables import compact, delete, make_table
-from support.tables import rows as rows_of_row_changes
+from support.tables import rows as sample_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -432,7 +432,7 @@ MANY = 1_000_000
 
 
 @pytest.fixture
-def table_of_row_changes(location: GraphLocation) -> Table:
+def base(location: GraphLocation) -> Table:
     return make_table(location, specs=())
 
 
@@ -462,85 +462,70 @@ def ids(found: RowSet) -> list[str]:
     return sorted(map(str, read))
 
 
-def update(table_of_row_changes: Table, first: int, count: int) -> Table:
-    return commit_staged(stage_upsert(table_of_row_changes, rows_of_row_changes(first, count)))
+def update(base: Table, first: int, count: int) -> Table:
+    return commit_staged(stage_upsert(base, sample_rows(first, count)))
 
 
 def names(first: int, count: int) -> list[str]:
-    return sorted(map(str, rows_of_row_changes(first, count)["id"].to_pylist()))
+    return sorted(map(str, sample_rows(first, count)["id"].to_pylist()))
 
 
-def every(table_of_row_changes: Table) -> list[str]:
-    return sorted(map(str, table_of_row_changes._dataset.to_table(columns=["id"])["id"].to_pylist()))
+def every(base: Table) -> list[str]:
+    return sorted(map(str, base._dataset.to_table(columns=["id"])["id"].to_pylist()))
 
 
-def test_equal_states_share_all_rows(table_of_row_changes: Table, differing: Differing) -> None:
-    assert differing(table_of_row_changes, table_of_row_changes) == ([], [])
+#: What was done, and which rows of the old and of the new state differ then; None stands for all of them.
+CHANGES: dict[str, tuple[Callable[[Table], Table], list[str] | None, list[str]]] = {
+    "nothing": (lambda base: base, [], []),
+    "an append": (lambda base: commit_staged(stage_append(base, sample_rows(5000, 3))), [], names(5000, 3)),
+    "an update": (lambda base: update(base, 14, 4), names(14, 4), names(14, 4)),
+    "a deletion": (lambda base: delete(base, *names(20, 2)), names(20, 2), []),
+    "an update and a deletion": (
+        lambda base: delete(update(base, 14, 4), *names(20, 2)),
+        sorted([*names(14, 4), *names(20, 2)]),
+        names(14, 4),
+    ),
+    # It writes every row again; row lineage tells which of them changed.
+    "a compaction after them": (
+        lambda base: compact(delete(update(base, 14, 4), *names(20, 2))),
+        sorted([*names(14, 4), *names(20, 2)]),
+        names(14, 4),
+    ),
+    "an overwrite": (lambda base: commit_staged(stage_overwrite(base, sample_rows(0, 5))), None, names(0, 5)),
+    "what was undone": (lambda base: commit_staged(stage_restore(update(base, 14, 4), base.version)), [], []),
+}
 
 
-def test_an_append_is_its_own_rows(table_of_row_changes: Table, differing: Differing) -> None:
-    later = commit_staged(stage_append(table_of_row_changes, rows_of_row_changes(5000, 3)))
-    assert differing(table_of_row_changes, later) == ([], names(5000, 3))
-
-
-def test_an_update_is_the_rows_that_it_wrote_on_both_sides(table_of_row_changes: Table, differing: Differing) -> None:
-    old, new = differing(table_of_row_changes, update(table_of_row_changes, 14, 4))
-    assert old == new == names(14, 4)
-
-
-def test_a_deletion_is_the_rows_that_went(table_of_row_changes: Table, differing: Differing) -> None:
-    assert differing(table_of_row_changes, delete(table_of_row_changes, *names(20, 2))) == (names(20, 2), [])
-
-
-def test_the_other_way_round_the_sides_change_places(table_of_row_changes: Table, differing: Differing) -> None:
-    later = delete(update(table_of_row_changes, 14, 4), *names(20, 2))
-    old, new = differing(later, table_of_row_changes)
-    assert (old, new) == (names(14, 4), sorted([*names(14, 4), *names(20, 2)]))
-
-
-@pytest.mark.parametrize("is_forward", [True, False], ids=["forward", "backward"])
-def test_a_compaction_hides_no_change_and_adds_none(
-    table_of_row_changes: Table, differing: Differing, is_forward: bool
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_the_rows_that_it_touched_also_the_other_way_round(
+    base: Table, differing: Differing, name: str
 ) -> None:
-    """It writes every row again; row lineage tells which of them changed."""
-    later = compact(delete(update(table_of_row_changes, 14, 4), *names(20, 2)))
-    assert later.fragment_count() < table_of_row_changes.fragment_count()
-    if is_forward:
-        old, new = differing(table_of_row_changes, later)
-    else:
-        new, old = differing(later, table_of_row_changes)
-    assert old == sorted([*names(14, 4), *names(20, 2)])
-    assert new == names(14, 4)
+    change, old, new = CHANGES[name]
+    later = change(base)
+    old = every(base) if old is None else old
+    assert differing(base, later) == (old, new)
+    assert differing(later, base) == (new, old)
+    assert "compaction" not in name or later.fragment_count() < base.fragment_count()
 
 
 def test_states_on_two_forks_share_what_they_have_in_common(
-    location: GraphLocation, table_of_row_changes: Table, differing: Differing
+    location: GraphLocation, base: Table, differing: Differing
 ) -> None:
-    one = update(create_fork(location, table_of_row_changes, "one"), 14, 2)
-    other = delete(create_fork(location, table_of_row_changes, "other"), *names(30, 1))
+    one = update(create_fork(location, base, "one"), 14, 2)
+    other = delete(create_fork(location, base, "other"), *names(30, 1))
     old, new = differing(one, other)
     assert old == sorted([*names(14, 2), *names(30, 1)])
     assert new == names(14, 2)
 
 
-def test_an_overwrite_shares_nothing(table_of_row_changes: Table, differing: Differing) -> None:
-    later = commit_staged(stage_overwrite(table_of_row_changes, rows_of_row_changes(0, 5)))
-    assert differing(table_of_row_changes, later) == (every(table_of_row_changes), names(0, 5))
-
-
-def test_what_was_undone_leaves_no_difference(table_of_row_changes: Table, differing: Differing) -> None:
-    undone = commit_staged(stage_restore(update(table_of_row_changes, 14, 4), table_of_row_changes.version))
-    assert differing(table_of_row_changes, undone) == ([], [])
-
-
-def test_too_many_rows_are_not_named(table_of_row_changes: Table) -> None:
-    hidden = delete(table_of_row_changes, *names(20, 5))
-    assert differing_rows(table_of_row_changes, hidden, 4) is None
-    named = differing_rows(table_of_row_changes, hidden, 5)
+def test_too_many_rows_are_not_named(base: Table) -> None:
+    hidden = delete(base, *names(20, 5))
+    assert differing_rows(base, hidden, 4) is None
+    named = differing_rows(base, hidden, 5)
     assert named is not None
     assert named[0].row_count == 5
     compacted = compact(update(hidden, 14, 4))
-    rows_of_both = table_of_row_changes.row_count + compacted.row_count
+    rows_of_both = base.row_count + compacted.row_count
     # Few differ, and all rows have to be looked at to find them.
     assert differing_rows(hidden, compacted, rows_of_both // 8 - 1) is None
     assert differing_rows(hidden, compacted, rows_of_both) is not None
@@ -555,10 +540,10 @@ def test_row_ids_that_leave_many_numbers_out_are_told_apart() -> None:
 
 
 def test_rows_are_listed_in_parts_without_loss(
-    table_of_row_changes: Table, location: GraphLocation, monkeypatch: pytest.MonkeyPatch
+    base: Table, location: GraphLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compare, "TASK_ROWS", 2)
-    named = differing_rows(table_of_row_changes, delete(table_of_row_changes, *names(20, 5)), MANY)
+    named = differing_rows(base, delete(base, *names(20, 5)), MANY)
     assert named is not None
     with closing(Scratch(ScratchPlace(root=location, is_writer=True))) as scratch:
         parts = listed_parts(named[0], scratch.folder(None))
@@ -566,16 +551,14 @@ def test_rows_are_listed_in_parts_without_loss(
         assert sorted(text for part in parts for text in ids(part.resolved())) == names(20, 5)
 
 
-def test_a_state_follows_those_below_it_on_its_branch_and_below_its_fork(
-    location: GraphLocation, table_of_row_changes: Table
-) -> None:
-    later = update(table_of_row_changes, 10, 1)
+def test_a_state_follows_those_below_it_on_its_branch_and_below_its_fork(location: GraphLocation, base: Table) -> None:
+    later = update(base, 10, 1)
     fork = update(create_fork(location, later, "one"), 10, 1)
     nested = update(create_fork(location, fork, "two"), 10, 1)
     after = update(later, 11, 1)
-    assert follows(nested, table_of_row_changes)
+    assert follows(nested, base)
     assert follows(nested, fork)
-    assert follows(later, table_of_row_changes)
-    assert not follows(table_of_row_changes, later)
+    assert follows(later, base)
+    assert not follows(base, later)
     assert not follows(nested, after)
     assert not follows(fork, nested)
