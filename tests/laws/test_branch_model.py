@@ -320,11 +320,6 @@ class Branches(BranchChecks, RuleBasedStateMachine):
         self.is_settled = True
 
 
-@pytest.fixture(autouse=True)
-def _no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
-
-
 class TestBranches(Branches.TestCase):
     settings = settings(max_examples=3, stateful_step_count=22)
 

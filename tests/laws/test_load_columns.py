@@ -91,14 +91,6 @@ edge Near: Thing -> Note { weight: F64? }
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_flush() -> Iterator[None]:
-    """No test here pulls the plug, so nothing has to be flushed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_DURABILITY", "process")
-        yield
-
-
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return Graph.init(tmp_path_factory.mktemp("laws") / "g.omni", SCHEMA)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,14 +124,6 @@ _TYPES = {
     "from": "String",
     "to": "String",
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_flush() -> Iterator[None]:
-    """No test here pulls the plug, so nothing has to be flushed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_DURABILITY", "process")
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,6 @@ from support.graphs import everything, rows_of
 from support.strategies import supported_migrations, valid_schemas
 
 Rows = dict[str, list[dict[str, Any]]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_flush() -> Iterator[None]:
-    """No test here pulls the plug, so nothing has to be flushed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_DURABILITY", "process")
-        yield
 
 
 # ---- rows

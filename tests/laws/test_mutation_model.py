@@ -255,10 +255,5 @@ class Mutations(RuleBasedStateMachine):
         assert self.graph.pending_recoveries() == []
 
 
-@pytest.fixture(autouse=True)
-def _no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
-
-
 class TestMutations(Mutations.TestCase):
     settings = settings(max_examples=14, stateful_step_count=20)
