@@ -9,12 +9,12 @@ import re
 import string
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
 
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
-from omnigraph.core.values import to_f32
 from omnigraph.lang.query import ast as gq
 from omnigraph.lang.schema import ast as pg
 
@@ -535,7 +535,6 @@ def reorderings(draw: st.DrawFn, schema: pg.Schema) -> pg.Schema:
 class Migration:
     """One change of a schema: the new tree, and the kind of step (or refusal code) that it has to give."""
 
-    change: str
     schema: pg.Schema
     step: str
     code: str | None = None
@@ -619,6 +618,34 @@ def _pairs(schema: pg.Schema, wanted: Callable[[Any, pg.Property], bool]) -> lis
     ]
 
 
+#: Properties with their owners, what a change makes of one of them, the kind of step, and the code of a refusal.
+PropertyChange = tuple[list[tuple[Any, pg.Property]], Callable[[pg.Property], pg.Property], str, str | None]
+
+
+def _with_type(**changes: Any) -> Callable[[pg.Property], pg.Property]:
+    return lambda prop: replace(prop, type=replace(prop.type, **changes))
+
+
+def _with_mark(name: str) -> Callable[[pg.Property], pg.Property]:
+    return lambda prop: replace(prop, annotations=(*prop.annotations, pg.Annotation(name)))
+
+
+def _one_of(draw: st.DrawFn, schema: pg.Schema, options: dict[str, Any], changes: list[PropertyChange]) -> Migration:
+    """One of the options, or one of the changes of properties that this schema has."""
+
+    def changed(pairs: Any, edit: Any, step: str, code: str | None) -> Migration:
+        holder, prop = draw(st.sampled_from(pairs))
+        return Migration(put(schema, holder, _swap_member(holder, prop, edit(prop))), step, code)
+
+    choices = [*options.values(), *(partial(changed, *change) for change in changes if change[0])]
+    return draw(st.sampled_from(choices))()
+
+
+def _is_free(owner: Any, prop: pg.Property) -> bool:
+    """Whether nothing else of the declaration depends on a property."""
+    return prop.name.text not in _used(owner) and not any(m.name == "embed" for m in prop.annotations)
+
+
 @st.composite
 def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
     """A change that a plan can carry out."""
@@ -631,24 +658,19 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
 
     @offer
     def add_property() -> Migration:
-        name = _fresh(schema, "added")
-        prop = draw(valid_properties(name, unique=False))
-        prop = replace(prop, type=replace(prop.type, nullable=True))
-        new = replace(owner, members=(*owner.members, prop))
-        return Migration("add property", put(schema, owner, new), "add_property")
+        prop = _with_type(nullable=True)(draw(valid_properties(_fresh(schema, "added"), unique=False)))
+        return Migration(put(schema, owner, replace(owner, members=(*owner.members, prop))), "add_property")
 
     @offer
     def add_node() -> Migration:
-        name = _fresh(schema, "Added")
-        new = draw(_valid_nodes(name, []))
-        return Migration("add node", pg.Schema((*schema.declarations, new)), "add_type")
+        new = draw(_valid_nodes(_fresh(schema, "Added"), []))
+        return Migration(pg.Schema((*schema.declarations, new)), "add_type")
 
     @offer
     def add_edge() -> Migration:
-        name = _fresh(schema, "Added")
         nodes = [d.name.text for d in schema.declarations if isinstance(d, pg.NodeDecl)]
-        new = draw(_valid_edges(name, nodes))
-        return Migration("add edge", pg.Schema((new, *schema.declarations)), "add_type")
+        new = draw(_valid_edges(_fresh(schema, "Added"), nodes))
+        return Migration(pg.Schema((new, *schema.declarations)), "add_type")
 
     @offer
     def describe() -> Migration:
@@ -658,17 +680,15 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
         new = replace(owner, headers=(*kept, text_annotation("description", text + "!" * len(had))))
         if had == {text + "!" * len(had)}:
             new = replace(owner, headers=tuple(kept))
-        return Migration("describe", put(schema, owner, new), "update_type_metadata")
+        return Migration(put(schema, owner, new), "update_type_metadata")
 
     @offer
     def rename_type() -> Migration:
         name = _fresh(schema, "Renamed")
         hint = text_annotation("rename_from", owner.name.text)
-        new = replace(owner, name=pg.Name(name), headers=(*owner.headers, hint))
-        result = put(schema, owner, new)
+        result = put(schema, owner, replace(owner, name=pg.Name(name), headers=(*owner.headers, hint)))
         if isinstance(owner, pg.NodeDecl):
-            old = owner.name.text
-            swap = {old: pg.Name(name)}
+            swap = {owner.name.text: pg.Name(name)}
             result = pg.Schema(
                 tuple(
                     replace(d, source=swap.get(d.source.text, d.source), target=swap.get(d.target.text, d.target))
@@ -677,7 +697,7 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
                     for d in result.declarations
                 )
             )
-        return Migration("rename type", result, "rename_type")
+        return Migration(result, "rename_type")
 
     if droppable := _pairs(schema, lambda o, p: p.name.text not in _used(o)):
 
@@ -691,7 +711,7 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
                 or (isinstance(m, pg.RangeConstraint | pg.CheckConstraint) and m.property.text == prop.name.text)
             ]
             new = replace(holder, members=tuple(m for m in holder.members if m not in gone))
-            return Migration("drop property", put(schema, holder, new), "drop_property")
+            return Migration(put(schema, holder, new), "drop_property")
 
     if every := _pairs(schema, lambda o, p: True):
 
@@ -703,20 +723,7 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             renamed = replace(prop, name=pg.Name(name), annotations=(*prop.annotations, hint))
             new = _swap_member(holder, prop, renamed)
             members = tuple(_renamed_in(m, prop.name.text, name) for m in new.members)
-            new = replace(new, members=members)
-            return Migration("rename property", put(schema, holder, new), "rename_property")
-
-    if enums := _pairs(schema, lambda o, p: p.type.form == "enum"):
-
-        @offer
-        def extend_enum() -> Migration:
-            holder, prop = draw(st.sampled_from(enums))
-            values = (*prop.type.values, "zz-new-value")
-            if "zz-new-value" in prop.type.values:
-                values = (*prop.type.values, f"zz-{len(prop.type.values)}-more")
-            grown = replace(prop, type=replace(prop.type, values=values))
-            new = _swap_member(holder, prop, grown)
-            return Migration("extend enum", put(schema, holder, new), "extend_enum")
+            return Migration(put(schema, holder, replace(new, members=members)), "rename_property")
 
     def lacks_index(holder: Any, prop: pg.Property) -> bool:
         named = any(m.name == "index" for m in prop.annotations)
@@ -731,39 +738,10 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
     if unindexed := _pairs(schema, lacks_index):
 
         @offer
-        def add_index() -> Migration:
+        def add_body_index() -> Migration:
             holder, prop = draw(st.sampled_from(unindexed))
-            if draw(st.booleans()):
-                marked = replace(prop, annotations=(*prop.annotations, pg.Annotation("index")))
-                new = _swap_member(holder, prop, marked)
-            else:
-                index = pg.MemberConstraint("index", (bare(prop.name.text),))
-                new = replace(holder, members=(*holder.members, index))
-            return Migration("add index", put(schema, holder, new), "add_constraint")
-
-    def is_free(holder: pg.NodeDecl | pg.EdgeDecl, prop: pg.Property) -> bool:
-        has_vector = any(m.name == "embed" for m in prop.annotations)
-        return prop.name.text not in _used(holder) and not has_vector
-
-    if nullable := _pairs(schema, lambda o, p: is_free(o, p) and p.type.nullable):
-
-        @offer
-        def forbid_null() -> Migration:
-            holder, prop = draw(st.sampled_from(nullable))
-            changed = replace(prop, type=replace(prop.type, nullable=False))
-            new = _swap_member(holder, prop, changed)
-            return Migration("forbid null", put(schema, holder, new), "tighten_nullability")
-
-    wider = {"I32": "I64", "F32": "F64"}
-    narrow = _pairs(schema, lambda o, p: is_free(o, p) and p.type.form == "scalar" and p.type.name in wider)
-    if narrow:
-
-        @offer
-        def widen() -> Migration:
-            holder, prop = draw(st.sampled_from(narrow))
-            changed = replace(prop, type=replace(prop.type, name=wider[prop.type.name]))
-            new = _swap_member(holder, prop, changed)
-            return Migration("widen", put(schema, holder, new), "widen_property")
+            index = pg.MemberConstraint("index", (bare(prop.name.text),))
+            return Migration(put(schema, holder, replace(holder, members=(*holder.members, index))), "add_constraint")
 
     if loose := [d for d in _owners(schema) if isinstance(d, pg.EdgeDecl) and d.card is None]:
 
@@ -771,7 +749,7 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
         def add_card() -> Migration:
             edge = draw(st.sampled_from(loose))
             new = replace(edge, card=pg.Card(pg.Number("3"), pg.Number("77")))
-            return Migration("add card", put(schema, edge, new), "add_constraint")
+            return Migration(put(schema, edge, new), "add_constraint")
 
     edges = [d for d in schema.declarations if isinstance(d, pg.EdgeDecl)]
     ends = {end.text for edge in edges for end in (edge.source, edge.target)}
@@ -780,9 +758,24 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
 
         @offer
         def drop_type() -> Migration:
-            return Migration("drop type", put(schema, draw(st.sampled_from(removable)), None), "drop_type")
+            return Migration(put(schema, draw(st.sampled_from(removable)), None), "drop_type")
 
-    return options[draw(st.sampled_from(sorted(options)))]()
+    def extended(prop: pg.Property) -> pg.Property:
+        known = prop.type.values
+        value = f"zz-{len(known)}-more" if "zz-new-value" in known else "zz-new-value"
+        return _with_type(values=(*known, value))(prop)
+
+    enums = _pairs(schema, lambda o, p: p.type.form == "enum")
+    nullable = _pairs(schema, lambda o, p: _is_free(o, p) and p.type.nullable)
+    wider = {"I32": "I64", "F32": "F64"}
+    narrow = _pairs(schema, lambda o, p: _is_free(o, p) and p.type.form == "scalar" and p.type.name in wider)
+    changes: list[PropertyChange] = [
+        (enums, extended, "extend_enum", None),
+        (unindexed, _with_mark("index"), "add_constraint", None),
+        (nullable, _with_type(nullable=False), "tighten_nullability", None),
+        (narrow, lambda prop: _with_type(name=wider[prop.type.name])(prop), "widen_property", None),
+    ]
+    return _one_of(draw, schema, options, changes)
 
 
 @st.composite
@@ -791,105 +784,53 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
     schema = without_hints(schema)
     owner = draw(st.sampled_from(_owners(schema)))
     refusal = "unsupported_change"
-    options: dict[str, Callable[[], Migration]] = {}
 
-    def offer(change: Callable[[], Migration]) -> None:
-        options[change.__name__] = change
+    def of_owner(code: str | None = None, **changes: Any) -> Callable[[], Migration]:
+        return lambda: Migration(put(schema, owner, replace(owner, **changes)), refusal, code)
 
-    @offer
-    def add_required_property() -> Migration:
-        name = _fresh(schema, "required")
-        prop = pg.Property(pg.Name(name), replace(draw(valid_types()), nullable=False))
-        new = replace(owner, members=(*owner.members, prop))
-        return Migration("add required", put(schema, owner, new), refusal, "OG-MF-103")
+    def beside(other: pg.Declaration, **changes: Any) -> Callable[[], Migration]:
+        changed = (*put(schema, owner, replace(owner, **changes)).declarations, other)
+        return lambda: Migration(pg.Schema(changed), refusal)
 
-    @offer
-    def annotate() -> Migration:
-        new = replace(owner, headers=(*owner.headers, pg.Annotation("added_mark")))
-        return Migration("opaque annotation", put(schema, owner, new), refusal)
-
+    required = pg.Property(pg.Name(_fresh(schema, "required")), replace(draw(valid_types()), nullable=False))
+    options: dict[str, Callable[[], Migration]] = {
+        "add required property": of_owner("OG-MF-103", members=(*owner.members, required)),
+        "annotate": of_owner(headers=(*owner.headers, pg.Annotation("added_mark"))),
+    }
     interfaces = [d for d in schema.declarations if isinstance(d, pg.InterfaceDecl)]
     used = {name.text for d in schema.declarations if isinstance(d, pg.NodeDecl) for name in d.implements}
     if idle := [d for d in interfaces if d.name.text not in used]:
-
-        @offer
-        def drop_interface() -> Migration:
-            return Migration("drop interface", put(schema, idle[0], None), refusal)
-
+        options["drop interface"] = lambda: Migration(put(schema, idle[0], None), refusal)
     if isinstance(owner, pg.NodeDecl):
-
-        @offer
-        def implement() -> Migration:
-            name = _fresh(schema, "Contract")
-            contract = pg.InterfaceDecl(pg.Name(name), ())
-            new = replace(owner, implements=(*owner.implements, pg.Name(name)))
-            changed = put(schema, owner, new)
-            return Migration("implement", pg.Schema((contract, *changed.declarations)), refusal)
-
+        name = pg.Name(_fresh(schema, "Contract"))
+        options["implement"] = beside(pg.InterfaceDecl(name, ()), implements=(*owner.implements, name))
     if isinstance(owner, pg.EdgeDecl):
+        name = pg.Name(_fresh(schema, "Elsewhere"))
+        options["change endpoint"] = beside(pg.NodeDecl(name, (), (), ()), target=name)
         if owner.card is not None and (owner.card.low.value or owner.card.high is not None):
+            options["relax card"] = of_owner(card=None)
+    if ruled := [(o, c) for o in _owners(schema) for c in pg.constraints_of(o.members)]:
 
-            @offer
-            def relax_card() -> Migration:
-                return Migration("relax card", put(schema, owner, replace(owner, card=None)), refusal)
-
-        @offer
-        def change_endpoint() -> Migration:
-            name = _fresh(schema, "Elsewhere")
-            node = pg.NodeDecl(pg.Name(name), (), (), ())
-            changed = put(schema, owner, replace(owner, target=pg.Name(name)))
-            return Migration("change endpoint", pg.Schema((*changed.declarations, node)), refusal)
-
-    free = _pairs(
-        schema, lambda o, p: p.name.text not in _used(o) and not any(m.name == "embed" for m in p.annotations)
-    )
-    if required := [pair for pair in free if not pair[1].type.nullable]:
-
-        @offer
-        def allow_null() -> Migration:
-            holder, prop = draw(st.sampled_from(required))
-            changed = replace(prop, type=replace(prop.type, nullable=True))
-            new = _swap_member(holder, prop, changed)
-            return Migration("allow null", put(schema, holder, new), refusal, "OG-MF-106")
-
-    if free:
-
-        @offer
-        def annotate_property() -> Migration:
-            holder, prop = draw(st.sampled_from(free))
-            changed = replace(prop, annotations=(*prop.annotations, pg.Annotation("added_mark")))
-            new = _swap_member(holder, prop, changed)
-            return Migration("opaque property annotation", put(schema, holder, new), refusal)
-
-    if marked := _pairs(schema, lambda o, p: any(m.name in ("index", "unique") for m in p.annotations)):
-
-        @offer
-        def remove_property_constraint() -> Migration:
-            holder, prop = draw(st.sampled_from(marked))
-            gone = next(m for m in prop.annotations if m.name in ("index", "unique"))
-            kept = tuple(m for m in prop.annotations if m is not gone)
-            new = _swap_member(holder, prop, replace(prop, annotations=kept))
-            return Migration("remove property constraint", put(schema, holder, new), refusal)
-
-    ruled = [(o, c) for o in _owners(schema) for c in pg.constraints_of(o.members)]
-    if ruled:
-
-        @offer
         def remove_body_constraint() -> Migration:
             holder, rule = draw(st.sampled_from(ruled))
-            new = _swap_member(holder, rule, None)
-            return Migration("remove body constraint", put(schema, holder, new), refusal)
+            return Migration(put(schema, holder, _swap_member(holder, rule, None)), refusal)
 
-    if many := _pairs(schema, lambda o, p: p.type.form == "enum" and len(p.type.values) > 1):
+        options["remove body constraint"] = remove_body_constraint
 
-        @offer
-        def narrow_enum() -> Migration:
-            holder, prop = draw(st.sampled_from(many))
-            narrow = replace(prop, type=replace(prop.type, values=prop.type.values[1:]))
-            new = _swap_member(holder, prop, narrow)
-            return Migration("narrow enum", put(schema, holder, new), refusal, "OG-MF-106")
+    def unmarked(prop: pg.Property) -> pg.Property:
+        gone = next(m for m in prop.annotations if m.name in ("index", "unique"))
+        return replace(prop, annotations=tuple(m for m in prop.annotations if m is not gone))
 
-    return options[draw(st.sampled_from(sorted(options)))]()
+    free = _pairs(schema, _is_free)
+    marked = _pairs(schema, lambda o, p: any(m.name in ("index", "unique") for m in p.annotations))
+    many = _pairs(schema, lambda o, p: p.type.form == "enum" and len(p.type.values) > 1)
+    changes: list[PropertyChange] = [
+        ([pair for pair in free if not pair[1].type.nullable], _with_type(nullable=True), refusal, "OG-MF-106"),
+        (free, _with_mark("added_mark"), refusal, None),
+        (marked, unmarked, refusal, None),
+        (many, lambda prop: _with_type(values=prop.type.values[1:])(prop), refusal, "OG-MF-106"),
+    ]
+    return _one_of(draw, schema, options, changes)
 
 
 # ---- values
@@ -988,10 +929,6 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=6,
 )
-
-
-def f32(value: float) -> float:
-    return to_f32(value)
 
 
 # ---- queries that type-check against the reading graph
