@@ -16,7 +16,7 @@ from omnigraph.core.budget import PATIENT_ROWS, Budget, LinkedSignal, MemoryAcco
 from omnigraph.core.cache import LruCache
 from omnigraph.core.validation import MAX_PROBLEMS, listed, problems_of
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError, ResourceLimitError
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 
 class Clock:
@@ -168,62 +168,33 @@ def kept(cache: LruCache[str], keys: str) -> str:
     return "".join(key for key in keys if cache.get(key) is not None)
 
 
-def test_the_least_recently_used_value_makes_room() -> None:
-    cache: LruCache[str] = LruCache(2)
-    cache.put("a", "1")
-    cache.put("b", "2")
-    assert cache.get("a") == "1"
-    cache.put("c", "3")
-    assert kept(cache, "abc") == "ac"
-    assert cache.used == 2
-
-
-def test_values_weigh_what_they_are() -> None:
-    cache: LruCache[str] = LruCache(10, len)
-    for key, value in (("a", "xxxx"), ("b", "xxxx"), ("c", "xx")):
-        cache.put(key, value)
-    assert (kept(cache, "abc"), cache.used) == ("abc", 10)
-    cache.put("d", "xxxxx")
-    assert (kept(cache, "abcd"), cache.used) == ("cd", 7)
-    cache.put("e", "xxx")
-    assert (kept(cache, "cde"), cache.used) == ("cde", 10)
-
-
-def test_a_value_larger_than_everything_is_not_kept_and_displaces_nothing() -> None:
-    cache: LruCache[str] = LruCache(5, len)
-    cache.put("a", "xx")
-    cache.put("b", "xxxxxx")
-    assert (kept(cache, "ab"), cache.used) == ("a", 2)
-    cache.put("c", "xxxxx")
-    assert (kept(cache, "ac"), cache.used) == ("c", 5)
-
-
-def test_a_value_that_is_put_again_replaces_the_one_before() -> None:
-    cache: LruCache[str] = LruCache(10, len)
-    cache.put("a", "xxxx")
-    cache.put("a", "yy")
-    assert (cache.get("a"), cache.used) == ("yy", 2)
-
-
-def test_a_value_that_grew_too_large_is_forgotten() -> None:
-    cache: LruCache[str] = LruCache(5, len)
-    cache.put("a", "xx")
-    cache.put("a", "x" * 6)
-    assert (cache.get("a"), cache.used) == (None, 0)
-
-
-def test_putting_again_counts_as_use() -> None:
-    cache: LruCache[str] = LruCache(2)
-    for key in "aba":
-        cache.put(key, key)
-    cache.put("c", "c")
-    assert kept(cache, "abc") == "ac"
-
-
-def test_nothing_is_kept_without_capacity() -> None:
-    cache: LruCache[str] = LruCache(0)
-    cache.put("a", "x")
-    assert (cache.get("a"), cache.used) == (None, 0)
+@named_cases(
+    ("capacity", "put", "there", "used"),
+    {
+        "the least recently used value makes room": (2, "a=x b=x ?a c=x", "ac", 2),
+        "putting again counts as use": (2, "a=x b=x a=x c=x", "ac", 2),
+        "values weigh what they are": (10, "a=xxxx b=xxxx c=xx", "abc", 10),
+        "as many go as are in the way": (10, "a=xxxx b=xxxx c=xx ?a ?b ?c d=xxxxx", "cd", 7),
+        "and no more": (10, "a=xxxx b=xxxx c=xx ?a ?b ?c d=xxxxx ?c ?d e=xxx", "cde", 10),
+        "a value larger than everything is not kept and displaces nothing": (5, "a=xx b=xxxxxx", "a", 2),
+        "a value as large as everything displaces all": (5, "a=xx c=xxxxx", "c", 5),
+        "a value that is put again replaces the one before": (10, "a=xxxx a=yy", "a", 2),
+        "a value that grew too large is forgotten": (5, "a=xx a=xxxxxx", "", 0),
+        "nothing is kept without capacity": (0, "a=x", "", 0),
+    },
+)
+def test_the_cache_keeps_what_was_used_last_and_fits(capacity: int, put: str, there: str, used: int) -> None:
+    cache: LruCache[str] = LruCache(capacity, len)
+    last: dict[str, str] = {}
+    for word in put.split():
+        key, _, value = word.partition("=")
+        if value:
+            cache.put(key, value)
+            last[key] = value
+        else:
+            assert cache.get(key[1:]) == last[key[1:]]
+    assert (kept(cache, "abcde"), cache.used) == (there, used)
+    assert all(cache.get(key) == last[key] for key in there)
 
 
 def test_a_missing_value_is_built_once() -> None:
