@@ -67,12 +67,7 @@ def test_a_sidecar_holds_every_field_of_the_protocol(objects, tmp_path):
     assert body["format_version"] == 1
     assert (body["operation_id"], body["writer_kind"]) == (OPERATION, "mutation")
     assert set(body["tables"][0]) >= {
-        "table_key",
-        "table_path",
-        "table_branch",
-        "expected_version",
-        "post_commit_pin",
-        "transaction_uuid",
+        *("table_key", "table_path", "table_branch", "expected_version", "post_commit_pin", "transaction_uuid"),
         "confirmed_version",
     }
     assert set(body["commit"]) == {"commit_id", "parent_id", "merged_parent_id", "merge_strategy", "created_at"}

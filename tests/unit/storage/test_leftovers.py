@@ -267,13 +267,8 @@ def test_what_a_killed_process_was_writing_goes(location: GraphLocation) -> None
 @pytest.mark.parametrize(
     "name",
     [
-        "notes.txt",
-        "data/readme.md",
-        "_versions/latest_version_hint.json",
-        "_versions/99.manifest.bak",
-        "_refs/branches/gone.json",
-        "tree/orphan/data/0101.lance",
-        "other/data/0101.lance",
+        *("notes.txt", "data/readme.md", "_versions/latest_version_hint.json", "_versions/99.manifest.bak"),
+        *("_refs/branches/gone.json", "tree/orphan/data/0101.lance", "other/data/0101.lance"),
     ],
 )
 def test_foreign_files_are_left_alone(location: GraphLocation, name: str) -> None:
@@ -422,19 +417,11 @@ UUID = "04f233d0-4d6d-4ba2-8e46-b469f616099a"
     [
         "data/001000111101010011100010cf8820447297a553c0df91cf71.lance",
         "data/0010001111010100/01000000000000000000000000000000.blob",
-        "_deletions/0-3-13594106866179992589.arrow",
-        "_deletions/0-3-13594106866179992589.bin",
-        f"_indices/{UUID}/page_data.lance",
-        f"_indices/{UUID}/index.idx",
-        f"_transactions/4-{UUID}.txn",
-        "_versions/18446744073709551611.manifest",
-        "_versions/d9223372036854775809.manifest",
-        "_versions/18446744073709551611.manifest#1",
-        "_versions/latest_version_hint.json",
-        "_refs/branches/x%2Fdeep.json",
-        "_checksums/7.json",
-        "_checksums/.7.json",
-        "_reclaimed",
+        *("_deletions/0-3-13594106866179992589.arrow", "_deletions/0-3-13594106866179992589.bin"),
+        *(f"_indices/{UUID}/page_data.lance", f"_indices/{UUID}/index.idx", f"_transactions/4-{UUID}.txn"),
+        *("_versions/18446744073709551611.manifest", "_versions/d9223372036854775809.manifest"),
+        *("_versions/18446744073709551611.manifest#1", "_versions/latest_version_hint.json"),
+        *("_refs/branches/x%2Fdeep.json", "_checksums/7.json", "_checksums/.7.json", "_reclaimed"),
         "data/.tmp_x.lance",
     ],
 )
@@ -446,14 +433,8 @@ def test_files_that_lance_and_we_make_may_be_deleted(name: str) -> None:
 @each_case(
     "name",
     [
-        "notes.txt",
-        "data/notes.txt",
-        "data/x/y/z.blob",
-        "_versions/a",
-        f"_indices/x/{UUID}",
-        "x/data/01.lance",
-        ".ssh/id",
-        "data/../x.lance",
+        *("notes.txt", "data/notes.txt", "data/x/y/z.blob", "_versions/a", f"_indices/x/{UUID}", "x/data/01.lance"),
+        *(".ssh/id", "data/../x.lance"),
     ],
 )
 def test_other_files_may_not(name: str) -> None:
