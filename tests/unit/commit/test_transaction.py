@@ -287,8 +287,9 @@ def test_a_moment_that_was_read_is_read_again_whatever_clocks_say(tmp_path: Path
                 other = chance.choice([name for name in branches if name != branch])
                 more["merged_parent_id"] = manifest.state().head(other).commit_id
             publish_at(manifest, branch, f"n{number}", skewed, **more)
-        for (name, moment), expected in known.items():
-            assert seen_at(manifest, name, moment) == expected
+        # What was published stays, so an answer that changed is still another one some steps later.
+        if number % 5 == 4:
+            assert {key: seen_at(manifest, *key) for key in known} == known
         for name, head in manifest.state().heads.items():
             newest = manifest.commits()[head.commit_id].created_at
             for moment in (newest, chance.randrange(newest + 1)):
