@@ -167,18 +167,21 @@ class TypeDelta:
     rows: Delta
 
     @property
-    def table_key(self) -> TableKey:
-        """The type, under its newer name."""
+    def pin(self) -> TablePin:
+        """The newer state, or the one that is gone."""
         pin = self.new or self.old
         assert pin is not None, "a type is in one of the snapshots"
-        return pin.table_key
+        return pin
+
+    @property
+    def table_key(self) -> TableKey:
+        """The type, under its newer name."""
+        return self.pin.table_key
 
     @property
     def type_id(self) -> str:
         """The id of the type, independent of its name."""
-        pin = self.new or self.old
-        assert pin is not None, "a type is in one of the snapshots"
-        return str(pin.incarnation)
+        return str(self.pin.incarnation)
 
     @property
     def is_edge(self) -> bool:

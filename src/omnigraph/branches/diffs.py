@@ -148,7 +148,7 @@ class Diff:
                     pa.repeat(key.name, count),
                     rows["id"],
                     names.take(pa.array(operation_codes(rows))),
-                    pa.repeat(pa.scalar(_version(delta), pa.int64()), count),
+                    pa.repeat(pa.scalar(delta.pin.version, pa.int64()), count),
                     rows["src"],
                     rows["dst"],
                 ]
@@ -199,7 +199,6 @@ class Diff:
 
 def _net_changes(delta: TypeDelta, rows: Rows) -> Iterator[NetChange]:
     key = delta.table_key
-    version = _version(delta)
     columns = (rows[column].to_pylist() for column in ("id", "src", "dst"))
     for code, entity_id, source, target in zip(operation_codes(rows).tolist(), *columns, strict=True):
         yield NetChange(
@@ -207,12 +206,6 @@ def _net_changes(delta: TypeDelta, rows: Rows) -> Iterator[NetChange]:
             type_name=key.name,
             id=entity_id,
             op=operation(code),
-            published_dataset_version=version,
+            published_dataset_version=delta.pin.version,
             endpoints={"from": source, "to": target} if delta.is_edge else None,
         )
-
-
-def _version(delta: TypeDelta) -> int:
-    pin = delta.new or delta.old
-    assert pin is not None, "a type is in one of the snapshots"
-    return pin.version

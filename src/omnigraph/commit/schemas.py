@@ -122,25 +122,18 @@ def find_schema(objects: ControlObjects, manifest: Manifest, schema_hash: str) -
         StorageError: the files are damaged, or describe another schema.
         BadRequestError: the source was edited by hand.
     """
-    try:
-        return read_schema_files(objects, schema_hash)
-    except OmniError as error:
-        for find in (_find_staged, _find_past):
-            found = find(objects, manifest, schema_hash)
-            if found is not None:
-                return found
-        raise error
-
-
-def _find_staged(objects: ControlObjects, manifest: Manifest, schema_hash: str) -> GraphSchema | None:
-    """The schema of a pending change, whose files another process may be moving at this moment."""
-    for is_staged in (True, False):
+    failures: list[OmniError] = []
+    # The files of a pending change may get their real names at this moment, by another process.
+    for is_staged in (False, True, False):
         try:
             return read_schema_files(objects, schema_hash, staged=is_staged)
-        except OmniError:
-            # The caller tells what is wrong with the files under their real names.
-            continue
-    return None
+        except OmniError as error:
+            failures.append(error)
+    found = _find_past(objects, manifest, schema_hash)
+    if found is None:
+        # What is wrong with the files under their real names.
+        raise failures[0]
+    return found
 
 
 def _find_past(objects: ControlObjects, manifest: Manifest, schema_hash: str) -> GraphSchema | None:

@@ -70,10 +70,14 @@ class WriterKind(StrEnum):
 LOOSE_KINDS = frozenset({WriterKind.ENSURE_INDICES, WriterKind.OPTIMIZE})
 
 
-class SidecarTable(BaseModel):
-    """One table that the writer moves."""
+class _Stored(BaseModel):
+    """A part of a sidecar: what it does not declare is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SidecarTable(_Stored):
+    """One table that the writer moves."""
 
     table_key: str
     incarnation: int
@@ -90,10 +94,8 @@ class SidecarTable(BaseModel):
     confirmed_version: int | None = None
 
 
-class PlannedCommit(BaseModel):
+class PlannedCommit(_Stored):
     """The commit that the writer will publish."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     commit_id: str
     parent_id: str | None
@@ -102,10 +104,8 @@ class PlannedCommit(BaseModel):
     created_at: int
 
 
-class SidecarNewTable(BaseModel):
+class SidecarNewTable(_Stored):
     """One table that a schema change makes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table_key: str
     incarnation: int
@@ -113,10 +113,8 @@ class SidecarNewTable(BaseModel):
     transaction_uuid: str
 
 
-class SidecarSchema(BaseModel):
+class SidecarSchema(_Stored):
     """The effects of a schema change besides moved tables."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: The schema that becomes the accepted one.
     schema_hash: str
@@ -138,10 +136,8 @@ class SidecarSchema(BaseModel):
         return self
 
 
-class Sidecar(BaseModel):
+class Sidecar(_Stored):
     """The intent of one writer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format_version: Literal[1] = 1
     operation_id: str

@@ -76,11 +76,7 @@ class History:
 
 def newest_heads(heads: Iterable[Head]) -> dict[str, Head]:
     """The current position of every live branch."""
-    newest: dict[str, Head] = {}
-    for head in heads:
-        known = newest.get(head.branch)
-        if known is None or head.graph_version > known.graph_version:
-            newest[head.branch] = head
+    newest = {head.branch: head for head in sorted(heads, key=lambda head: head.graph_version)}
     return {name: head for name, head in newest.items() if not head.deleted}
 
 
@@ -199,23 +195,19 @@ class ManifestState:
         return {(pin.location, pin.branch) for head in heads for pin in head.pins.values()}
 
 
-def newest_per_incarnation(heads: tuple[Head, ...]) -> tuple[Head, ...]:
+def newest_per_incarnation(heads: Iterable[Head]) -> tuple[Head, ...]:
     """The newest head row of each branch incarnation."""
-    newest: dict[tuple[str, int], Head] = {}
-    for head in heads:
-        key = (head.branch, head.incarnation)
-        if key not in newest or head.graph_version > newest[key].graph_version:
-            newest[key] = head
-    return tuple(newest.values())
+    in_order = sorted(heads, key=lambda head: head.graph_version)
+    return tuple({(head.branch, head.incarnation): head for head in in_order}.values())
 
 
-def state_of(heads: list[Head] | tuple[Head, ...], manifest_version: int, fence: int = 0) -> ManifestState:
+def state_of(heads: Iterable[Head], manifest_version: int, fence: int = 0) -> ManifestState:
     """The state that some head rows make.
 
     Raises:
         DamageError: there are none.
     """
-    newest = newest_per_incarnation(tuple(heads))
+    newest = newest_per_incarnation(heads)
     if not newest:
         raise DamageError("reading the manifest", "it has no row of any branch")
     return ManifestState(

@@ -129,28 +129,24 @@ def plan_builds(table: Table, specs: Iterable[IndexSpec]) -> list[IndexBuild]:
     was built. A row that was there before keeps its row id wherever it moves, and the old segment would go on answering
     for it with the old value: then the index is rebuilt. So is a vector index, whose partitions follow all vectors.
     """
-    with translated(f"planning the indexes of {table.path}"):
-        return _planned(table, specs)
-
-
-def _planned(table: Table, specs: Iterable[IndexSpec]) -> list[IndexBuild]:
-    existing = list_indexes(table)
-    every = tuple(fragment.fragment_id for fragment in table._dataset.get_fragments())
     builds: list[IndexBuild] = []
-    for spec in specs:
-        known = existing.get(spec.name)
-        if not needs_work(spec, known, table.row_count):
-            continue
-        if (
-            known is None
-            or not known.covered_fragments
-            or spec.kind is PhysicalIndex.IVF_FLAT
-            or _knows_rows_in(table, known.built_version, known.missing_fragments)
-        ):
-            builds.append(IndexBuild(spec=spec, fragments=every, replaces=known is not None))
-        else:
-            missing = tuple(sorted(known.missing_fragments))
-            builds.append(IndexBuild(spec=spec, fragments=missing, replaces=False))
+    with translated(f"planning the indexes of {table.path}"):
+        existing = list_indexes(table)
+        every = tuple(fragment.fragment_id for fragment in table._dataset.get_fragments())
+        for spec in specs:
+            known = existing.get(spec.name)
+            if not needs_work(spec, known, table.row_count):
+                continue
+            if (
+                known is None
+                or not known.covered_fragments
+                or spec.kind is PhysicalIndex.IVF_FLAT
+                or _knows_rows_in(table, known.built_version, known.missing_fragments)
+            ):
+                builds.append(IndexBuild(spec=spec, fragments=every, replaces=known is not None))
+            else:
+                missing = tuple(sorted(known.missing_fragments))
+                builds.append(IndexBuild(spec=spec, fragments=missing, replaces=False))
     return builds
 
 
