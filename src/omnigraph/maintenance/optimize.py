@@ -63,17 +63,7 @@ if TYPE_CHECKING:
 COMPACT_STAGE = "compact"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewrittenTable:
-    """A table whose new fragments are written, ready for its commit."""
-
-    #: At the version that was planned.
-    table: Table
-    staged: StagedWrite
-    rows: int
-
-
-def compact_tables(workers: Workers, work: Sequence[tuple[Table, Sequence[Sequence[int]]]]) -> list[RewrittenTable]:
+def compact_tables(workers: Workers, work: Sequence[tuple[Table, Sequence[Sequence[int]]]]) -> list[StagedWrite]:
     """Write groups of fragments anew, as one fragment each; tables without groups are left out.
 
     Raises:
@@ -81,14 +71,8 @@ def compact_tables(workers: Workers, work: Sequence[tuple[Table, Sequence[Sequen
     """
     plans = [(table, plan_compaction(table, groups)) for table, groups in work]
     messages = iter(workers.run(COMPACT_STAGE, _rewrite, [task for _, tasks in plans for task in tasks]))
-    rewritten = []
-    for table, tasks in plans:
-        answers = [next(messages) for _ in tasks]
-        staged = stage_compaction(table, [str(answer["result"]) for answer in answers])
-        if staged is not None:
-            rows = sum(int(answer["rows"]) for answer in answers)
-            rewritten.append(RewrittenTable(table=table, staged=staged, rows=rows))
-    return rewritten
+    staged = [stage_compaction(table, [str(next(messages)["result"]) for _ in tasks]) for table, tasks in plans]
+    return [write for write in staged if write is not None]
 
 
 def _rewrite(task: CompactionTask) -> Message:
@@ -310,7 +294,7 @@ class _Run:
         images: dict[TableKey, PrivateVersion] = {}
         try:
             for key, item in rewritten.items():
-                images[key] = open_private(item.staged)
+                images[key] = open_private(item)
             states = {key: images[key].table if key in images else table for key, table in tables.items()}
             indexes, names = self._build(states)
             for key in tables:
@@ -341,7 +325,7 @@ class _Run:
         tables = {key: self._transaction.open(pins[key]) for key in keys}
         return {key: item for key, item in tables.items() if item.latest_version == item.version}
 
-    def _rewrite(self, tables: Mapping[TableKey, Table]) -> dict[TableKey, RewrittenTable]:
+    def _rewrite(self, tables: Mapping[TableKey, Table]) -> dict[TableKey, StagedWrite]:
         work: dict[TableKey, tuple[Table, Sequence[Sequence[int]]]] = {}
         rows = 0
         for key, table in tables.items():
@@ -383,12 +367,12 @@ class _Run:
 
 
 def _joined(
-    rewritten: RewrittenTable | None, image: PrivateVersion | None, indexes: StagedWrite | None
+    rewritten: StagedWrite | None, image: PrivateVersion | None, indexes: StagedWrite | None
 ) -> StagedWrite | None:
     """New fragments and indexes of one table as one write."""
     if rewritten is None or image is None:
         return indexes
-    return with_indexes(rewritten.staged, image.table, indexes)
+    return with_indexes(rewritten, image.table, indexes)
 
 
 # ---- Folding: a writer whose table has collected many small fragments makes one of them, right after its own commit

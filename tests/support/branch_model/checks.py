@@ -249,7 +249,7 @@ class BranchWrites:
         if not rewritten:
             return
         (item,) = rewritten
-        table = commit_staged(item.staged)
+        table = commit_staged(item)
         moved = TablePin(
             table_key=pin.table_key,
             incarnation=pin.incarnation,
