@@ -25,7 +25,6 @@ from omnigraph.maintenance.cleanup_plan import (
     find_unfinished,
     find_unused_forks,
     find_unused_groups,
-    forks_beside,
     is_busy,
     plan_cleanup,
     reader_grace_us,
@@ -39,7 +38,6 @@ from omnigraph.maintenance.retention import (
     forgettable_rows,
     known_commits,
     published_heads,
-    reachable,
 )
 from omnigraph.storage.datasets.tables import dataset_exists
 from omnigraph.storage.datasets.versions import (
@@ -133,20 +131,19 @@ def reclaim_forks(environment: GraphEnvironment, policy: RetentionPolicy | None 
     While there are readers or staged files, and always on an object store, only forks that were not written to for a
     long time go: one may be read still, or hold what is staged for a first publish.
     """
-    manifest = environment.manifest
-    state = manifest.state()
-    if not forks_beside(environment, state, state.lines()):
-        return {}
+    state = environment.manifest.state()
     # Before the lock is taken: it follows the length of the history.
-    needed = reachable(manifest.history(), policy or RetentionPolicy(), environment.clock()).versions
+    unused = find_unused_forks(environment, policy or RetentionPolicy())
     removed: dict[Fork, int] = {}
+    if not unused:
+        return removed
     with environment.window() as held, held.staging.try_exclusive() as is_alone:
         settle_all(held)
         is_quiet = is_alone and not held.reading.has_readers()
         if held.manifest.state().manifest_version != state.manifest_version:
             return {}
         age_s = None if is_quiet else staged_max_age_s()
-        left = with_sizes(held, forks_beside(held, state, needed), age_s)
+        left = with_sizes(held, unused, age_s)
         while left:
             failed = {item: size for item, size in left.items() if not _remove_fork(held, *item)}
             removed |= {item: size for item, size in left.items() if item not in failed}

@@ -25,7 +25,7 @@ from stat import S_ISREG
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.leftovers import staged_max_age_s
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
-from omnigraph.commit.snapshot import History, ManifestState
+from omnigraph.commit.snapshot import History
 from omnigraph.core.env_settings import Duration
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.retention import Line, Retained, RetentionPolicy, published_heads, reachable, type_keys
@@ -219,23 +219,18 @@ def find_unused_forks(
     environment: GraphEnvironment, policy: RetentionPolicy, older_than_s: float | None = None
 ) -> dict[Fork, int]:
     """Forks that no reachable state reads, with their sizes; with an age only those that were not written to since."""
-    state = environment.manifest.state()
-    beside = forks_beside(environment, state, state.lines())
+    lines = environment.manifest.state().lines()
+    beside = [
+        (path, fork)
+        for path in sorted({path for path, _ in lines})
+        for fork in list_forks(environment.location, path)
+        if (path, fork) not in lines
+    ]
     if not beside:
         return {}
     needed = reachable(environment.manifest.history(), policy, environment.clock()).versions
     unused = [item for item in beside if item not in needed]
     return with_sizes(environment, unused, older_than_s)
-
-
-def forks_beside(environment: GraphEnvironment, state: ManifestState, needed: Collection[Line]) -> list[Fork]:
-    """The forks of datasets that live branches read, except those that are needed."""
-    return [
-        (path, fork)
-        for path in sorted({path for path, _ in state.lines()})
-        for fork in list_forks(environment.location, path)
-        if (path, fork) not in needed
-    ]
 
 
 def with_sizes(environment: GraphEnvironment, forks: Iterable[Fork], older_than_s: float | None) -> dict[Fork, int]:
