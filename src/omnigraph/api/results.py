@@ -14,7 +14,7 @@ from omnigraph.codec import COMPLETE, HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, K
 from omnigraph.commit.rows import GraphCommit, TypeChanges
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.errors import BadRequestError, BlobRangeError, Diagnostic, MergeConflict, ResourceLimitError
-from omnigraph.lang.schema.steps import Step, UnsupportedChange, step_from_json
+from omnigraph.lang.schema.steps import SchemaSteps, step_from_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,50 +166,6 @@ class MergeResult(Document):
 # ---- Receipts of schema changes
 
 
-class SchemaSteps(Protocol):
-    """The steps of a schema change: a plan of this process, or one reported by a server."""
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps in their order."""
-        ...
-
-    @property
-    def warnings(self) -> tuple[Diagnostic, ...]:
-        """The findings about parts of the schema that have no effect."""
-        ...
-
-    @property
-    def supported(self) -> bool:
-        """Whether every difference has a step."""
-        ...
-
-    def to_json(self) -> dict[str, object]:
-        """`{supported, step_count, steps}`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedSteps:
-    """The steps of a schema change as a server told them."""
-
-    steps: tuple[Step, ...]
-    warnings: tuple[Diagnostic, ...] = ()
-
-    @property
-    def supported(self) -> bool:
-        """Whether every difference has a step."""
-        return not any(isinstance(step, UnsupportedChange) for step in self.steps)
-
-    def to_json(self) -> dict[str, object]:
-        """`{supported, step_count, steps}`."""
-        return {
-            "supported": self.supported,
-            "step_count": len(self.steps),
-            "steps": [step.to_json() for step in self.steps],
-        }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaApplyResult(Document):
     """The receipt of a schema change; `commit` is None when the schemas meant the same already."""
@@ -261,7 +217,7 @@ class SchemaApplyResult(Document):
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
         """The inverse of `document`."""
-        plan = ReportedSteps(
+        plan = SchemaSteps(
             steps=tuple(map(step_from_json, body["steps"])),
             warnings=tuple(map(Diagnostic.from_json, body.get("warnings", ()))),
         )

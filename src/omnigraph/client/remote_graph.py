@@ -25,7 +25,6 @@ from omnigraph.api.results import (
     ExportTarget,
     LoadResult,
     MutationResult,
-    ReportedSteps,
     SchemaApplyResult,
     check_range,
 )
@@ -62,6 +61,7 @@ from omnigraph.errors import (
     ResourceLimitError,
     UnexpectedAnswerError,
 )
+from omnigraph.lang.schema.steps import SchemaSteps
 
 if TYPE_CHECKING:
     import httpx
@@ -489,7 +489,7 @@ class RemoteGraph(GraphApi):
         arguments = {"schema": source, "allow_data_loss": allow_data_loss, "backfill": dict(backfill or {}) or None}
         result: SchemaApplyResult = self._perform(OPERATIONS["apply_schema"], arguments)
         return replace(
-            result, plan=ReportedSteps(steps=result.plan.steps, warnings=named_after(source, result.plan.warnings))
+            result, plan=SchemaSteps(steps=result.plan.steps, warnings=named_after(source, result.plan.warnings))
         )
 
     # ---- stored queries, which only a server has

@@ -21,6 +21,7 @@ from omnigraph.policy.rules import (
     Scope,
     check_version,
     read_action,
+    read_rules,
     shown,
     unique_id,
 )
@@ -176,7 +177,6 @@ class Policy:
             ConfigurationError: it is wrong; `diagnostics` holds every finding with its place.
         """
         from omnigraph.core.yaml_files import YamlDocument
-        from omnigraph.policy.rules import CODE
 
         return cls._compiled(YamlDocument.read(str(path), code=CODE))
 
@@ -189,14 +189,11 @@ class Policy:
         """
         from omnigraph.core.source import SourceText
         from omnigraph.core.yaml_files import YamlDocument
-        from omnigraph.policy.rules import CODE
 
         return cls._compiled(YamlDocument(SourceText(text, file), code=CODE))
 
     @classmethod
     def _compiled(cls, document: YamlDocument) -> Policy:
-        from omnigraph.policy.rules import read_rules
-
         policy = cls(read_rules(document))
         # A policy that cannot be evaluated is found when it is read, not at the first request.
         _ = policy._cedar

@@ -181,19 +181,21 @@ class StreamedResponse(Response):
 
 
 async def produced(
-    service: Service,
+    call: GraphCall,
     produce: Callable[[Sink], None],
     *,
     media_type: str,
     headers: Mapping[str, str] | None = None,
-    release: Release,
     signal: LinkedSignal,
 ) -> StreamedResponse:
-    """A response of what a producer writes, which stops at a signal.
+    """A response of what a producer writes, which stops at a signal, in a place for one large stream of the graph.
 
     Whatever fails before its first piece is a failure of the request.
+
+    Raises:
+        ResourceLimitError: too many streams of the caller, the graph or the server are open.
     """
-    production = _Production(produce, service.producers, release)
+    production = _Production(produce, call.service.producers, await _reserve(call))
     try:
         first = await production.next()
     except BaseException:  # also when cancelled: the thread would go on without a reader
@@ -217,7 +219,7 @@ def pulled(
     return StreamedResponse(source, None, media_type=media_type, headers=headers, status=status, signal=signal)
 
 
-async def reserve(call: GraphCall) -> Release:
+async def _reserve(call: GraphCall) -> Release:
     """A place for one large stream of the graph; what is returned gives it back.
 
     Raises:

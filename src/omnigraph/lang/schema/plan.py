@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
 from omnigraph.core.values import quote
-from omnigraph.errors import BadRequestError, Diagnostic
+from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema.accepted import (
     AcceptedSchema,
     Resolution,
@@ -42,6 +42,7 @@ from omnigraph.lang.schema.steps import (
     LintCode,
     RenameProperty,
     RenameType,
+    SchemaSteps,
     Step,
     TightenNullability,
     UnsupportedChange,
@@ -56,33 +57,12 @@ _EDGE_COLUMNS = ("src", "dst")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationPlan:
+class MigrationPlan(SchemaSteps):
     """The way from an accepted schema to a wanted one."""
 
-    steps: tuple[Step, ...]
     resolution: Resolution
     #: Wanted type and property → the value that existing rows get.
     backfills: Mapping[tuple[TypeKind, str, str], Backfill]
-    #: What has no effect: in the wanted schema, and rename hints.
-    warnings: tuple[Diagnostic, ...] = ()
-
-    @property
-    def refusals(self) -> tuple[UnsupportedChange, ...]:
-        """The differences that cannot be carried out."""
-        return tuple(step for step in self.steps if isinstance(step, UnsupportedChange))
-
-    @property
-    def supported(self) -> bool:
-        """Whether every difference has a step."""
-        return not self.refusals
-
-    def to_json(self) -> dict[str, object]:
-        """`{supported, step_count, steps}`."""
-        return {
-            "supported": self.supported,
-            "step_count": len(self.steps),
-            "steps": [step.to_json() for step in self.steps],
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_args
 
 from typing_extensions import override
 
-from omnigraph.errors import Severity
+from omnigraph.errors import Diagnostic, Severity
 from omnigraph.lang.schema.catalog import TypeKind
 
 # ---- Stable codes of schema changes
@@ -293,6 +293,34 @@ Step = (
     | DropType
     | UnsupportedChange
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaSteps:
+    """The steps of a schema change: those of a plan, or as a server told them."""
+
+    steps: tuple[Step, ...]
+    #: What has no effect: in the wanted schema, and rename hints.
+    warnings: tuple[Diagnostic, ...] = ()
+
+    @property
+    def refusals(self) -> tuple[UnsupportedChange, ...]:
+        """The differences that cannot be carried out."""
+        return tuple(step for step in self.steps if isinstance(step, UnsupportedChange))
+
+    @property
+    def supported(self) -> bool:
+        """Whether every difference has a step."""
+        return not self.refusals
+
+    def to_json(self) -> dict[str, object]:
+        """`{supported, step_count, steps}`."""
+        return {
+            "supported": self.supported,
+            "step_count": len(self.steps),
+            "steps": [step.to_json() for step in self.steps],
+        }
+
 
 _BY_KIND: dict[str, type[Step]] = {step.kind: step for step in get_args(Step)}
 #: Members that are not plain JSON values.

@@ -23,7 +23,7 @@ from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import parse_query, read_json
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.routing import handles
-from omnigraph.server.streams import Sink, produced, reserve
+from omnigraph.server.streams import Sink, produced
 
 if TYPE_CHECKING:
     from omnigraph.branches.diffs import Diff
@@ -224,5 +224,4 @@ async def _baseline(request: Request, _operation: Operation) -> Response:
         handshake = {"snapshot_commit_id": result.snapshot_commit_id, "resume_cursor": result.resume_cursor}
         sink.write(json.dumps({"baseline": handshake}) + "\n")
 
-    release = await reserve(call)
-    return await produced(call.service, produce, media_type=NDJSON, signal=signal, release=release)
+    return await produced(call, produce, media_type=NDJSON, signal=signal)

@@ -34,7 +34,7 @@ from omnigraph.server.http_input import (
 )
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.routing import handles
-from omnigraph.server.streams import Sink, produced, pulled, reserve
+from omnigraph.server.streams import Sink, produced, pulled
 
 if TYPE_CHECKING:
     from omnigraph.commit.targets import Target
@@ -196,15 +196,8 @@ async def _export(request: Request, _operation: Operation) -> Response:
     def produce(sink: Sink) -> None:
         call.graph.export(sink, snapshot=found.commit_id, types=body.type_names, timeout_s=timeout_s, cancel=signal)
 
-    release = await reserve(call)
-    return await produced(
-        call.service,
-        produce,
-        media_type=NDJSON,
-        headers={SNAPSHOT_ID: found.commit_id, EXPORTED_TYPES: " ".join(types)},
-        release=release,
-        signal=signal,
-    )
+    headers = {SNAPSHOT_ID: found.commit_id, EXPORTED_TYPES: " ".join(types)}
+    return await produced(call, produce, media_type=NDJSON, headers=headers, signal=signal)
 
 
 def _is_in(table_key: str, names: set[str]) -> bool:
