@@ -13,8 +13,7 @@ import lance
 
 from omnigraph.core.ids import TableKey
 from omnigraph.embedding.client import EmbeddingClient, EmbeddingSettings, ProviderName, create_embedder
-from omnigraph.embedding.contract import ApiKey
-from omnigraph.embedding.providers import mock_vector
+from omnigraph.embedding.providers import ApiKey, mock_vector
 from omnigraph.graph.graph import Graph
 
 DIMENSION = 4

@@ -14,23 +14,21 @@ from typing import NoReturn, assert_never
 from urllib.parse import urlsplit
 
 from omnigraph.core.env_settings import Variable, WholeNumber
-from omnigraph.embedding.contract import (
+from omnigraph.embedding.providers import (
+    LOCAL_MODEL,
+    MOCK_MODEL,
     ApiKey,
     AttemptError,
     EmbeddingProvider,
     EmbedPurpose,
-    given_up,
-    to_unit_vector,
-    undecodable,
-)
-from omnigraph.embedding.providers import (
-    LOCAL_MODEL,
-    MOCK_MODEL,
     GeminiProvider,
     JsonTransport,
     LocalProvider,
     MockProvider,
     OpenAiProvider,
+    given_up,
+    to_unit_vector,
+    undecodable,
 )
 from omnigraph.errors import BadRequestError, OmniError
 
@@ -56,7 +54,7 @@ class _Call:
 
 
 class EmbeddingClient:
-    """An `Embedder` over one provider. Safe to share between threads; close it, or use it as a context manager.
+    """Turns texts into unit vectors. Safe to share between threads; close it, or use it as a context manager.
 
     Texts are sent in as few requests as the provider takes. The deadline holds for each request with all its retries,
     so a long list of texts is not limited as a whole.
@@ -77,16 +75,16 @@ class EmbeddingClient:
 
     @property
     def provider(self) -> str:
-        """The provider that answers."""
+        """The provider that answers, as `OMNIGRAPH_EMBED_PROVIDER` names it."""
         return str(self._settings.provider)
 
     @property
     def model(self) -> str:
-        """The model as it is recorded beside the vectors."""
+        """The model as it is recorded beside the vectors; compared literally."""
         return self._settings.model
 
     def embed(self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose) -> list[tuple[float, ...]]:
-        """One checked unit vector per text, in order; all of them or an error.
+        """One checked vector of norm 1 per text, in order; all of them or an error. Components are exact 32-bit floats.
 
         Timeouts, broken connections, HTTP 429 and 5xx are tried again, with a doubling pause; nothing else is.
 
@@ -407,12 +405,9 @@ def create_embedder(
 
 def _make_provider(settings: EmbeddingSettings, clock: Callable[[], float]) -> EmbeddingProvider:
     match settings.provider:
-        case ProviderName.OPENAI_COMPATIBLE | ProviderName.OPENAI:
-            return OpenAiProvider(
-                JsonTransport(clock=clock), base_url=settings.base_url, model=settings.model, key=_key(settings)
-            )
-        case ProviderName.GEMINI:
-            return GeminiProvider(
+        case ProviderName.OPENAI_COMPATIBLE | ProviderName.OPENAI | ProviderName.GEMINI as name:
+            kind = GeminiProvider if name is ProviderName.GEMINI else OpenAiProvider
+            return kind(
                 JsonTransport(clock=clock), base_url=settings.base_url, model=settings.model, key=_key(settings)
             )
         case ProviderName.LOCAL:

@@ -9,15 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NoReturn, TypeVar
+from typing import Annotated, BinaryIO, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from omnigraph.codec import Document, Through
+from omnigraph.codec import Document, Json, Through
 from omnigraph.core.types import MAX_VECTOR_DIMENSION
 from omnigraph.core.validation import problems_of
 from omnigraph.core.yaml_files import raise_problems, read_yaml
-from omnigraph.embedding.contract import Embedder, EmbedPurpose
+from omnigraph.embedding.client import EmbeddingClient
+from omnigraph.embedding.providers import EmbedPurpose
 from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.errors.text import size_text
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
@@ -289,7 +290,8 @@ class _Line:
     """One line on its way: its bytes, or the record that gets a vector."""
 
     content: bytes
-    record: dict[str, Any] = field(default_factory=dict)
+    record: Json = field(default_factory=dict)
+    data: Json = field(default_factory=dict)
     target: str = ""
     text: str | None = None
 
@@ -302,7 +304,9 @@ class _Counts:
     cleaned: int = 0
 
 
-def embed_files(call: EmbedFiles, embedder: Embedder | None, progress: Progress | None = None) -> EmbedFilesResult:
+def embed_files(
+    call: EmbedFiles, embedder: EmbeddingClient | None, progress: Progress | None = None
+) -> EmbedFilesResult:
     """Embed the records of a file into another one, which may be the same.
 
     Args:
@@ -356,7 +360,9 @@ def _opened(path: Path, mode: str) -> BinaryIO:
 class _Run:
     """One pass over the lines of a file."""
 
-    def __init__(self, call: EmbedFiles, embedder: Embedder | None, counts: _Counts, stage: StageProgress) -> None:
+    def __init__(
+        self, call: EmbedFiles, embedder: EmbeddingClient | None, counts: _Counts, stage: StageProgress
+    ) -> None:
         self._call = call
         self._embedder = embedder
         self._counts = counts
@@ -406,7 +412,7 @@ class _Run:
         if call.mode is EmbedMode.FILL_MISSING and not is_missing(data.get(spec.target)):
             return _Line(content=content)
         text = text_of(name, data, spec.fields)
-        return _Line(content=content, record=record, target=spec.target, text=text)
+        return _Line(content=content, record=record, data=data, target=spec.target, text=text)
 
     def _write(self, lines: Sequence[_Line], target: BinaryIO) -> None:
         pending = [line for line in lines if line.text is not None]
@@ -416,7 +422,7 @@ class _Run:
                 [str(line.text) for line in pending], dimension=self._call.spec.dimension, purpose=EmbedPurpose.DOCUMENT
             )
             for line, vector in zip(pending, vectors, strict=True):
-                line.record["data"][line.target] = _short(vector)
+                line.data[line.target] = _short(vector)
                 line.content = _encoded(line.record)
         for line in lines:
             target.write(line.content + b"\n")
@@ -436,7 +442,7 @@ def _lines(source: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
         yield number, content.removesuffix(b"\n")
 
 
-def _record(number: int, content: bytes, path: Path) -> dict[str, Any]:
+def _record(number: int, content: bytes, path: Path) -> Json:
     try:
         record = json.loads(content, object_pairs_hook=_strict, parse_float=_finite, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -466,7 +472,7 @@ def _refuse(path: Path, number: int, what: str) -> NoReturn:
     raise BadRequestError(f"{path}, line {number}: {what}; nothing was written")
 
 
-def _encoded(record: dict[str, object]) -> bytes:
+def _encoded(record: Json) -> bytes:
     try:
         return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:

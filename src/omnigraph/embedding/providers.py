@@ -1,30 +1,229 @@
-"""Providers: local, mock, the shapes of OpenAI and Gemini, and their transport."""
+"""Providers of embeddings: their contract, failures and keys; local, mock, OpenAI and Gemini; their transport."""
 
 from __future__ import annotations
 
 import json
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote
 
-from omnigraph.embedding.contract import (
-    ApiKey,
-    AttemptError,
-    EmbedPurpose,
-    connection_failed,
-    timed_out,
-    to_unit_vector,
-    undecodable,
-)
-from omnigraph.errors import BadRequestError, StorageFailure
+from typing_extensions import override
+
+from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
 
 if TYPE_CHECKING:
     import httpx
     import numpy as np
     from numpy.typing import NDArray
+
+
+# ---- The contract of providers
+
+
+class EmbedPurpose(StrEnum):
+    """The side of a search that a text is on; some models embed the two sides differently."""
+
+    QUERY = "query"
+    DOCUMENT = "document"
+
+
+class EmbeddingProvider(Protocol):
+    """One attempt at one model. Knows no retries; returns what the model said, neither checked nor normalised."""
+
+    #: The number of texts that one `request` takes at most.
+    texts_per_call: int
+
+    @abstractmethod
+    def request(
+        self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose, timeout_s: float
+    ) -> list[list[object]]:
+        """One list of components per text, in order.
+
+        Raises:
+            AttemptError: This attempt failed; the error says whether another one may succeed.
+            BadRequestError: The provider cannot serve this request at all.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is held; a later `request` makes it again."""
+
+
+def check_model(
+    recorded: str | None, embedder_model: str, property_name: str, purpose: EmbedPurpose = EmbedPurpose.QUERY
+) -> None:
+    """Refuse to mix vectors of two models, in a search or in one column.
+
+    Args:
+        recorded: The model that the schema records for the property; None means that nothing is checked.
+        embedder_model: The model that would embed the text.
+        property_name: The vector property, as `Type.property`.
+        purpose: Whether the text is a query string or belongs to a row.
+
+    Raises:
+        BadRequestError: The two names differ, literally.
+    """
+    if recorded is None or recorded == embedder_model:
+        return
+    text, way_out = {
+        EmbedPurpose.QUERY: ("the query string", ", or pass a vector"),
+        EmbedPurpose.DOCUMENT: ("its texts", ""),
+    }[purpose]
+    raise BadRequestError(
+        f"the vectors of {property_name} come from model `{recorded}`, but {text} would be embedded with "
+        f"`{embedder_model}`: set OMNIGRAPH_EMBED_MODEL={recorded} and a provider that serves it{way_out}"
+    )
+
+
+# ---- Errors of embedding calls
+
+
+class AttemptError(Exception):
+    """One attempt failed. Never leaves the room: the client retries it or turns it into a typed error.
+
+    `outcome` is one word for the log, `reason` a clause for people; neither ever holds a key or an embedded text.
+    """
+
+    def __init__(self, outcome: str, reason: str, failure: StorageFailure) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.reason = reason
+        self.failure = failure
+
+    @property
+    def is_transient(self) -> bool:
+        """True when the same request may succeed a moment later."""
+        return self.failure is StorageFailure.TRANSIENT
+
+
+def timed_out(timeout_s: float) -> AttemptError:
+    """The provider did not answer in time."""
+    return AttemptError("timeout", f"no answer within {timeout_s:g} s", StorageFailure.TRANSIENT)
+
+
+def connection_failed(error: Exception) -> AttemptError:
+    """The connection was refused, broken or never made."""
+    reason = f"the connection failed ({type(error).__name__})"
+    return AttemptError("connection_failed", reason, StorageFailure.TRANSIENT)
+
+
+def undecodable(reason: str) -> AttemptError:
+    """The answer does not have the shape that the provider documents."""
+    return AttemptError("undecodable", f"the answer cannot be read: {reason}", StorageFailure.PERMANENT)
+
+
+def invalid_vector(reason: str) -> AttemptError:
+    """The answer has the right shape, but a vector in it must not be stored or searched with."""
+    return AttemptError("invalid_vector", f"the answer holds an unusable vector: {reason}", StorageFailure.PERMANENT)
+
+
+def given_up(who: str, attempts: int, error: AttemptError, *, out_of_time: bool) -> EmbeddingError:
+    """The typed error for a call that will not be tried again."""
+    tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    return EmbeddingError(
+        f"embedding with {who} failed after {tries}: {error.reason}; {_advice(error, out_of_time)}", error.failure
+    )
+
+
+def _advice(error: AttemptError, out_of_time: bool) -> str:
+    if out_of_time:
+        return "another attempt does not fit before the deadline of OMNIGRAPH_EMBED_DEADLINE_MS"
+    match error.failure:
+        case StorageFailure.TRANSIENT:
+            return "try again later, or raise OMNIGRAPH_EMBED_RETRY_ATTEMPTS"
+        case StorageFailure.CONFIGURATION:
+            return "check OMNIGRAPH_EMBED_PROVIDER, _BASE_URL, _MODEL, the API key and the proxy variables"
+        case _:
+            return "check that the model serves vectors of this dimension"
+
+
+# ---- Validation and normalisation of vectors
+
+
+#: Distance from 1 to the next 32-bit float; a vector with a smaller norm has no direction worth storing.
+FLOAT32_EPSILON = 2.0**-23
+
+
+def to_unit_vector(components: Sequence[object], dimension: int) -> tuple[float, ...]:
+    """The components as 32-bit floats, divided by their norm.
+
+    Squares are summed one by one and rooted in 64 bits, the norm is rounded to 32 bits, the division happens in 32
+    bits; every step is defined, so two processes get the same bits.
+
+    Raises:
+        AttemptError: The length is not `dimension`, a component is not a finite number, or the norm is about zero.
+    """
+    import numpy as np
+
+    if len(components) != dimension:
+        raise invalid_vector(f"{len(components)} components instead of {dimension}")
+    # A 64-bit number beyond the 32-bit range becomes infinite here and is refused right below.
+    with np.errstate(over="ignore"):
+        vector = np.array([_number(item) for item in components], np.float64).astype(np.float32)
+    if not np.isfinite(vector).all():
+        raise invalid_vector("a component is not a finite 32-bit number")
+    # `cumsum` adds from left to right; `sum` adds in pairs, which rounds differently.
+    total = np.cumsum(np.square(vector.astype(np.float64)))[-1]
+    norm = np.sqrt(total)
+    if not FLOAT32_EPSILON < norm <= np.finfo(np.float32).max:
+        raise invalid_vector(f"its norm is {norm:g}")
+    unit: list[float] = (vector / np.float32(norm)).tolist()
+    return tuple(unit)
+
+
+def _number(item: object) -> float:
+    # A bool is an int to Python, but `true` in an answer is not a component of a vector.
+    if isinstance(item, bool) or not isinstance(item, int | float):
+        raise invalid_vector(f"a component is a {type(item).__name__}, not a number")
+    try:
+        return float(item)
+    except OverflowError:
+        return float("inf")
+
+
+# ---- A secret that does not print itself
+
+
+_MASK = "***"
+
+
+class ApiKey:
+    """The key of a provider. Only `reveal` gives it away; `repr`, `str` and formatting show a mask.
+
+    Raises:
+        BadRequestError: The value cannot travel in an HTTP header. It is refused here because the HTTP library quotes
+            a header that it cannot send, key included, in its own error.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str, source: str = "the API key") -> None:
+        value = value.strip()
+        if not value or not all("!" <= character <= "~" for character in value):
+            raise BadRequestError(f"{source} is not usable: a key is one word of printable ASCII characters")
+        self._value = value
+
+    def reveal(self) -> str:
+        """The key itself, for the one header that carries it."""
+        return self._value
+
+    def redact(self, text: str) -> str:
+        """The text with every occurrence of the key masked."""
+        return text.replace(self._value, _MASK)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ApiKey) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __repr__(self) -> str:
+        return f"ApiKey({_MASK})"
 
 
 # ---- The local model
@@ -41,11 +240,11 @@ class _SentenceModel(Protocol):
     def encode(self, texts: list[str], *, show_progress_bar: bool) -> NDArray[np.float32]: ...
 
 
-class LocalProvider:
+class LocalProvider(EmbeddingProvider):
     """The packaged model, loaded at the first request and kept.
 
     One text may get vectors that differ in the last bits, depending on the texts that it is batched with: the model
-    pads a batch to its longest text. Texts beyond 256 tokens are cut by the model.
+    pads a batch to its longest text. Texts beyond 256 tokens are cut by the model. A running model is not interrupted.
     """
 
     texts_per_call = 256
@@ -55,15 +254,10 @@ class LocalProvider:
         self._lock = threading.Lock()
         self._model: _SentenceModel | None = None
 
+    @override
     def request(
         self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose, timeout_s: float
     ) -> list[list[object]]:
-        """The raw components of each text; `purpose` makes no difference, and a running model is not interrupted.
-
-        Raises:
-            AttemptError: The model cannot be loaded or failed.
-            BadRequestError: Another dimension than 384, or the extra is not installed.
-        """
         if dimension != LOCAL_DIMENSION:
             raise BadRequestError(
                 f"the local model {LOCAL_MODEL} gives vectors of {LOCAL_DIMENSION} dimensions, not {dimension}: "
@@ -79,8 +273,8 @@ class LocalProvider:
         components: list[list[object]] = vectors.tolist()
         return components
 
+    @override
     def close(self) -> None:
-        """Let go of the model; its memory is freed with the last reference."""
         with self._lock:
             self._model = None
 
@@ -131,19 +325,20 @@ _FNV_PRIME = 1099511628211
 _MASK_64 = 2**64 - 1
 
 
-class MockProvider:
+class MockProvider(EmbeddingProvider):
     """Vectors from a hash of the text; they carry no meaning, so only equal texts are near each other."""
 
     texts_per_call = 1024
 
+    @override
     def request(
         self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose, timeout_s: float
     ) -> list[list[object]]:
-        """The raw components of each text; `purpose` makes no difference and nothing can time out."""
         return [_components(text, dimension) for text in texts]
 
+    @override
     def close(self) -> None:
-        """Do nothing: no resources are held."""
+        pass
 
 
 def mock_vector(text: str, dimension: int) -> tuple[float, ...]:
@@ -190,28 +385,30 @@ def _xorshift_states(seed: int, count: int) -> list[int]:
 _GEMINI_TASKS = {EmbedPurpose.QUERY: "RETRIEVAL_QUERY", EmbedPurpose.DOCUMENT: "RETRIEVAL_DOCUMENT"}
 
 
-class OpenAiProvider:
+class _HttpProvider(EmbeddingProvider):
+    def __init__(self, transport: JsonTransport, *, base_url: str, model: str, key: ApiKey) -> None:
+        self._transport = transport
+        self._base_url = base_url
+        self._model = model
+        self._key = key
+
+    @override
+    def close(self) -> None:
+        self._transport.close()
+
+
+class OpenAiProvider(_HttpProvider):
     """`POST {base}/embeddings` with a bearer key; several texts per request."""
 
     #: Few enough that 32 texts of the longest length that the models take stay below the token limit of a request.
     texts_per_call = 32
 
-    def __init__(self, transport: JsonTransport, *, base_url: str, model: str, key: ApiKey) -> None:
-        self._transport = transport
-        self._url = f"{base_url}/embeddings"
-        self._model = model
-        self._key = key
-
+    @override
     def request(
         self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose, timeout_s: float
     ) -> list[list[object]]:
-        """The vectors of one request, ordered by the `index` of each; `purpose` is not part of this interface.
-
-        Raises:
-            AttemptError: The exchange failed, or the answer does not hold one vector per text.
-        """
         answer = self._transport.post(
-            self._url,
+            f"{self._base_url}/embeddings",
             {"model": self._model, "input": list(texts), "dimensions": dimension},
             headers={"Authorization": f"Bearer {self._key.reveal()}"},
             key=self._key,
@@ -223,32 +420,19 @@ class OpenAiProvider:
             raise undecodable(f"`data` does not hold one vector for each of {len(texts)} texts")
         return [by_index[index] for index in range(len(texts))]
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
 
-
-class GeminiProvider:
+class GeminiProvider(_HttpProvider):
     """`POST {base}/models/{model}:embedContent` with the key in `x-goog-api-key`; one text per request."""
 
     texts_per_call = 1
 
-    def __init__(self, transport: JsonTransport, *, base_url: str, model: str, key: ApiKey) -> None:
-        self._transport = transport
-        self._url = f"{base_url}/models/{quote(model, safe='')}:embedContent"
-        self._key = key
-
+    @override
     def request(
         self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose, timeout_s: float
     ) -> list[list[object]]:
-        """The vector of the one text.
-
-        Raises:
-            AttemptError: The exchange failed, or the answer does not hold a vector.
-        """
         (text,) = texts
         answer = self._transport.post(
-            self._url,
+            f"{self._base_url}/models/{quote(self._model, safe='')}:embedContent",
             {
                 "content": {"parts": [{"text": text}]},
                 "taskType": _GEMINI_TASKS[purpose],
@@ -259,10 +443,6 @@ class GeminiProvider:
             timeout_s=timeout_s,
         )
         return [_list(_member(_member(answer, "embedding"), "values"), "values")]
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
 
 
 def _member(value: object, name: str) -> object:

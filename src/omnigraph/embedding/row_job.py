@@ -22,10 +22,20 @@ from omnigraph.core.budget import NO_LIMITS, PATIENT_ROWS, Budget, ReadLimits, b
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.source import did_you_mean
 from omnigraph.embedding.client import EmbeddingSettings
-from omnigraph.embedding.contract import EmbedPurpose, check_model
+from omnigraph.embedding.providers import EmbedPurpose, check_model
+from omnigraph.embedding.row_vectors import (
+    ColumnEdit,
+    EmbeddedRows,
+    EmbedLimits,
+    KeptVectors,
+    TextRows,
+    VectorsGoneError,
+    column_edit,
+    embed_rows,
+    kept_address,
+    stage_edits,
+)
 from omnigraph.embedding.stale_rows import EmbedTarget, TargetWork, WorkFinder, embed_targets
-from omnigraph.embedding.vector_tasks import EmbeddedRows, EmbedLimits, KeptVectors, TextRows, embed_rows, kept_address
-from omnigraph.embedding.vector_writes import ColumnEdit, VectorsGoneError, column_edit, stage_edits
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.errors.requests import EMBED
 from omnigraph.spark import AUTO, ElasticWorkers, choose_workers

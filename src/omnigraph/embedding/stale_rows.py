@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -198,7 +198,7 @@ class OutdatedRows:
         """Versions of the table that a branch published, under whatever name the type had."""
         if branch_key not in self._pins:
             pin = self._column.pin
-            published: Sequence[Any] = [
+            published = [
                 item
                 for item in self._history.versions_by_branch.get(branch_key, ())
                 if (item.pin.incarnation, item.pin.location) == (pin.incarnation, pin.location)

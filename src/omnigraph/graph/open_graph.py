@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment, GraphSettings
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.snapshot import ManifestState, Snapshot
-    from omnigraph.embedding.contract import Embedder
+    from omnigraph.embedding.client import EmbeddingClient
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.policy.policy import PolicyGate
     from omnigraph.storage.datasets.tables import Table
@@ -59,7 +59,7 @@ class OpenGraph:
         #: Schemas that were accepted, by hash; as many as were read.
         self.schemas: dict[str, GraphSchema] = {}
         self._gate = gate
-        self._embedder: Embedder | None = None
+        self._embedder: EmbeddingClient | None = None
         self._lock = Lock()
 
     @property
@@ -74,7 +74,7 @@ class OpenGraph:
 
         return GraphHistory(self.environment, self.schema_of, is_read_only=self.read_only)
 
-    def embedder(self) -> Embedder:
+    def embedder(self) -> EmbeddingClient:
         """The provider that embeds texts of queries."""
         from omnigraph.embedding.client import EmbeddingSettings, create_embedder
 

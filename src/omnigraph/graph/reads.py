@@ -191,7 +191,7 @@ class _QueryEmbedding:
     catalog: Catalog
 
     def __call__(self, field: ir.PropertyRef, node_type: str, text: str) -> tuple[float, ...]:
-        from omnigraph.embedding.contract import EmbedPurpose, check_model
+        from omnigraph.embedding.providers import EmbedPurpose, check_model
 
         definition = self.catalog.nodes[node_type].properties[field.property]
         base = field.type.base

@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.embedding import row_job, vector_tasks, vector_writes
+from omnigraph.embedding import row_job, row_vectors
 from omnigraph.embedding.client import EmbeddingSettings, ProviderName
-from omnigraph.embedding.contract import ApiKey
-from omnigraph.embedding.providers import mock_vector
-from omnigraph.embedding.vector_tasks import (
+from omnigraph.embedding.providers import ApiKey, mock_vector
+from omnigraph.embedding.row_vectors import (
     EmbedItem,
     EmbedLimits,
     KeptVectors,
@@ -249,8 +248,8 @@ def test_a_row_that_a_merge_took_is_judged_by_the_branch_it_came_from(graph: Gra
 @pytest.mark.parametrize("few", [0, 1000], ids=["in a file per fragment", "in rows written again"])
 @pytest.mark.parametrize("branch", ["main", "work"])
 def test_nothing_but_vectors_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, branch: str) -> None:
-    monkeypatch.setattr(vector_writes, "FEW_ROWS", few)
-    monkeypatch.setattr(vector_writes, "SMALL_PART", 1000)
+    monkeypatch.setattr(row_vectors, "FEW_ROWS", few)
+    monkeypatch.setattr(row_vectors, "SMALL_PART", 1000)
     # Rows with blobs are never written again.
     graph = notes_graph(tmp_path, SCHEMA.replace("Blob?", "String?") if few else SCHEMA)
     for slug in "abc":
@@ -275,8 +274,8 @@ def test_nothing_but_vectors_changes(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_small_part_of_a_fragment_is_written_again_and_a_large_one_gets_a_file_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_writes, "FEW_ROWS", 0)
-    monkeypatch.setattr(vector_writes, "SMALL_PART", 3)
+    monkeypatch.setattr(row_vectors, "FEW_ROWS", 0)
+    monkeypatch.setattr(row_vectors, "SMALL_PART", 3)
     graph = notes_graph(tmp_path, SCHEMA.replace("Blob?", "String?"))
     put(graph, tmp_path, *[note(slug, "x" if slug in "ab" else None) for slug in "abcdef"])
     embed(graph)
@@ -501,7 +500,7 @@ class Recording:
 def test_the_rate_is_shared_by_all_tasks_and_the_key_travels_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: int, share: float
 ) -> None:
-    monkeypatch.setattr(vector_tasks, "_MIN_TASK_TEXTS", 1)
+    monkeypatch.setattr(row_vectors, "_MIN_TASK_TEXTS", 1)
     rows = TextRows(
         table=TableAddress(uri="nowhere", version=1),
         source="body",
@@ -529,7 +528,7 @@ def test_a_small_run_needs_no_spark(runs_graph: Graph) -> None:
 def test_spark_embeds_writes_and_goes_on_after_a_failure_with_a_key_that_travelled_sealed(
     tmp_path: Path, spark: SparkSession, remote: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_tasks, "_MIN_TASK_TEXTS", 2)
+    monkeypatch.setattr(row_vectors, "_MIN_TASK_TEXTS", 2)
     runs_graph = notes_graph(tmp_path)
     for begin in (0, 3):
         put(runs_graph, tmp_path, *[note(str(n), f"text {n}") for n in range(begin, begin + 3)])

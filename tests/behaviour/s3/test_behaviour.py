@@ -23,9 +23,9 @@ from omnigraph.api.results import BlobKind
 from omnigraph.core import failpoints
 from omnigraph.core.failpoints import VARIABLE, Failpoint, FailpointError
 from omnigraph.core.ids import TableKey
-from omnigraph.embedding import vector_writes
+from omnigraph.embedding import row_vectors
 from omnigraph.embedding.client import EmbeddingSettings, ProviderName
-from omnigraph.embedding.vector_tasks import KeptVectors, kept_address
+from omnigraph.embedding.row_vectors import KeptVectors, kept_address
 from omnigraph.errors import (
     AlreadyInitializedError,
     BadRequestError,
@@ -508,8 +508,8 @@ EMBEDDINGS_SCHEMA = 'node Note { slug: String @key  body: String?  vec: Vector(4
 def test_a_run_that_failed_goes_on_and_leaves_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     failpoints.reset()
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
-    monkeypatch.setattr(vector_writes, "FEW_ROWS", 0)
-    monkeypatch.setattr(vector_writes, "SMALL_PART", 1000)
+    monkeypatch.setattr(row_vectors, "FEW_ROWS", 0)
+    monkeypatch.setattr(row_vectors, "SMALL_PART", 1000)
     with Graph.init(root, EMBEDDINGS_SCHEMA) as graph:
         graph.mutate('query add() { insert Note { slug: "a", body: "x" } insert Note { slug: "b", body: "y" } }')
         monkeypatch.setenv(VARIABLE, f"{Failpoint.EMBED_STAGED}=raise")

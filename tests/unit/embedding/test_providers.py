@@ -26,8 +26,14 @@ from hypothesis import strategies as st
 
 from omnigraph.embedding import providers
 from omnigraph.embedding.client import EmbeddingClient, EmbeddingSettings, ProviderName, create_embedder
-from omnigraph.embedding.contract import ApiKey, AttemptError, Embedder, EmbedPurpose, check_model, connection_failed
-from omnigraph.embedding.providers import mock_vector
+from omnigraph.embedding.providers import (
+    ApiKey,
+    AttemptError,
+    EmbedPurpose,
+    check_model,
+    connection_failed,
+    mock_vector,
+)
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
 from support.embedded_notes import (
     BREAK,
@@ -379,14 +385,14 @@ def test_a_model_that_differs_literally_is_refused_and_both_are_named(model: str
 
 
 def test_the_client_is_an_embedder() -> None:
-    embedder: Embedder = create_embedder(EmbeddingSettings(provider=ProviderName.MOCK))
+    embedder = create_embedder(EmbeddingSettings(provider=ProviderName.MOCK))
     assert repr(embedder) == "EmbeddingClient(provider='mock', model='mock')"
 
 
 def test_importing_the_room_imports_no_heavy_library() -> None:
     code = (
         "import json, sys; from omnigraph.embedding.client import EmbeddingSettings, create_embedder; "
-        "from omnigraph.embedding.contract import ApiKey; "
+        "from omnigraph.embedding.providers import ApiKey; "
         "create_embedder(EmbeddingSettings(api_key=ApiKey('k'))); "
         f"print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
     )

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from omnigraph.embedding.client import EmbeddingSettings, ProviderName, create_embedder
-from omnigraph.embedding.contract import FLOAT32_EPSILON, ApiKey, EmbedPurpose, to_unit_vector
+from omnigraph.embedding.providers import FLOAT32_EPSILON, ApiKey, EmbedPurpose, to_unit_vector
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
 from support.embedded_notes import KEY, Reply, StandIn, StillTime, client_of, openai_reply
 
