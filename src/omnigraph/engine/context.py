@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.budget import Budget
-from omnigraph.core.cache import LruCache, SingleFlight
+from omnigraph.core.cache import LruCache
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
-from omnigraph.engine.entities import Entities, Numbering
+from omnigraph.engine.entities import Entities, EntityCaches
 from omnigraph.lang.query import ir
 from omnigraph.storage.datasets.indexes import IndexCoverage, list_indexes
 
 if TYPE_CHECKING:
     from omnigraph.commit.rows import TablePin
     from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.core.arrow import Array
     from omnigraph.core.values import StoredValue
     from omnigraph.engine.adjacency import Adjacency
     from omnigraph.engine.path_choice import EngineSettings
     from omnigraph.engine.rows import IntArray
-    from omnigraph.engine.text_columns import Scored, TextColumn, Tokens
-    from omnigraph.engine.text_segments import Segments
+    from omnigraph.engine.text_columns import Scored, Segments, TextColumn, Tokens
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.storage.datasets.tables import Table, TableStore
     from omnigraph.storage.derived import DerivedArrays
@@ -159,9 +157,7 @@ def _used(op: ir.Op) -> Iterator[str]:
 
 
 _KEPT_TEXTS = 8
-_KEPT_LOOKUPS = 8
-_KEPT_NUMBERINGS = 64
-_KEPT_USES = 1024
+_KEPT_TABLES = 64
 
 
 class QueryEmbedder(Protocol):
@@ -172,14 +168,13 @@ class QueryEmbedder(Protocol):
         ...
 
 
-class EngineCaches:
+class EngineCaches(EntityCaches):
     """The caches of one open graph between queries. Thread-safe."""
 
     def __init__(self, settings: EngineSettings, derived: DerivedArrays) -> None:
+        super().__init__(settings.column_cache_bytes)
         self.settings = settings
         self.derived = derived
-        self.numberings: LruCache[Numbering] = LruCache(_KEPT_NUMBERINGS)
-        self.columns: LruCache[Array] = LruCache(settings.column_cache_bytes, lambda array: int(array.nbytes))
         self.adjacencies: LruCache[Adjacency] = LruCache(settings.adjacency_entries)
         self.text_columns: LruCache[TextColumn] = LruCache(_KEPT_TEXTS)
         #: Terms of fragments, by the identity of their texts.
@@ -188,26 +183,12 @@ class EngineCaches:
         self.part_rows: LruCache[IntArray] = LruCache(settings.column_cache_bytes // 4, lambda array: int(array.nbytes))
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
-        self.traversal_debt: LruCache[float] = LruCache(_KEPT_NUMBERINGS)
-        #: How often a column was read in small parts, per state of its table.
-        self.column_uses: LruCache[int] = LruCache(_KEPT_USES)
-        self.key_lookups: LruCache[dict[object, int]] = LruCache(_KEPT_LOOKUPS)
-        #: Scans of whole columns that run now.
-        self.scans: SingleFlight[dict[str, Array]] = SingleFlight()
-        self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_NUMBERINGS)
+        self.traversal_debt: LruCache[float] = LruCache(_KEPT_TABLES)
+        self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_TABLES)
 
     def entities(self, table: Table, budget: Budget) -> Entities:
         """The rows of a table, read within a budget."""
-        return Entities(
-            table,
-            budget=budget,
-            numberings=self.numberings,
-            columns=self.columns,
-            column_uses=self.column_uses,
-            key_lookups=self.key_lookups,
-            scans=self.scans,
-            column_budget=self.settings.column_cache_bytes,
-        )
+        return Entities(table, self, budget)
 
     def indexes(self, table: Table) -> Mapping[str, IndexCoverage]:
         """The stored indexes of a table, by name."""
@@ -216,17 +197,9 @@ class EngineCaches:
 
     def clear(self) -> None:
         """Forget everything."""
-        self.numberings.clear()
-        self.columns.clear()
-        self.adjacencies.clear()
-        self.text_columns.clear()
-        self.text_segments.clear()
-        self.part_rows.clear()
-        self.tokens.clear()
-        self.key_lookups.clear()
-        self.column_uses.clear()
-        self.traversal_debt.clear()
-        self._indexes.clear()
+        for cache in vars(self).values():
+            if isinstance(cache, LruCache):
+                cache.clear()
 
 
 @dataclass(slots=True, kw_only=True)

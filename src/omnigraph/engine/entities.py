@@ -21,6 +21,9 @@ from omnigraph.storage.datasets.tables import Table
 
 _Read = TypeVar("_Read")
 
+_KEPT_NUMBERINGS = 64
+_KEPT_USES = 1024
+_KEPT_LOOKUPS = 8
 #: A column is read whole, and kept, when at least one row in so many is asked for: a scan of a column costs as much
 #: as some hundred point reads per hundred thousand rows.
 WHOLE_COLUMN_RATIO = 400
@@ -61,31 +64,29 @@ class Numbering:
         return np.arange(self.count, dtype=np.int64) if self.sorted_ids is None else self.sorted_ids
 
 
+class EntityCaches:
+    """What is kept of the rows of all types between queries. Thread-safe."""
+
+    def __init__(self, column_bytes: int) -> None:
+        self.column_bytes = column_bytes
+        self.numberings: LruCache[Numbering] = LruCache(_KEPT_NUMBERINGS)
+        self.columns: LruCache[Array] = LruCache(column_bytes, lambda array: int(array.nbytes))
+        #: How often a column was read in small parts, per state of its table.
+        self.column_uses: LruCache[int] = LruCache(_KEPT_USES)
+        self.key_lookups: LruCache[dict[object, int]] = LruCache(_KEPT_LOOKUPS)
+        #: Scans of whole columns that run now.
+        self.scans: SingleFlight[dict[str, Array]] = SingleFlight()
+
+
 class Entities:
     """One type at one snapshot. Cheap to make; what it reads is kept in the caches by content."""
 
-    def __init__(
-        self,
-        table: Table,
-        *,
-        budget: Budget,
-        numberings: LruCache[Numbering],
-        columns: LruCache[Array],
-        column_uses: LruCache[int],
-        key_lookups: LruCache[dict[object, int]],
-        scans: SingleFlight[dict[str, Array]],
-        column_budget: int,
-    ) -> None:
+    def __init__(self, table: Table, caches: EntityCaches, budget: Budget) -> None:
         self.table = table
         #: The budget of the query that reads.
         self.budget = budget
         self.row_count = table.row_count
-        self._numberings = numberings
-        self._columns = columns
-        self._column_uses = column_uses
-        self._key_lookups = key_lookups
-        self._scans = scans
-        self._column_budget = column_budget
+        self._caches = caches
         #: Asking storage for a type takes longer than reading a few values.
         self._widths: dict[str, int] = {}
 
@@ -96,7 +97,7 @@ class Entities:
 
     def numbering(self) -> Numbering:
         """The dense numbers of the rows; one scan of the row ids unless it is known."""
-        return self._numberings.get_or_build(
+        return self._caches.numberings.get_or_build(
             self.fingerprint, lambda: self._patiently(lambda: _numbered(read_rows(self.table))[0]), self.budget.check
         )
 
@@ -132,8 +133,8 @@ class Entities:
         if self.row_count > _POINT_ROWS or not self.is_keepable(name):
             return False
         key = (self.fingerprint, name)
-        uses = (self._column_uses.get(key) or 0) + 1
-        self._column_uses.put(key, uses)
+        uses = (self._caches.column_uses.get(key) or 0) + 1
+        self._caches.column_uses.put(key, uses)
         return uses > _USES_BEFORE_KEPT
 
     def row_of_key(self, name: str, value: object) -> IntArray:
@@ -146,24 +147,24 @@ class Entities:
             keys = plain_numbers(self.whole_column(name)).to_pylist()
             return {key: number for number, key in enumerate(keys)}
 
-        lookup = self._key_lookups.get_or_build((self.fingerprint, name), index, self.budget.check)
+        lookup = self._caches.key_lookups.get_or_build((self.fingerprint, name), index, self.budget.check)
         number = lookup.get(value)
         return self.numbering().row_ids(np.array([] if number is None else [number], np.int64))
 
     def has_key_lookup(self, name: str) -> bool:
         """Whether keys are found in memory: the table is small and its key was asked for often."""
-        if self._key_lookups.get((self.fingerprint, name)) is not None:
+        if self._caches.key_lookups.get((self.fingerprint, name)) is not None:
             return True
         return self.row_count <= _LOOKUP_ROWS and self.is_worth_keeping(name)
 
     # ---- inside
 
     def _kept(self, name: str) -> Array | None:
-        return self._columns.get((self.fingerprint, name))
+        return self._caches.columns.get((self.fingerprint, name))
 
     def is_keepable(self, name: str) -> bool:
         """Whether a whole column is small enough to be kept in memory."""
-        return self._width(name) * self.row_count * 4 <= self._column_budget
+        return self._width(name) * self.row_count * 4 <= self._caches.column_bytes
 
     def _width(self, name: str) -> int:
         """About how many bytes one value of a column takes."""
@@ -190,7 +191,7 @@ class Entities:
         return taken
 
     def _read_whole(self, names: Sequence[str]) -> dict[str, Array]:
-        return self._scans.make(
+        return self._caches.scans.make(
             (self.fingerprint, *names), lambda: self._patiently(lambda: self._scan_whole(names)), self.budget.check
         )
 
@@ -207,14 +208,14 @@ class Entities:
     def _scan_whole(self, names: Sequence[str]) -> dict[str, Array]:
         rows = read_rows(self.table, names)
         numbering, order = _numbered(rows)
-        self._numberings.put(self.fingerprint, numbering)
+        self._caches.numberings.put(self.fingerprint, numbering)
         found: dict[str, Array] = {}
         for name in names:
             column = rows[name].combine_chunks()
             if order is not None:
                 column = column.take(pa.array(order))
             place = (self.table.path, self.table.branch, name)
-            self._columns.put((self.fingerprint, name), column, state_of=place)
+            self._caches.columns.put((self.fingerprint, name), column, state_of=place)
             found[name] = column
         return found
 

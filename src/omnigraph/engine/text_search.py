@@ -11,8 +11,18 @@ from omnigraph.engine.context import Context
 from omnigraph.engine.entities import Entities
 from omnigraph.engine.rows import IntArray, read_batches
 from omnigraph.engine.text_analysis import ANALYSIS_VERSION, analyse_query, query_terms
-from omnigraph.engine.text_columns import NO_ROWS, LiveSegment, TextColumn, close_rows, tokenize
-from omnigraph.engine.text_segments import SEGMENT_ROWS, Segments, build_segment, pack_segments, unpack_segments
+from omnigraph.engine.text_columns import (
+    NO_ROWS,
+    SEGMENT_ROWS,
+    LiveSegment,
+    Segments,
+    TextColumn,
+    build_segment,
+    close_rows,
+    pack_segments,
+    tokenize,
+    unpack_segments,
+)
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import value_of
 from omnigraph.storage.datasets.reads import ColumnPart, column_parts, part_row_ids, scan_column_part

@@ -32,8 +32,14 @@ from omnigraph.engine.text_analysis import (
     stem,
     words_of,
 )
-from omnigraph.engine.text_columns import LiveSegment, TextColumn
-from omnigraph.engine.text_segments import build_segment, pack_segments, split_runs, unpack_segments
+from omnigraph.engine.text_columns import (
+    LiveSegment,
+    TextColumn,
+    build_segment,
+    pack_segments,
+    split_runs,
+    unpack_segments,
+)
 from omnigraph.engine.wanted_indexes import (
     VECTOR_INDEX_MIN_ROWS,
     WantedIndex,
