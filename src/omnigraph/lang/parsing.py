@@ -263,6 +263,24 @@ def grammar_cache(grammar: str) -> str | None:
 
 T = TypeVar("T")
 
+#: Terminals of both grammars in plain English. A keyword is named by itself.
+_PHRASES = {
+    "TYPE_NAME": "a type name",
+    "VECTOR": "`Vector(`",
+    "STRING": "a string",
+    "FLOAT": "a number",
+    "INT": "a whole number",
+    "QUESTION": "`?`",
+    "LBRACE": "`{`",
+    "RBRACE": "`}`",
+    "LPAR": "`(`",
+    "RPAR": "`)`",
+    "LSQB": "`[`",
+    "RSQB": "`]`",
+    "COLON": "`:`",
+    "COMMA": "`,`",
+    "$END": "the end of the text",
+}
 _WORD = re.compile(r"[0-9]+\.(?![0-9])|@?\$?[A-Za-z0-9_]+|\S")
 _LONGEST_ENUMERATION = 7
 #: How much of the text before a mistake is looked at for advice.
@@ -278,7 +296,7 @@ class DeclarationGrammar(Generic[T]):
         grammar: lark grammar text with the start rule `file`.
         builder: makes the declarations while parsing.
         declaration: matches the beginning of a declaration, for recovery after a syntax error.
-        phrases: terminal name → plain English, for "expected …".
+        phrases: terminals that only this grammar has, in plain English, for "expected …".
         groups: sets of terminals that are named together when all of them may stand somewhere.
         code: code of a syntax error; `escape_code` that of an unknown string escape.
         advise: extra hints for well-known mistakes: gets the text found and what stands before it.
@@ -306,7 +324,7 @@ class DeclarationGrammar(Generic[T]):
             _plugins={"LexerThread": _OffsetLexer},
         )
         self._beginning = re.compile(rf"{OPAQUE}|(?P<declaration>{declaration})", re.DOTALL)
-        self._phrases = phrases
+        self._phrases = {**_PHRASES, **phrases}
         self._groups = groups
         self._code = code
         self._escape_code = escape_code
@@ -383,7 +401,7 @@ class DeclarationGrammar(Generic[T]):
             if group <= names:
                 names = names - group
                 words.add(phrase)
-        words |= {self._phrases.get(name, name) for name in names}
+        words |= {self._phrases.get(name) or f"`{name.lower()}`" for name in names}
         phrases = sorted(words, key=_by_kind)
         if len(phrases) > _LONGEST_ENUMERATION:
             phrases = [*phrases[: _LONGEST_ENUMERATION - 1], "something else that may stand here"]
