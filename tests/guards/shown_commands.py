@@ -6,8 +6,7 @@ import io
 import os
 import re
 import shlex
-import subprocess
-import sys
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ import httpx
 import pytest
 
 from omnigraph.cli.main import main
+from support.server_processes import ANNOUNCEMENT, Newborn, Nursery
 
 #: Where a page says that its server listens; a test takes a free port instead.
 SHOWN_ADDRESS = "127.0.0.1:8080"
@@ -33,10 +33,12 @@ class Shell:
         monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str],
         start_spark: Callable[[], object],
+        nursery: Callable[[], Nursery],
     ) -> None:
         self._folder = folder
         #: Makes the session of all tests of this process, which commands then find instead of starting one.
         self._start_spark = start_spark
+        self._nursery = nursery
         self._monkeypatch = monkeypatch
         self._capfd = capfd
         self._stack = ExitStack()
@@ -95,21 +97,12 @@ class Shell:
 
     def _serve(self, words: list[str]) -> str:
         """Start a server that lives until the page ends; gives what it says when it listens."""
-        assert words[-1] == "&", "a server that nobody puts into the background never ends"
-        server = subprocess.Popen(
-            [sys.executable, "-m", "omnigraph.server", *words[:-1]],
-            cwd=self._folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=os.environ | {"OMNIGRAPH_BIND": "127.0.0.1:0"},
-        )
+        assert words[-1] == "&", "a server that nothing puts into the background never ends"
+        settings = {name: value for name, value in os.environ.items() if name.startswith("OMNIGRAPH_")}
+        server = self._nursery().serve(words[:-1], settings | {"OMNIGRAPH_BIND": "127.0.0.1:0"}, self._folder)
         self._stack.callback(_stop, server)
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        self._address = line.strip().partition("=")[2]
-        assert self._address, f"no server started: {words}"
-        return line
+        self._address = "{}:{}".format(*server.address)
+        return f"{ANNOUNCEMENT}{self._address}\n"
 
 
 def commands_of(blocks: Iterator[re.Match[str]]) -> list[tuple[str, str]]:
@@ -142,6 +135,6 @@ def _fetched(words: list[str]) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _stop(server: subprocess.Popen[str]) -> None:
-    server.terminate()
-    server.communicate(timeout=60)
+def _stop(server: Newborn) -> None:
+    server.send(signal.SIGTERM)
+    assert server.wait() == 0

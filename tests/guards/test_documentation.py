@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from guards.shown_commands import Shell, commands_of
 from omnigraph.lang.query.compiler import compile_file
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+from support.server_processes import Nursery
 from support.subtests import each_case
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +38,14 @@ def _pages_with_commands() -> list[Path]:
     return [page for page in PAGES if "```console" in page.read_text(encoding="utf-8")]
 
 
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Where the servers of all pages come from."""
+    started = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield started
+    started.close()
+
+
 @pytest.mark.parametrize("page", _pages_with_commands(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_the_commands_of_a_page_print_what_it_shows(
     page: Path,
@@ -50,7 +61,8 @@ def test_the_commands_of_a_page_print_what_it_shows(
     monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path / ".omnigraph"))
     commands = commands_of(FENCE.finditer(page.read_text(encoding="utf-8")))
     assert commands, "a console block shows at least one command"
-    with Shell(tmp_path, monkeypatch, capfd, lambda: request.getfixturevalue("spark")) as shell:
+    spark, nursery = (partial(request.getfixturevalue, name) for name in ("spark", "nursery"))
+    with Shell(tmp_path, monkeypatch, capfd, spark, nursery) as shell:
         for line, shown in commands:
             command, _, redirect = re.sub(r"\s+#.*$", "", line).partition(" > ")
             if command.startswith("make "):

@@ -19,7 +19,7 @@ from omnigraph.commit.expectations import PHYSICAL_KINDS
 from omnigraph.core.failpoints import VARIABLE
 
 NURSERY = Path(__file__).parent / "children" / "server_nursery.py"
-_ANNOUNCEMENT = "OMNIGRAPH_LISTEN_ADDR="
+ANNOUNCEMENT = "OMNIGRAPH_LISTEN_ADDR="
 _HIDDEN = "OMNIGRAPH_"
 _FLAT_ROUTES = ("/healthz", "/metrics")
 
@@ -69,23 +69,27 @@ class Nursery:
         self._folder = folder
         self._alive: set[int] = set()
         self._count = 0
-        self._process = subprocess.Popen(
-            [sys.executable, str(NURSERY)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=quiet_environment({}),
-        )
+        with (folder / "log").open("a", encoding="utf-8") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, str(NURSERY)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=quiet_environment({}),
+            )
 
     def start(self, store: Path | str, *flags: str, failpoint: str = "", **environment: str) -> Newborn:
-        """A server that listens."""
+        """A server of a store that listens."""
+        return self.serve(arguments_for(store, flags), {VARIABLE: failpoint, **environment})
+
+    def serve(self, arguments: list[str], environment: Mapping[str, str], folder: Path | None = None) -> Newborn:
+        """`omnigraph-server` with any arguments, in a folder."""
         self._count += 1
         pipe = self._folder / f"out-{self._count}"
         os.mkfifo(pipe)
-        settings = {VARIABLE: failpoint, **environment}
-        pid = self._ask(
-            arguments=arguments_for(store, flags), environment=settings, out=str(pipe), errors=str(self._folder / "log")
-        )
+        job = {"arguments": arguments, "environment": dict(environment), "folder": str(folder or self._folder)}
+        pid = self._ask(**job, out=str(pipe), errors=str(self._folder / "log"))
         self._alive.add(pid)
         with pipe.open(encoding="utf-8") as lines:
             return Newborn(self, pid, announced(lines))
@@ -142,8 +146,8 @@ def arguments_for(store: Path | str, flags: Iterable[str]) -> list[str]:
 def announced(lines: Iterable[str]) -> tuple[str, int]:
     """The address that a server prints as soon as it listens."""
     for line in lines:
-        if line.startswith(_ANNOUNCEMENT):
-            host, _, port = line.strip().removeprefix(_ANNOUNCEMENT).rpartition(":")
+        if line.startswith(ANNOUNCEMENT):
+            host, _, port = line.strip().removeprefix(ANNOUNCEMENT).rpartition(":")
             return host, int(port)
     raise AssertionError("the server ended before it listened; its log says why")
 
@@ -331,36 +335,35 @@ def refusal_of(answer: Answer) -> tuple[int, str]:
     return answer.status, document["kind"]
 
 
+def asked(wire: Wire, query: str, params: Mapping[str, object] | None = None, **target: str) -> tuple[list[Any], str]:
+    """The rows that a query finds, and the commit that it read."""
+    answer = wire.post("/query", {"query": query, **({} if params is None else {"params": params}), **target})
+    assert answer.status == 200, answer.body
+    return answer.json()["rows"], answer.json()["graph_commit_id"]
+
+
 def names(wire: Wire, query: str, **target: str) -> tuple[list[str], str]:
     """The names that a query finds, and the commit that it read."""
-    answer = wire.post("/query", {"query": query, **target})
-    assert answer.status == 200, answer.body
-    document = answer.json()
-    return [row["name"] for row in document["rows"]], document["graph_commit_id"]
+    rows, commit_id = asked(wire, query, **target)
+    return [row["name"] for row in rows], commit_id
 
 
 def partner(wire: Wire, name: str) -> str | None:
     """The right that belongs to a left."""
-    answer = wire.post("/query", {"query": ONE, "params": {"name": name}})
-    assert answer.status == 200, answer.body
-    found = [row["name"] for row in answer.json()["rows"]]
-    return found[0] if len(found) == 1 else None
+    rows, _ = asked(wire, ONE, {"name": name})
+    return rows[0]["name"] if len(rows) == 1 else None
 
 
 def count_pairs(wire: Wire) -> int:
     """How many pairs there are."""
-    answer = wire.post("/query", {"query": COUNT_LEFTS})
-    assert answer.status == 200, answer.body
-    count: int = answer.json()["rows"][0]["count"]
+    count: int = asked(wire, COUNT_LEFTS)[0][0]["count"]
     return count
 
 
 def counter_at(wire: Wire, name: str) -> tuple[int, str]:
     """The value of a counter, and the commit at which it has it."""
-    answer = wire.post("/query", {"query": COUNT, "params": {"name": name}})
-    assert answer.status == 200, answer.body
-    document = answer.json()
-    return document["rows"][0]["value"], document["graph_commit_id"]
+    rows, commit_id = asked(wire, COUNT, {"name": name})
+    return rows[0]["value"], commit_id
 
 
 def check_whole(wire: Wire) -> None:

@@ -29,6 +29,7 @@ def start(job: dict[str, Any]) -> int:
         os.close(descriptor)
     os.close(0)
     os.environ.update(job["environment"])
+    os.chdir(job["folder"])
     code = 1
     try:
         serve(job["arguments"])
