@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from omnigraph.commit.environment import GraphEnvironment, open_environment
 from omnigraph.commit.leftovers import reclaim_staged_files, staged_max_age_s
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.sidecar import (
     Decision,
     TableClass,
@@ -23,13 +25,14 @@ from omnigraph.commit.sidecar import (
     read_sidecar,
     write_sidecar,
 )
+from omnigraph.commit.transaction import Transaction
 from omnigraph.core import failpoints
 from omnigraph.core.failpoints import FailpointError
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import RecoveryRequiredError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.staged import stage_append
-from omnigraph.storage.location import MANIFEST, RECOVERIES, parse_location
+from omnigraph.storage.location import MANIFEST, RECOVERIES, STAGING_LOCK, parse_location
 from omnigraph.storage.locks import StagingLock
 from omnigraph.storage.objects import ControlObjects
 from support.manifests import OPERATION, entry, sidecar
@@ -402,21 +405,54 @@ def test_a_writer_waits_until_the_files_are_gone(world: World, monkeypatch: pyte
     assert world.keys() == ["a", "b", "c"]
 
 
-def test_the_lock_is_taken_alone_only_when_nobody_holds_it(tmp_path: Path) -> None:
+def test_writers_share_the_lock_and_it_is_taken_alone_only_when_nobody_holds_it(tmp_path: Path) -> None:
     lock = StagingLock(parse_location(tmp_path))
     with lock.try_exclusive() as first:
         assert first
         with lock.try_exclusive() as second:
             assert not second
-    with lock.shared(), lock.try_exclusive() as beside:
-        assert not beside
+    with lock.shared(), lock.shared():
+        with lock.try_exclusive() as beside:
+            assert not beside
+        assert not _try_exclusive(tmp_path), "nor from another process"
     with lock.try_exclusive() as again:
         assert again
 
 
-def test_an_object_store_never_gives_the_lock() -> None:
-    with StagingLock(parse_location("s3://bucket/graph")).try_exclusive() as held:
+def _try_exclusive(root: Path) -> bool:
+    """Whether a descriptor that knows nothing of our locks gets the file."""
+    descriptor = os.open(root / STAGING_LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def test_an_object_store_has_no_lock_that_could_be_given() -> None:
+    lock = StagingLock(parse_location("s3://bucket/graph"))
+    with lock.shared(), lock.try_exclusive() as held:
         assert not held
+
+
+def test_a_mutation_holds_the_lock_until_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "g.omni"
+    seen: list[bool] = []
+    commit = Transaction.commit
+
+    def watched(transaction: Transaction) -> GraphCommit:
+        seen.append(_try_exclusive(root))
+        return commit(transaction)
+
+    monkeypatch.setattr(Transaction, "commit", watched)
+    with Graph.init(root, SCHEMA) as graph:
+        graph.mutate(ADD, {"k": "x"})
+    assert seen == [False]
+    assert _try_exclusive(root)
+    assert {"__lock", "__staging.lock"} <= {path.name for path in root.iterdir()}, "beside the data"
 
 
 def test_the_age_of_staged_files_is_set_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from omnigraph.storage.datasets import partitions
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, IsNull, OneOf, quote_name, to_sql
 from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
+from omnigraph.storage.datasets.opening import session
 from omnigraph.storage.datasets.partitions import (
     FragmentGroup,
     RowSpan,
@@ -650,3 +651,12 @@ def test_a_pending_row_shadows_the_committed_one(tables: dict[Scalar, Table]) ->
     assert sorted(found["id"].to_pylist()) == ["3", "4"]
     none = scan_with_pending(table, pending, Compare(column, I32, "=", 0))
     assert none["id"].to_pylist() == ["new"], "the committed 0 of row 3 is shadowed"
+
+
+def test_the_caches_of_lance_are_bounded_and_can_be_given_another_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lance, "Session", lambda **options: options)
+    metadata, indexes = "metadata_cache_size_bytes", "index_cache_size_bytes"
+    assert session.__wrapped__() == {metadata: 32 * 2**20, indexes: 2**30}
+    monkeypatch.setenv("OMNIGRAPH_METADATA_CACHE_BYTES", "5")
+    monkeypatch.setenv("OMNIGRAPH_INDEX_CACHE_BYTES", "7")
+    assert session.__wrapped__() == {metadata: 5, indexes: 7}
