@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +31,6 @@ from omnigraph.errors import (
 from omnigraph.errors.bodies import error_from_body
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from omnigraph.api.graph_api import FilterKeywords
     from omnigraph.errors import Diagnostic
     from omnigraph.lang.schema.compiler import CompiledSchema

@@ -6,18 +6,15 @@ import codecs
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic, InputFileError, Severity
 from omnigraph.errors.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
 
 # ---- Suggestions and enumerations in messages
 
@@ -111,8 +108,8 @@ MAX_MESSAGE = 1_000
 # worked out only when a finding is reported.
 
 
-if TYPE_CHECKING:
-    Hint = str | Callable[[], str | None] | None
+#: What to do about a finding, or how to find out.
+Hint = str | Callable[[], str | None] | None
 
 _EXCERPT_WIDTH = 160
 _TAB = "    "

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import yaml
 
 from omnigraph.core.source import Findings, SourceText, Span, did_you_mean, read_source
+from omnigraph.core.validation import Problem
 from omnigraph.errors import BadRequestError, CompilerError, ConfigurationError, Diagnostic, InputFileError
-
-if TYPE_CHECKING:
-    from omnigraph.core.validation import Problem
 
 _STRING = "tag:yaml.org,2002:str"
 _INTEGER = "tag:yaml.org,2002:int"

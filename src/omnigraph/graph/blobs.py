@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from typing_extensions import override
 
@@ -15,15 +17,11 @@ from omnigraph.commit.targets import Target, reading_pins
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from typing import TypeAlias
-
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.storage.datasets.blobs import StoredBlob
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- Blob cells

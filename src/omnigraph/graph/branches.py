@@ -33,11 +33,11 @@ from omnigraph.errors import BadRequestError, BranchNotFoundError, MergeConflict
 from omnigraph.errors.requests import MERGE
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.maintenance.cleanup import reclaim_forks_quietly
+from omnigraph.pipeline.workers import Progress
 from omnigraph.policy.rules import Action
 from omnigraph.spark import ElasticWorkers
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
 
 

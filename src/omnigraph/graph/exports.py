@@ -13,10 +13,11 @@ from omnigraph.branches.deltas import make_filter
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.targets import Target, reading_pins
-from omnigraph.core.budget import ReadLimits, bounded
+from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name
 from omnigraph.errors import BadRequestError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 from omnigraph.pipeline.export.files import local_target
 from omnigraph.pipeline.export.formats import refuse_long_line, shape_of
 from omnigraph.pipeline.export.job import Exported, ExportFormat, ExportSource, export_files, export_stream
@@ -29,8 +30,6 @@ from omnigraph.storage.datasets.partitions import stored_bytes
 from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
-    from omnigraph.core.budget import CancelSignal
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.spark import Session
 
 

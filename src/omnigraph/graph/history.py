@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Unpack
 from omnigraph.api.graph_api import FilterKeywords, TargetKeywords
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import MAIN, GraphCommit
+from omnigraph.commit.sidecar import RecoveryRecord
 from omnigraph.commit.targets import Target, check_readable
-from omnigraph.core.budget import ReadLimits, bounded
+from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name
 from omnigraph.errors.requests import DIFF
+from omnigraph.errors.writes import RowImage
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 
 if TYPE_CHECKING:
     from omnigraph.branches.changes import ChangesPage
     from omnigraph.branches.diffs import Diff
     from omnigraph.branches.feed import FeedPage
-    from omnigraph.commit.sidecar import RecoveryRecord
-    from omnigraph.core.budget import CancelSignal
-    from omnigraph.errors.writes import RowImage
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
 

@@ -26,6 +26,7 @@ from omnigraph.errors import (
 )
 from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, TypeKind
+from omnigraph.lang.schema.compiler import CompiledSchema
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.staged import create_table
 from omnigraph.storage.datasets.tables import dataset_exists
@@ -37,7 +38,6 @@ from omnigraph.writes.columns import blob_columns, table_schema
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.lang.schema.compiler import CompiledSchema
 
 
 def initialize(

@@ -12,8 +12,10 @@ from omnigraph.api.results import LoadResult
 from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.expectations import NewBranch
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.snapshot import ManifestState, Snapshot
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.errors.requests import LOAD
 from omnigraph.graph.open_graph import OpenGraph
@@ -24,12 +26,10 @@ from omnigraph.pipeline.load.sources import FrameAccess, check_local, look_at_in
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.workers import Progress, operation
 from omnigraph.spark import make_engine, session_of_frames
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
-    from omnigraph.commit.snapshot import ManifestState, Snapshot
-    from omnigraph.core.ids import TableKey
     from omnigraph.spark import Session
-    from omnigraph.storage.datasets.tables import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING
 
 from omnigraph.api.results import LoadResult, MutationResult
 from omnigraph.commit.expectations import HeadIs
-from omnigraph.commit.rows import MAIN
+from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.transaction import RetryPolicy, Transaction
-from omnigraph.core.budget import ReadLimits
+from omnigraph.core.budget import CancelSignal, ReadLimits
 from omnigraph.core.ids import check_branch_name
+from omnigraph.core.source import SourceText
+from omnigraph.core.values import StoredValue
 from omnigraph.errors import QuerySelectionError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.maintenance.optimize import fold_after
+from omnigraph.pipeline.workers import Progress
 from omnigraph.policy.rules import Action
 from omnigraph.writes.mutation import PreparedMutation, prepare_mutation, stage_mutation
 from omnigraph.writes.pending import ExternalIntake
 
 if TYPE_CHECKING:
-    from omnigraph.commit.rows import GraphCommit
-    from omnigraph.core.budget import CancelSignal
-    from omnigraph.core.source import SourceText
-    from omnigraph.core.values import StoredValue
-    from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
 
 #: Inserts are prepared again whatever the winner did, updates and deletes when it changed no row.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from omnigraph.api.results import SchemaApplyResult, SchemaDiff
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.expectations import OnlyBranch
-from omnigraph.commit.rows import MAIN
+from omnigraph.commit.rows import MAIN, Head
 from omnigraph.commit.schema_change import SchemaChange
 from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import ConflictError, SchemaViolationsError, UnsupportedSchemaError
@@ -25,18 +26,16 @@ from omnigraph.lang.schema.compiler import CompiledSchema, as_compiled
 from omnigraph.lang.schema.plan import MigrationPlan, plan_between, plan_migration
 from omnigraph.pipeline.rewrite import TableMigration, TableMigrations, plan_tables, reshape_table
 from omnigraph.pipeline.violations import ViolationCounts, check_columns, check_rows, required
+from omnigraph.pipeline.workers import Progress
 from omnigraph.policy.rules import Action
 from omnigraph.storage.datasets.staged import StagedWrite, close_private, open_private, plan_table
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import table_location
 from omnigraph.writes.columns import blob_columns, table_schema
 
 if TYPE_CHECKING:
-    from omnigraph.commit.rows import Head
-    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.pipeline.worker_set import WorkerChoice
-    from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- Applying a schema change

@@ -11,13 +11,17 @@ import numpy as np
 import pyarrow
 
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
-from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
+from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
+from omnigraph.pipeline.exchange import BUCKET, Exchange, Scratch, run_exchange
+from omnigraph.pipeline.worker_set import WorkerSet
+from omnigraph.pipeline.workers import Message
 from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
 from omnigraph.storage.datasets.filters import ROW_ID
 from omnigraph.storage.datasets.fragments import fragment_sizes
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import (
     ROW_LIST,
+    Fragments,
     ListedRows,
     RowPart,
     RowSet,
@@ -28,16 +32,10 @@ from omnigraph.storage.datasets.row_changes import (
     scan_row_set,
     whole_parts,
 )
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
-    from omnigraph.pipeline.exchange import Scratch
-    from omnigraph.pipeline.worker_set import WorkerSet
-    from omnigraph.pipeline.workers import Message
-    from omnigraph.storage.datasets.row_changes import Fragments
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- Digests of rows

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import MAX_CONFLICTS, InternalError
-from omnigraph.pipeline.exchange import BUCKET, Exchange, key_files, run_exchange, write_keys
+from omnigraph.lang.schema.rules import ValueRule
+from omnigraph.pipeline.exchange import BUCKET, Exchange, Scratch, key_files, run_exchange, write_keys
 from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
+from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import Message, Workers, advance
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 from omnigraph.storage.datasets.filters import ROW_ADDRESS
@@ -28,17 +31,12 @@ from omnigraph.storage.datasets.fragments import (
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import kept_ids, scan_by_row_id, take_by_row_id
 from omnigraph.storage.datasets.staged import StagedWrite, stage_fragments
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import GraphLocation
 from omnigraph.writes.rules import check_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.rules import ValueRule
-    from omnigraph.pipeline.exchange import Scratch
-    from omnigraph.pipeline.worker_set import WorkerSet
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
 
 
 # ---- Row changes of a merge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from omnigraph.pipeline.compare import (
     operation_counts,
     scan_side,
 )
-from omnigraph.pipeline.exchange import BUCKET, Exchange, buckets_of, run_exchange
+from omnigraph.pipeline.exchange import BUCKET, Exchange, Scratch, buckets_of, run_exchange
+from omnigraph.pipeline.worker_set import WorkerChoice, WorkerSet
+from omnigraph.pipeline.workers import Message
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 from omnigraph.storage.datasets.row_changes import (
     RowPart,
@@ -33,13 +35,7 @@ from omnigraph.storage.datasets.row_changes import (
     sample_rows,
     scan_row_set,
 )
-
-if TYPE_CHECKING:
-    from omnigraph.pipeline.exchange import Scratch
-    from omnigraph.pipeline.worker_set import WorkerChoice, WorkerSet
-    from omnigraph.pipeline.workers import Message
-    from omnigraph.storage.datasets.tables import Table
-
+from omnigraph.storage.datasets.tables import Table
 
 # ---- Deltas in memory and in files
 #

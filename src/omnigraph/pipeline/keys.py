@@ -20,13 +20,12 @@ from omnigraph.storage.datasets.filters import ROW_ADDRESS, OneOf, to_sql
 from omnigraph.storage.datasets.fragments import fragment_sizes
 from omnigraph.storage.datasets.indexes import has_index
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments, table_address
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.writes.columns import PROBE_CHUNK
 from omnigraph.writes.rules import Found
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- Ids of whole columns

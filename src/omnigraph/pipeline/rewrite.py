@@ -13,6 +13,7 @@ from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import is_wider
 from omnigraph.lang.schema.backfill import Call, Constant, Expression, PropertyValue, used_properties
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
+from omnigraph.lang.schema.plan import MigrationPlan
 from omnigraph.lang.schema.rules import Pattern, Range, TableRules, derive_rules
 from omnigraph.lang.schema.steps import AddConstraint, DropMode, DropProperty, DropType, TightenNullability
 from omnigraph.pipeline.violations import ViolationCounts, required
@@ -27,15 +28,13 @@ from omnigraph.storage.datasets.column_changes import (
 )
 from omnigraph.storage.datasets.fragments import fragment_sizes, remove_written
 from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, table_address
+from omnigraph.storage.datasets.staged import StagedWrite
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.writes.columns import blob_columns, table_schema
 from omnigraph.writes.rules import check_values
 
 if TYPE_CHECKING:
     import pyarrow
-
-    from omnigraph.lang.schema.plan import MigrationPlan
-    from omnigraph.storage.datasets.staged import StagedWrite
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- The interpreter of backfill expressions

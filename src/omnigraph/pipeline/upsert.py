@@ -37,13 +37,13 @@ from omnigraph.storage.datasets.fragments import (
     write_replacing,
 )
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments, table_address
+from omnigraph.storage.datasets.staged import PrivateVersion
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import NDArray
 
-    from omnigraph.storage.datasets.staged import PrivateVersion
-    from omnigraph.storage.datasets.tables import Table
 
 _OFFSET_MASK = 0xFFFFFFFF
 #: Rows that are written again and marked in this process.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from omnigraph.core.arrow import pa
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import MAX_EXAMPLES, BadRecord, LoadReport
 from omnigraph.errors.writes import LINE
 from omnigraph.lang.schema.rules import (
@@ -26,18 +26,13 @@ from omnigraph.lang.schema.rules import (
     rule_name,
     rule_topic,
 )
-from omnigraph.pipeline.keys import KeyScan, find_keys, joined_text, key_scans, text_key
+from omnigraph.pipeline.keys import Joins, KeyScan, find_keys, joined_text, key_scans, text_key
+from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import Message, Workers, detail
 from omnigraph.storage.datasets.fragments import fragment_sizes, read_addresses
 from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, scan_fragments, table_address
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.writes.rules import ChangedRows, Found, Violation, check, check_values
-
-if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
-    from omnigraph.pipeline.keys import Joins
-    from omnigraph.pipeline.worker_set import WorkerSet
-    from omnigraph.storage.datasets.tables import Table
-
 
 # ---- Counts and examples of violations
 

@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from typing_extensions import override
 
+from omnigraph.core.arrow import Batch
 from omnigraph.core.budget import check_work, work_steps
 from omnigraph.errors import OmniError
 from omnigraph.errors.bodies import error_from_body
-
-if TYPE_CHECKING:
-    from omnigraph.core.arrow import Batch
-
 
 # ---- Progress of bulk work
 #

@@ -32,11 +32,10 @@ from omnigraph.server.http_input import is_not_modified
 from omnigraph.server.responses import install_handlers, internal_response, json_response, logger
 from omnigraph.server.routes import history, reads, writes
 from omnigraph.server.routing import catalogue_routes, handles, openapi_document
+from omnigraph.server.service import Service
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from omnigraph.server.service import Service
 
 
 # ---- Health, metrics, and the list of graphs

@@ -10,21 +10,17 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from omnigraph.core.budget import ReadLimits
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.graph.graph import Graph
 from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
 from omnigraph.server.admission import StreamSlots
+from omnigraph.server.config import ServedGraph, ServerConfig
 from omnigraph.server.responses import logger
 from omnigraph.server.service import Authority, OpenGraph, Service, Tokens, read_tokens, token_warnings
+from omnigraph.server.settings import ServerSettings
 from omnigraph.server.stored_queries import StoredQueries
-
-if TYPE_CHECKING:
-    from omnigraph.core.budget import ReadLimits
-    from omnigraph.server.config import ServedGraph, ServerConfig
-    from omnigraph.server.settings import ServerSettings
-
 
 # ---- Opening the graphs of a configuration
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import structlog
 
+from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.targets import Target
 from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.ids import is_ulid
 from omnigraph.errors import (
@@ -22,21 +24,18 @@ from omnigraph.errors import (
     UnauthorizedError,
     is_panic,
 )
+from omnigraph.graph.graph import Graph
 from omnigraph.policy.policy import READ_ONLY, PolicyGate
 from omnigraph.policy.rules import Action, Decision, PolicyRequest
+from omnigraph.server.admission import Grant
 from omnigraph.server.connections import peer_of
 from omnigraph.server.responses import logger
+from omnigraph.server.service import OpenGraph, Service
+from omnigraph.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive
-
-    from omnigraph.commit.rows import GraphCommit
-    from omnigraph.commit.targets import Target
-    from omnigraph.graph.graph import Graph
-    from omnigraph.server.admission import Grant
-    from omnigraph.server.service import OpenGraph, Service
-    from omnigraph.server.settings import ServerSettings
 
 
 # ---- Worker threads

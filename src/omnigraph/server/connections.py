@@ -25,11 +25,11 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from omnigraph.api.operation import JSON
 from omnigraph.errors import OmniError, RequestTimeoutError, TooManyRequestsError, TransportError
 from omnigraph.server.responses import json_bytes, logger
+from omnigraph.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
-    from omnigraph.server.settings import ServerSettings
 
 _log = logger(__name__)
 _MALFORMED = "the request is not HTTP/1.1"

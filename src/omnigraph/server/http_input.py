@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from pydantic import BaseModel, ValidationError
 
+from omnigraph.api.graph_api import TargetKeywords
 from omnigraph.api.operation import JSON, NDJSON
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.targets import Target
@@ -23,10 +25,11 @@ from omnigraph.errors import (
 )
 from omnigraph.server.admission import memory_of
 from omnigraph.server.calls import run_in_thread
-from omnigraph.server.settings import BODY_VALUES
+from omnigraph.server.settings import BODY_VALUES, BodyLimit, ServerSettings
 from omnigraph.server.untrusted_json import (
     ENVELOPE_VALUES,
     WINDOW_BYTES,
+    LongText,
     check_characters,
     measure_json,
     parse_json,
@@ -34,13 +37,7 @@ from omnigraph.server.untrusted_json import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
     from starlette.requests import Request
-
-    from omnigraph.api.graph_api import TargetKeywords
-    from omnigraph.server.settings import BodyLimit, ServerSettings
-    from omnigraph.server.untrusted_json import LongText
 
 
 # ---- Request bodies and query strings

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 import uvicorn
@@ -28,10 +28,8 @@ from omnigraph.server.boot import open_service
 from omnigraph.server.config import DEFAULT_GRAPH_ID, ServerConfig, read_config, single_graph
 from omnigraph.server.connections import ConnectionLimits, bounded
 from omnigraph.server.responses import configure_logs, logger
+from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
-
-if TYPE_CHECKING:
-    from omnigraph.server.service import Service
 
 _log = logger(__name__)
 _DEFAULT_BIND = "127.0.0.1:8080"

@@ -25,19 +25,17 @@ from omnigraph.api.operations import OPERATIONS
 from omnigraph.codec import Json
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, InternalError, OmniError, ResourceLimitError
-from omnigraph.lang.query.signature import ValueKind
+from omnigraph.lang.query.signature import FieldDescriptor, ValueKind
 from omnigraph.policy.rules import Action
 from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import parse_body, read_json_bytes
 from omnigraph.server.responses import internal_document, json_bytes, logger
 from omnigraph.server.routes.writes import invocable
 from omnigraph.server.routing import handles, not_null
+from omnigraph.server.stored_queries import StoredQuery
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
-
-    from omnigraph.lang.query.signature import FieldDescriptor
-    from omnigraph.server.stored_queries import StoredQuery
 
 
 # ---- Tool definitions

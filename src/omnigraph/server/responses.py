@@ -25,12 +25,11 @@ from omnigraph.errors import (
 )
 from omnigraph.errors.text import one_line, printable
 from omnigraph.server.admission import RETRY_AFTER_S
+from omnigraph.server.service import HiddenPlaces
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
-
-    from omnigraph.server.service import HiddenPlaces
 
 
 # ---- Responses in the forms that all routes share

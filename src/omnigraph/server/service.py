@@ -16,24 +16,21 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import quote, urlsplit
 
 import anyio
 
+from omnigraph.branches.diffs import Diff
 from omnigraph.core.cache import LruCache
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, InputFileError, TooManyRequestsError, without_credentials
+from omnigraph.graph.graph import Graph
+from omnigraph.policy.policy import PolicyGate
 from omnigraph.server.admission import Admission, BodyMemory, Metrics, StreamSlots
-
-if TYPE_CHECKING:
-    from omnigraph.branches.diffs import Diff
-    from omnigraph.graph.graph import Graph
-    from omnigraph.policy.policy import PolicyGate
-    from omnigraph.server.config import ServerConfig
-    from omnigraph.server.settings import ServerSettings
-    from omnigraph.server.stored_queries import StoredQueries
-
+from omnigraph.server.config import ServerConfig
+from omnigraph.server.settings import ServerSettings
+from omnigraph.server.stored_queries import StoredQueries
 
 # ---- Bearer tokens
 #

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omnigraph.api.answers import StoredQueryEntry
 from omnigraph.api.operations import OPERATIONS
@@ -15,10 +14,8 @@ from omnigraph.lang.query import ast
 from omnigraph.lang.query.compiler import check_declaration, check_query, read_queries
 from omnigraph.lang.query.parser import parse_queries_all
 from omnigraph.lang.query.signature import FieldDescriptor, ValueKind, describe_field
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.server.config import QuerySource, query_sources
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import Catalog
 
 #: Tools that every graph offers to agents beside its stored queries; no stored query may have one of their names.
 BUILT_IN_TOOLS = frozenset(entry.tool.name for entry in OPERATIONS.values() if entry.tool is not None)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from omnigraph.core.budget import patiently
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.keys import SMALL_ROWS, Joins
+from omnigraph.pipeline.load.sources import Frame
 from omnigraph.pipeline.upsert import Matcher
 from omnigraph.pipeline.worker_set import WorkerSet
-from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Silent
+from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Progress, Silent, Workers
+from omnigraph.spark.workers import SparkWorkers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import SparkSession
-
-    from omnigraph.pipeline.load.sources import Frame
-    from omnigraph.pipeline.workers import Progress, Workers
-    from omnigraph.spark.workers import SparkWorkers
 
 
 # ---- Workers of a read or a job

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from math import isfinite
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from omnigraph.core.source import did_you_mean
+from omnigraph.core.source import Findings, Hint, Span, did_you_mean
 from omnigraph.core.types import (
     INTEGERS,
     NUMERICS,
@@ -25,11 +25,7 @@ from omnigraph.core.types import (
 )
 from omnigraph.core.values import coerce_json, narrowed, parse_date, parse_datetime
 from omnigraph.lang.query import ast, ir
-
-if TYPE_CHECKING:
-    from omnigraph.core.source import Findings, Hint, Span
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 
 # ---- Name resolution and findings
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-from omnigraph.core.source import did_you_mean
+from omnigraph.core.source import Hint, did_you_mean
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
 from omnigraph.core.values import render_value
 from omnigraph.lang.query import ast, ir
@@ -23,11 +22,7 @@ from omnigraph.lang.query.expressions import (
     text_condition,
 )
 from omnigraph.lang.query.lowering import CheckedPattern, CheckedTraversal, in_known_order
-
-if TYPE_CHECKING:
-    from omnigraph.core.source import Hint
-    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
-
+from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 
 _MAX_HOPS = 2**63 - 1
 _WORD_OPERATORS = ("contains", "starts_with")

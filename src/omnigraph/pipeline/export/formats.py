@@ -6,12 +6,13 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.core.arrow import Array, Field, arrow_type, pc
+from omnigraph.core.ids import TableKey
 from omnigraph.core.types import FLOATS, BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import blob_text, reference_of
 from omnigraph.errors import BadRequestError
@@ -19,10 +20,6 @@ from omnigraph.errors.text import size_text
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
 from omnigraph.storage.datasets.blob_columns import CELL_PARTS, cell_parts, plain_bytes
-
-if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
-
 
 # ---- JSON lines
 

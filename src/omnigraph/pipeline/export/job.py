@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from omnigraph.core.arrow import Batch
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.pipeline.export.files import (
@@ -29,12 +30,10 @@ from omnigraph.pipeline.export.formats import TypeShape, json_lines
 from omnigraph.pipeline.workers import Message, Progress, StageProgress, Workers, advance
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, scan_group, table_address
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from omnigraph.core.arrow import Batch
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- Export tasks

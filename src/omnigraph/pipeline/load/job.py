@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
@@ -20,11 +19,13 @@ from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejected
 from omnigraph.lang.schema.rules import Example, NewIds, TableRules, Unique, rule_name
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.parts import Part, by_source
+from omnigraph.pipeline.load.plan import LoadPlan
 from omnigraph.pipeline.load.shaping import alias_conflicts
 from omnigraph.pipeline.load.sources import LoadInput, Work, chosen_columns, frame_source, partition_name, plan_work
 from omnigraph.pipeline.load.staging import FrameTask, Origin, Provenance, StageItem, likely_types, stage_part
 from omnigraph.pipeline.upsert import LoadMode, Upserted
 from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts, in_file
+from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
 from omnigraph.storage.datasets.fragments import (
     Ledgers,
@@ -35,15 +36,11 @@ from omnigraph.storage.datasets.fragments import (
 )
 from omnigraph.storage.datasets.partitions import table_address
 from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private, stage_fragments
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.objects import ControlObjects
 from omnigraph.writes.pending import check_cells
 from omnigraph.writes.rules import Violation, check, check_ids
-
-if TYPE_CHECKING:
-    from omnigraph.pipeline.load.plan import LoadPlan
-    from omnigraph.pipeline.worker_set import WorkerSet
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.objects import ControlObjects
 
 _log = logging.getLogger(__name__)
 

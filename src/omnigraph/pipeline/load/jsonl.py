@@ -17,6 +17,7 @@ from omnigraph.core.arrow import Rows, pa, pc
 from omnigraph.core.ids import node_table_key
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.pipeline.load.inputs import ByteStream, InputFile, open_text
+from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
 from omnigraph.pipeline.load.records import (
     MAX_LINE_BYTES,
     BadRecordError,
@@ -32,8 +33,6 @@ from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
 
 
 # ---- Records from lines of the graph format

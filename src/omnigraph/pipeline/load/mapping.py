@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,13 +17,10 @@ from omnigraph.core.source import did_you_mean
 from omnigraph.core.validation import listed, problems_of
 from omnigraph.core.yaml_files import raise_problems, read_yaml
 from omnigraph.errors import BadRequestError
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.pipeline.load.inputs import InputFile
 from omnigraph.pipeline.load.value_sources import EndSource, ValueSource, end_source, named_content, value_source
 from omnigraph.pipeline.load.values import Timestamps
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.pipeline.load.inputs import InputFile
-
 
 # Mapping files (YAML) and their Python form:
 #

@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import pyarrow
 
 from omnigraph.core.arrow import Array, pa
 from omnigraph.core.env_settings import WholeNumber
+from omnigraph.core.ids import TableKey
+from omnigraph.core.types import BaseType
 from omnigraph.core.values import MANAGED
 from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
+from omnigraph.lang.schema.accepted import Identities
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.rules import TableRules, ValueRule
+from omnigraph.storage.answers import AnswerFolder
+from omnigraph.storage.datasets.partitions import TableAddress
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
-
-if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
-    from omnigraph.core.types import BaseType
-    from omnigraph.lang.schema.accepted import Identities
-    from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.lang.schema.rules import TableRules, ValueRule
-    from omnigraph.storage.answers import AnswerFolder
-    from omnigraph.storage.datasets.partitions import TableAddress
-    from omnigraph.writes.columns import TypeDef
-
+from omnigraph.writes.columns import TypeDef
 
 # ---- External blobs of a load
 #

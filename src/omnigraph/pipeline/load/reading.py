@@ -30,6 +30,7 @@ from omnigraph.pipeline.load.inputs import ByteStream, line_blocks, open_bytes, 
 from omnigraph.pipeline.load.jsonl import count_bad, group_records, is_utf8, read_items, read_lines, read_objects
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
 from omnigraph.pipeline.load.parts import Part, open_table
+from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
 from omnigraph.pipeline.load.records import (
     LINE_TOO_LONG,
     MAX_LINE_BYTES,
@@ -39,13 +40,12 @@ from omnigraph.pipeline.load.records import (
     not_utf8,
     read_record,
 )
+from omnigraph.pipeline.load.shaping import RawRecords
 from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
-    from omnigraph.pipeline.load.shaping import RawRecords
 
 csv: Any = _csv
 _Numbers: TypeAlias = "NDArray[np.int64]"

@@ -9,14 +9,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors.text import size_text
-
-if TYPE_CHECKING:
-    from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
+from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 #: The rule that a longer line violates.

@@ -13,18 +13,17 @@ from omnigraph.core.arrow import Rows, pa
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.load.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
 from omnigraph.pipeline.load.inputs import check_one_input, find_files
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, TypeMapping, endings_of, read_mapping
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
+from omnigraph.pipeline.load.plan import LoadPlan
+from omnigraph.pipeline.load.shaping import RawRecords
 from omnigraph.pipeline.load.value_sources import column_source
 
 if TYPE_CHECKING:
     import pyarrow
-
-    from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.pipeline.load.plan import LoadPlan
-    from omnigraph.pipeline.load.shaping import RawRecords
 
 
 # ---- Frames: Spark, Arrow and pandas

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from omnigraph.core.arrow import Batch
 from omnigraph.core.budget import work_steps
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import OmniError
 from omnigraph.errors.writes import LINE, ROW
+from omnigraph.pipeline.load.parts import Part
 from omnigraph.pipeline.load.plan import COPIED_TOGETHER, LoadPlan
 from omnigraph.pipeline.load.reading import PartReader
 from omnigraph.pipeline.load.shaping import RawRecords, shape_records
@@ -22,11 +23,6 @@ from omnigraph.storage.datasets.fragments import Ledger, remove_written, write_r
 from omnigraph.storage.datasets.partitions import open_address
 from omnigraph.writes.columns import blob_columns
 from omnigraph.writes.pending import check_cells
-
-if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
-    from omnigraph.pipeline.load.parts import Part
-
 
 # ---- The staging task of one input part
 #

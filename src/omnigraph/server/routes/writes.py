@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +17,9 @@ from omnigraph.api.operation import IF_GRAPH_COMMIT, Operation
 from omnigraph.api.results import LoadResult
 from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.rows import MAIN
+from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.ids import is_ulid
+from omnigraph.core.source import SourceText
 from omnigraph.errors import (
     BadRequestError,
     InputFileError,
@@ -34,12 +35,7 @@ from omnigraph.server.http_input import announced_size, parse_query, read_json, 
 from omnigraph.server.responses import json_response
 from omnigraph.server.routes.reads import answer_query
 from omnigraph.server.routing import handles
-
-if TYPE_CHECKING:
-    from omnigraph.core.budget import LinkedSignal
-    from omnigraph.core.source import SourceText
-    from omnigraph.server.stored_queries import StoredQuery
-
+from omnigraph.server.stored_queries import StoredQuery
 
 # ---- Mutations, conditional ones too
 
