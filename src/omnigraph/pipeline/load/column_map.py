@@ -95,9 +95,13 @@ class SourceColumns:
             inside = f'F.col("{path}")["key"]' if nested.kind == _MAP else f'F.col("{path}.member")'
             chosen.append(f'{inside}.alias("name")')
             return f"{text}: select what you need before, as in df.select({', '.join(chosen)})"
-        leaf = next(iter(_leaves(path, nested)))
-        name = leaf.rpartition(".")[2]
         members = [shown(member) for member in nested.members]
+        leaf = path
+        inner: Nested | None = nested
+        while inner is not None and inner.members:
+            member, inner = next(iter(inner.members.items()))
+            leaf += f".{member}"
+        name = leaf.rpartition(".")[2]
         some = ", ".join(members[:_SHOWN_MEMBERS]) + (", …" if len(members) > _SHOWN_MEMBERS else "")
         chosen.append(f'F.col("{leaf}").alias("{name}")')
         return (
@@ -165,15 +169,6 @@ def _paths(path: str, nested: Nested | None) -> Iterator[str]:
     yield path
     for name, inner in ({} if nested is None else nested.members).items():
         yield from _paths(f"{path}.{name}", inner)
-
-
-def _leaves(path: str, nested: Nested | None) -> Iterator[str]:
-    """The paths of single values."""
-    if nested is None or not nested.members:
-        yield path
-        return
-    for name, inner in nested.members.items():
-        yield from _leaves(f"{path}.{name}", inner)
 
 
 # ---- Binding a mapping to the columns of a source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow
 import pyarrow.orc as _orc
@@ -36,31 +36,8 @@ _MAX_SCHEMA_DEPTH = 64
 _LEAST_BYTES_PER_8_VALUES = 4
 
 
-class ColumnarTable(Protocol):
-    """An open file of columns."""
-
-    #: Its columns, as Arrow reads them.
-    schema: pyarrow.Schema
-
-    def group_rows(self) -> list[int]:
-        """The rows of each of its groups, which tasks read.
-
-        Raises:
-            ResourceLimitError: by its own account the file holds too much.
-        """
-        ...
-
-    def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Batch]:
-        """Some columns of some groups, in bounded pieces; `address.city` is a member of a struct.
-
-        Raises:
-            ResourceLimitError: they hold too much.
-        """
-        ...
-
-
 @contextmanager
-def open_table(file: InputFile, *, is_parquet: bool) -> Iterator[ColumnarTable]:
+def open_table(file: InputFile, *, is_parquet: bool) -> Iterator[_Parquet | _Orc]:
     """A Parquet or an ORC file.
 
     Raises:
@@ -68,7 +45,7 @@ def open_table(file: InputFile, *, is_parquet: bool) -> Iterator[ColumnarTable]:
     """
     with open_bytes(file) as stream:
         with _damage(file):
-            table: ColumnarTable = _Parquet(file, stream) if is_parquet else _Orc(file, stream)
+            table = _Parquet(file, stream) if is_parquet else _Orc(file, stream)
         yield table
 
 
@@ -83,14 +60,22 @@ def _damage(file: InputFile) -> Iterator[None]:
 
 
 class _Parquet:
+    """An open file of columns."""
+
     def __init__(self, file: InputFile, stream: pyarrow.NativeFile) -> None:
         self._input = file
         self._stream = stream
         self._table = parquet.ParquetFile(stream, schema_depth_limit=_MAX_SCHEMA_DEPTH)
         self._metadata = self._table.metadata
+        #: Its columns, as Arrow reads them.
         self.schema = self._table.schema_arrow
 
     def group_rows(self) -> list[int]:
+        """The rows of each of its groups, which tasks read.
+
+        Raises:
+            ResourceLimitError: by its own account the file holds too much.
+        """
         groups = range(self._metadata.num_row_groups)
         with _damage(self._input):
             leaves = [leaf for group in groups for leaf in self._leaves(group)]
@@ -102,6 +87,11 @@ class _Parquet:
         return rows
 
     def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Batch]:
+        """Some columns of some groups, in bounded pieces; `address.city` is a member of a struct.
+
+        Raises:
+            ResourceLimitError: they hold too much.
+        """
         with _damage(self._input):
             yield from self._batches(groups, columns)
 
@@ -202,6 +192,8 @@ def _dictionary_arrays(column: Any) -> Iterator[Any]:
 
 
 class _Orc:
+    """As `_Parquet`; its groups are stripes."""
+
     def __init__(self, file: InputFile, stream: pyarrow.NativeFile) -> None:
         self._input = file
         self._table = orc.ORCFile(stream)
