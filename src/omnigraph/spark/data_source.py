@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 import pyarrow.types as arrow
@@ -357,7 +357,7 @@ class OmniGraphDataSource(DataSource):
                 )
         return OmniGraphReader(pinned, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Any:
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """There is none: several types have to change in one commit."""
         raise BadRequestError("write with graph.load(frames={...}, mode=...): all types in one commit")
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from typing_extensions import override
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.column_map import SourceColumns, spark_columns
+from omnigraph.pipeline.load.column_map import MAP, STRUCT, Nested, SourceColumns
 from omnigraph.pipeline.load.sources import FrameAccess
 from omnigraph.spark.jobs import check_session, spark_errors
 
@@ -29,10 +30,12 @@ class SparkFrames(FrameAccess):
     def columns(self, frame: Any) -> SourceColumns:
         check_session(frame.sparkSession)
         with spark_errors(frame.sparkSession):
-            return spark_columns(frame.schema)
+            schema: StructType = frame.schema
+        nested = {item.name: _nested(item.dataType) for item in schema}
+        return SourceColumns(names=tuple(schema.names), nested=nested)
 
     @override
-    def selected(self, frame: Any, paths: Sequence[Sequence[str]], name: str) -> Any:
+    def selected(self, frame: Any, paths: Sequence[Sequence[str]], name: str) -> object:
         # Spark takes a point in the name of a column for a path: the columns get numbers for their way to the tasks.
         columns = [f"{'.'.join(map(_quoted, some))} AS c{number}" for number, some in enumerate(paths)]
         try:
@@ -65,6 +68,19 @@ class SparkFrames(FrameAccess):
                 f"Spark has no table {name} in its catalogs ({', '.join(_catalogs(self._spark))}): give it as "
                 "catalog.database.table; a catalog is a setting of the session (spark.sql.catalog.NAME)"
             ) from error
+
+
+def _nested(kind: DataType) -> Nested | None:
+    """What a type of Spark holds besides single values."""
+    match kind:
+        case StructType():
+            return Nested(kind=STRUCT, members={item.name: _nested(item.dataType) for item in kind})
+        case MapType():
+            return Nested(kind=MAP)
+        case ArrayType():
+            inner = _nested(kind.elementType)
+            return None if inner is None else Nested(kind=f"list of {inner.kind}s")
+    return None
 
 
 def _quoted(name: str) -> str:

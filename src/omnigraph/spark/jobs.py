@@ -26,6 +26,7 @@ from omnigraph.spark.kinds import is_connect, is_stopped
 from omnigraph.spark.tasks import raise_carried
 
 if TYPE_CHECKING:
+    from pyspark import SparkStageInfo
     from pyspark.sql import SparkSession
 
 
@@ -354,7 +355,7 @@ class SparkJobs:
         while time.monotonic() < deadline and self._has_active_tasks(tag):
             Event().wait(POLL_S)
 
-    def _stop(self, job: _Job[Any], stopping: Callable[[], None]) -> None:
+    def _stop(self, job: _Job[_Result], stopping: Callable[[], None]) -> None:
         """Interrupt a job and wait until it has ended. Repeated: its next part may only just begin."""
         deadline = time.monotonic() + _END_TIMEOUT_S
         if not job.abandon():
@@ -405,7 +406,7 @@ class SparkJobs:
                 over.set()
             return
 
-        def handle(stages: Any, **rest: Any) -> None:
+        def handle(stages: Any, **rest: object) -> None:
             del rest
             done = sum(stage.num_completed_tasks for stage in stages)
             latest[0] = Figures(done, sum(stage.num_tasks for stage in stages))
@@ -427,9 +428,9 @@ class SparkJobs:
         done = sum(stage.numCompletedTasks for stage in stages)
         return Figures(done, sum(stage.numTasks for stage in stages))
 
-    def _stages(self, group: str) -> list[Any]:
+    def _stages(self, group: str) -> list[SparkStageInfo]:
         tracker = self._spark.sparkContext.statusTracker()
-        found = []
+        found: list[SparkStageInfo] = []
         for number in tracker.getJobIdsForGroup(group):
             job = tracker.getJobInfo(number)
             ids = [] if job is None else list(job.stageIds)

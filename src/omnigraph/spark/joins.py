@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.sql import functions as sql
@@ -42,7 +42,7 @@ from omnigraph.storage.datasets.partitions import open_address
 from omnigraph.writes.rules import Found
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
     from omnigraph.pipeline.workers import Message
     from omnigraph.spark.workers import SparkWorkers
@@ -267,7 +267,7 @@ class SparkJoins(Joins):
     def _is_empty(self, make: Callable[[], DataFrame]) -> bool:
         return self._workers.act(_STAGE, lambda: make().isEmpty())
 
-    def _first(self, make: Callable[[], DataFrame], order: str = "key") -> tuple[int, list[dict[str, Any]]]:
+    def _first(self, make: Callable[[], DataFrame], order: str = "key") -> tuple[int, list[Row]]:
         """The total weight of the rows of a frame, and the first of them by a column.
 
         Every partition adds up its rows and keeps its first ones, so one job answers both, whatever it finds.
@@ -275,7 +275,7 @@ class SparkJoins(Joins):
         function = _first_function(order)
         pieces = self._workers.collect(_STAGE, lambda: make().mapInArrow(function, _FIRST))
         total = sum(row["total"] for row in pieces if row["key"] is None)
-        rows = (row.asDict() for row in pieces if row["key"] is not None)
+        rows = (row for row in pieces if row["key"] is not None)
         return total, heapq.nsmallest(MAX_EXAMPLES, rows, key=lambda row: row[order])
 
     def _addresses(self, scans: Sequence[KeyScan], keys: list[str]) -> dict[str, tuple[int, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def is_connect(spark: SparkSession) -> bool:
 def is_stopped(spark: SparkSession) -> bool:
     """Whether a session was stopped in this process. Asks no JVM, so one that has died does not matter."""
     if is_connect(spark):
-        session: Any = spark  # only sessions of Spark Connect have the property
-        return bool(session.is_stopped)
+        # Only these sessions have the property.
+        return bool(getattr(spark, "is_stopped", False))
     # A context lets go of its JVM when it is stopped; pyspark 4.3 has no public answer.
     return spark.sparkContext._jsc is None
 

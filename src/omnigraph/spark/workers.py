@@ -42,6 +42,7 @@ from omnigraph.spark.tasks import (
 )
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, Row, SparkSession
 
 
@@ -316,7 +317,7 @@ def _rows_folder() -> Iterator[str | None]:
 class _Counter:
     """Counts finished tasks and rows of a running job, where the session can tell."""
 
-    def __init__(self, tasks: Any = None, rows: Any = None) -> None:
+    def __init__(self, tasks: Accumulator[int] | None = None, rows: Accumulator[int] | None = None) -> None:
         self._tasks = tasks
         self._rows = rows
 
@@ -326,7 +327,7 @@ class _Counter:
         tasks, rows = self._tasks, self._rows
 
         def add(more_tasks: int, more_rows: int) -> None:
-            if tasks is not None:
+            if tasks is not None and rows is not None:
                 tasks.add(more_tasks)
                 rows.add(more_rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: How many members of a struct a message names.
 _SHOWN_MEMBERS = 8
-_STRUCT, _MAP = "struct", "map"
+STRUCT, MAP = "struct", "map"
 _LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
 
 
@@ -50,7 +50,8 @@ class SourceColumns:
     """The columns of a file or a frame. A member of a struct has a path: `address.city`."""
 
     names: tuple[str, ...]
-    nested: Mapping[str, Nested] = field(default_factory=dict)
+    #: None for a column of single values, as for one that is not here.
+    nested: Mapping[str, Nested | None] = field(default_factory=dict)
     #: Columns that have one text, or null, in all records: they are in the names of folders.
     constants: Mapping[str, str | None] = field(default_factory=dict)
     #: The names of the index of a pandas frame, which is not read.
@@ -88,11 +89,11 @@ class SourceColumns:
 
     def text_about(self, path: str, nested: Nested) -> str:
         """The violation text of a nested column used as a value, with the two ways to fix it."""
-        beside = next((name for name in self.names if name not in self.nested), None)
+        beside = next((name for name in self.names if self.nested.get(name) is None), None)
         chosen = [] if beside is None else [f'"{shown(beside)}"']
         text = f"the column `{shown(path)}` is a {nested.kind}, and a property holds one value"
         if not nested.members:
-            inside = f'F.col("{path}")["key"]' if nested.kind == _MAP else f'F.col("{path}.member")'
+            inside = f'F.col("{path}")["key"]' if nested.kind == MAP else f'F.col("{path}.member")'
             chosen.append(f'{inside}.alias("name")')
             return f"{text}: select what you need before, as in df.select({', '.join(chosen)})"
         members = [shown(member) for member in nested.members]
@@ -117,41 +118,17 @@ def plain_columns(names: Sequence[str]) -> SourceColumns:
 
 def arrow_columns(schema: pyarrow.Schema) -> SourceColumns:
     """The columns of Arrow data."""
-    found = {item.name: _nested_arrow(item.type) for item in schema}
-    return _columns(schema.names, found)
-
-
-def spark_columns(schema: Any) -> SourceColumns:
-    """The columns of a Spark frame."""
-    found = {item.name: _nested_spark(item.dataType) for item in schema.fields}
-    return _columns(schema.names, found)
-
-
-def _columns(names: Sequence[str], found: Mapping[str, Nested | None]) -> SourceColumns:
-    nested = {name: item for name, item in found.items() if item is not None}
-    return SourceColumns(names=tuple(names), nested=nested)
+    nested = {item.name: _nested_arrow(item.type) for item in schema}
+    return SourceColumns(names=tuple(schema.names), nested=nested)
 
 
 def _nested_arrow(kind: pyarrow.DataType) -> Nested | None:
     if isinstance(kind, pyarrow.StructType):
-        return Nested(kind=_STRUCT, members={item.name: _nested_arrow(item.type) for item in kind})
+        return Nested(kind=STRUCT, members={item.name: _nested_arrow(item.type) for item in kind})
     if pa.types.is_map(kind):
-        return Nested(kind=_MAP)
+        return Nested(kind=MAP)
     inner = _nested_arrow(kind.value_type) if isinstance(kind, _LISTS) else None
     return None if inner is None else Nested(kind=f"list of {inner.kind}s")
-
-
-def _nested_spark(kind: Any) -> Nested | None:
-    match kind.typeName():
-        case "struct":
-            members = {item.name: _nested_spark(item.dataType) for item in kind.fields}
-            return Nested(kind=_STRUCT, members=members)
-        case "map":
-            return Nested(kind=_MAP)
-        case "array":
-            inner = _nested_spark(kind.elementType)
-            return None if inner is None else Nested(kind=f"list of {inner.kind}s")
-    return None
 
 
 def _find(members: Mapping[str, Nested | None], path: str) -> tuple[str, ...] | None:
