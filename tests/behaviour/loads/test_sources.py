@@ -402,6 +402,16 @@ def test_folders_of_partitions_are_columns(graph: Graph, folder: Path, ending: s
         load(graph, mapping={"nodes": {"Person": {"source": f"{folder}/year=*/y.csv"}}})
 
 
+def test_a_folder_may_stand_for_a_blob(tmp_path: Path, folder: Path) -> None:
+    graph = Graph.init(tmp_path / "g.omni", VALUES)
+    path = folder / "data=base64%3AAAE=" / "x.csv"
+    path.parent.mkdir(parents=True)
+    write(path, "name", "a")
+    load(graph, mapping={"nodes": {"Thing": {"source": str(folder)}}})
+    (row,) = rows_of(graph, "node:Thing")
+    assert row["data"] == b"\x00\x01"
+
+
 def test_a_text_for_null(graph: Graph, folder: Path) -> None:
     path = write(folder / "x.csv", "name,city,age", "a,NA,NA", 'b,"NA",1', "c,,2")
     load(graph, mapping={"nodes": {"Person": {"source": str(path), "null": "NA"}}})
