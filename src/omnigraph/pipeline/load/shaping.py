@@ -97,41 +97,31 @@ def _cut(end: _End, part: slice) -> _End:
     return end[part]
 
 
-@dataclass(slots=True, kw_only=True)
 class Shaped:
-    """Good rows, where they came from, and what was wrong with the others."""
+    """Good rows, where they came from, and what was wrong with the others; positions become lines."""
 
     rows: Rows
-    lines: NDArray[np.int64]
-    violations: ViolationCounts
-    #: Old spellings of ids that were accepted, with the canonical ids.
-    aliases: set[tuple[str, str]] = field(default_factory=set)
-    #: How many external blobs were brought.
-    external_count: int = 0
-    #: Property, as in `Paper.year` → values that the compatible grammar stored as null.
-    nulled: dict[str, int] = field(default_factory=dict)
-
-
-class _Judge:
-    """Collects the violations of one batch; positions become lines."""
 
     def __init__(self, raw: RawRecords, plan: LoadPlan, source: str) -> None:
         self.raw = raw
         self.plan = plan
-        self.counts = ViolationCounts()
+        self.lines = raw.lines
+        self.violations = ViolationCounts()
         self.bad = np.zeros(raw.count, dtype=bool)
-        #: Old spellings of ids that were accepted.
+        #: Old spellings of ids that were accepted, with the canonical ids.
         self.aliases: set[tuple[str, str]] = set()
+        #: How many external blobs were brought.
         self.external_count = 0
-        #: Property → values that became null.
+        #: Property, as in `Paper.year` → values that the compatible grammar stored as null.
         self.nulled: dict[str, int] = {}
         self._source = source
 
     def refuse(self, position: int, rule: str, name: str | None, value: object, message: str) -> None:
+        """Count a violation; the record is left out."""
         self.bad[position] = True
         place = Place(self._source, int(self.raw.lines[position]))
         key = self.raw.shape.key
-        self.counts.add(place, rule, message, type_key=key, field=name, value=value)
+        self.violations.add(place, rule, message, type_key=key, field=name, value=value)
 
     def violate(self, position: int, rule: ValueRule | EndGiven, value: object) -> None:
         """Count a violation of a rule; the entity has no id yet that a person knows."""
@@ -141,7 +131,7 @@ class _Judge:
 
 def shape_records(raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int) -> Shaped:
     """The rows of some records; `first_row` counts the records of the type before them in the part."""
-    judge = _Judge(raw, plan, source)
+    judge = Shaped(raw, plan, source)
     schema = table_schema(raw.shape.definition)
     columns = {name: _property_column(name, judge) for name in raw.shape.definition.properties}
     for rule in raw.shape.value_rules:
@@ -151,20 +141,13 @@ def shape_records(raw: RawRecords, plan: LoadPlan, *, source: str, part: int, fi
             columns[side] = _end_column(name, given, end, judge)
     columns["id"] = _id_column(columns, judge, (part, first_row))
     rows = pa.table([columns[item.name] for item in schema], names=schema.names)
-    lines = raw.lines
     if judge.bad.any():
-        rows, lines = rows.filter(pa.array(~judge.bad)), lines[~judge.bad]
-    return Shaped(
-        rows=rows.cast(schema),
-        lines=lines,
-        violations=judge.counts,
-        aliases=judge.aliases,
-        external_count=judge.external_count,
-        nulled=judge.nulled,
-    )
+        rows, judge.lines = rows.filter(pa.array(~judge.bad)), judge.lines[~judge.bad]
+    judge.rows = rows.cast(schema)
+    return judge
 
 
-def _property_column(name: str, judge: _Judge) -> Array:
+def _property_column(name: str, judge: Shaped) -> Array:
     raw = judge.raw
     type_ = raw.shape.definition.properties[name].type
     given = raw.columns.get(name)
@@ -193,7 +176,7 @@ def _refuse_values(
     given: Given | MappedColumn,
     type_: PropertyType,
     violations: dict[int, str],
-    judge: _Judge,
+    judge: Shaped,
     *,
     rule: str,
     name: str,
@@ -219,7 +202,7 @@ def _text_hint(type_: PropertyType, name: str, column: str | None) -> str:
 
 
 def _stored(
-    type_: PropertyType, given: Given | MappedColumn, judge: _Judge, tolerance: Tolerance | None = None
+    type_: PropertyType, given: Given | MappedColumn, judge: Shaped, tolerance: Tolerance | None = None
 ) -> tuple[Array, dict[int, str]]:
     """A stored column and the violations in it; ids and ends are read without tolerance."""
     reading = replace(judge.raw.reading, tolerance=tolerance)
@@ -229,7 +212,7 @@ def _stored(
 
 
 def _blobs(
-    type_: PropertyType, given: Given | MappedColumn, judge: _Judge, tolerance: Tolerance | None
+    type_: PropertyType, given: Given | MappedColumn, judge: Shaped, tolerance: Tolerance | None
 ) -> tuple[Array, dict[int, str]]:
     """The cells of a Blob column; addresses go their own way where any are allowed."""
     rule = judge.plan.external
@@ -253,7 +236,7 @@ def _blobs(
     return stored, violations | refused
 
 
-def _apply_rule(rule: ValueRule, column: Array, judge: _Judge) -> None:
+def _apply_rule(rule: ValueRule, column: Array, judge: Shaped) -> None:
     bad = violating(rule, column)
     if pc.any(bad).as_py():
         for position, value in zip(positions(bad), shown_values(column.filter(bad)), strict=True):
@@ -263,7 +246,7 @@ def _apply_rule(rule: ValueRule, column: Array, judge: _Judge) -> None:
 # ---- ends and ids
 
 
-def _end_column(name: str, given: _End, end: EndType, judge: _Judge) -> Array:
+def _end_column(name: str, given: _End, end: EndType, judge: Shaped) -> Array:
     if isinstance(given, Mapping):
         found = _composed(given, end, judge, name)
     else:
@@ -279,7 +262,7 @@ def _end_column(name: str, given: _End, end: EndType, judge: _Judge) -> Array:
     return found
 
 
-def _composed(given: Mapping[str, Given | MappedColumn], end: EndType, judge: _Judge, name: str) -> Array:
+def _composed(given: Mapping[str, Given | MappedColumn], end: EndType, judge: Shaped, name: str) -> Array:
     """Ids of keyed nodes from columns of their key members; null where a member is null or does not fit."""
     rule = f"invalid `{name}` of {judge.raw.shape.name}"
     spellings = []
@@ -293,7 +276,7 @@ def _composed(given: Mapping[str, Given | MappedColumn], end: EndType, judge: _J
     return derived_ids(spellings)
 
 
-def _id_texts(given: Given | MappedColumn, name: str, judge: _Judge, key: list[BaseType]) -> Array:
+def _id_texts(given: Given | MappedColumn, name: str, judge: Shaped, key: list[BaseType]) -> Array:
     """A column of ids as text: typed columns of a one-member key are spelled, integers are their digits."""
     rule = f"invalid `{name}` of {judge.raw.shape.name}"
     if isinstance(given, MappedColumn):
@@ -325,7 +308,7 @@ def _id_texts(given: Given | MappedColumn, name: str, judge: _Judge, key: list[B
     return found
 
 
-def _id_column(columns: Mapping[str, Array], judge: _Judge, place: tuple[int, int]) -> Array:
+def _id_column(columns: Mapping[str, Array], judge: Shaped, place: tuple[int, int]) -> Array:
     raw = judge.raw
     properties = raw.shape.definition.properties
     given = None
@@ -341,7 +324,7 @@ def _id_column(columns: Mapping[str, Array], judge: _Judge, place: tuple[int, in
     return derived
 
 
-def _compare_ids(given: Array, derived: Array, judge: _Judge) -> None:
+def _compare_ids(given: Array, derived: Array, judge: Shaped) -> None:
     """An explicit id of a keyed node says what its key says."""
     shape = judge.raw.shape
     for position in positions(pc.fill_null(pc.not_equal(given, derived), False)):
