@@ -21,7 +21,7 @@ from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.parts import Part, by_source
 from omnigraph.pipeline.load.plan import LoadPlan
 from omnigraph.pipeline.load.shaping import alias_conflicts
-from omnigraph.pipeline.load.sources import LoadInput, Work, chosen_columns, frame_source, partition_name, plan_work
+from omnigraph.pipeline.load.sources import Frame, LoadInput, chosen_columns, frame_source, partition_name, plan_work
 from omnigraph.pipeline.load.staging import FrameTask, Origin, Provenance, StageItem, likely_types, stage_part
 from omnigraph.pipeline.upsert import LoadMode, Upserted
 from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts, in_file
@@ -87,7 +87,9 @@ class LoadJob:
         self._rules = rules
         self._engine = engine
         self._objects = objects
-        self._work: Work | None = None
+        #: The input in the pieces that tasks read.
+        self._parts: list[Part] = []
+        self._frames: list[Frame] = []
         self._types: dict[TableKey, _Staged] = {}
         self._tables: dict[TableKey, Table] = {}
         self._provenance = Provenance(plan)
@@ -104,17 +106,16 @@ class LoadJob:
 
     def plan_parts(self) -> None:
         """Cut the input into parts."""
-        self._work = plan_work(
+        self._parts, self._frames = plan_work(
             self._given, self._engine.workers.parallelism, self._engine.frames, is_strict=self._plan.is_strict
         )
         reach(Failpoint.LOAD_PLANNED)
 
     def likely_types(self) -> set[TableKey]:
         """The types that are declared to be present, or appear where parts of graph records begin. Reads little."""
-        assert self._work is not None, "planned before"
         if self._given.source is None:
             return self._given.declared_types
-        items = [StageItem(part, self._plan) for part in self._work.parts]
+        items = [StageItem(part, self._plan) for part in self._parts]
         answers = self._engine.workers.run("look for types", likely_types, items)
         return {TableKey(key) for answer in answers for key in answer["types"]}
 
@@ -165,18 +166,17 @@ class LoadJob:
         return [found[part.number] for part in parts]
 
     def _stage_once(self) -> None:
-        assert self._work is not None, "planned before"
         self._types = {key: _Staged() for key in self._given.declared_types}
         self._provenance = Provenance(self._plan)
         self.nulled.clear()
         violations = ViolationCounts()
         found: list[tuple[TableKey, dict[str, str]]] = []
-        answers = self._stage_parts(self._work.parts)
+        answers = self._stage_parts(self._parts)
         self._shift_lines(answers)
         external = sum(int(answer["external"]) for answer in answers)
-        for part, answer in zip(self._work.parts, answers, strict=True):
+        for part, answer in zip(self._parts, answers, strict=True):
             self._take(answer, violations, found, Origin(part=part))
-        for frame in self._work.frames:
+        for frame in self._frames:
             plan = replace(self._plan, id_prefix=new_id_prefix())
             source = frame_source(frame, plan)
             workers = LocalWorkers(self._engine.progress) if frame.is_local else self._engine.workers
@@ -196,8 +196,7 @@ class LoadJob:
 
     def _shift_lines(self, answers: Sequence[Message]) -> None:
         """Lines are counted within a part: make them lines of their file."""
-        assert self._work is not None, "planned before"
-        for parts in by_source(self._work.parts):
+        for parts in by_source(self._parts):
             before = 0
             for part in parts:
                 is_columnar = bool(part.groups)
@@ -380,10 +379,10 @@ class LoadJob:
         if not mine:
             return Place(GRAPH)
         address = mine[-1 if isinstance(violation.rule, Unique) else 0]
-        if by_id and self._work is not None:
+        if by_id:
             # Rows of fragments that were written again have another order: their id tells.
             entity_id = read_addresses(images[key].table, "id", [address])[0]
-            return self._provenance.place_of_id(self._work.parts, key, entity_id)
+            return self._provenance.place_of_id(self._parts, key, entity_id)
         origin = self._types[key].origins[new.index(address >> 32)]
         return self._provenance.place(origin, key, address & 0xFFFFFFFF)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -238,14 +238,6 @@ class LoadInput:
         return keys | {frame.type_key for frame in self.frames}
 
 
-@dataclass(slots=True)
-class Work:
-    """The input in the pieces that tasks read."""
-
-    parts: list[Part] = field(default_factory=list)
-    frames: list[Frame] = field(default_factory=list)
-
-
 def look_at_input(
     source: str | os.PathLike[str] | None,
     mapping: str | os.PathLike[str] | Mapping[str, object] | None,
@@ -320,10 +312,12 @@ def check_local(given: LoadInput, limit_bytes: int) -> None:
         )
 
 
-def plan_work(given: LoadInput, parallelism: int, access: FrameAccess | None, *, is_strict: bool) -> Work:
+def plan_work(
+    given: LoadInput, parallelism: int, access: FrameAccess | None, *, is_strict: bool
+) -> tuple[list[Part], list[Frame]]:
     """Cut the input into parts; tables become frames."""
     if given.source is not None:
-        return Work(parts=cut_graph_files(given.source, parallelism, is_strict=is_strict))
+        return cut_graph_files(given.source, parallelism, is_strict=is_strict), []
     frames = list(given.frames)
     for mapped in given.mapped:
         if mapped.format is SourceFormat.TABLE:
@@ -331,4 +325,4 @@ def plan_work(given: LoadInput, parallelism: int, access: FrameAccess | None, *,
             table, key = access.table(mapped.source), mapped.type_key
             columns = access.columns(table)
             frames.append(Frame(type_key=key, data=table, columns=columns, mapped=mapped))
-    return Work(parts=cut_mapped_files(given.mapped, parallelism), frames=frames)
+    return cut_mapped_files(given.mapped, parallelism), frames
