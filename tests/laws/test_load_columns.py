@@ -27,6 +27,7 @@ from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, Scala
 from omnigraph.core.values import canonical_spelling
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import keys as keys_module
+from omnigraph.pipeline import upsert
 from omnigraph.pipeline.exchange import key_files, write_keys
 from omnigraph.pipeline.keys import (
     MAX_PARTS,
@@ -817,7 +818,9 @@ def test_keys_of_one_owner_are_no_violation_wherever_that_is_asked(
     assert there.shared(scans[1], scans[1], "id").total == 0
 
 
-def test_a_merge_is_decided_alike_wherever_that_happens(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_merge_is_decided_alike_wherever_that_happens(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from omnigraph.spark.workers import SparkWorkers
 
     graph = Graph.init(tmp_path / "g.omni", SCHEMA)
@@ -830,15 +833,17 @@ def test_a_merge_is_decided_alike_wherever_that_happens(tmp_path: Path, spark: S
     # Two rows a fragment: replacing, mixed, all replaced by later ones, untouched.
     ids = ["a", "new", "b", "b", "f", "f", "x", "y", "f", "e", "d"]
     fragments = _fragments(graph, ids, [f"new {name} {n}" for n, name in enumerate(ids)])
-    here = LocalWorkers(Silent())
+    # What is decided here is also written by tasks.
+    monkeypatch.setattr(upsert, "_IN_PROCESS_ROWS", 0)
+    here, there = LocalWorkers(Silent()), SparkWorkers(spark, Silent())
     seen = []
-    for matcher in (Matcher(here), Matcher(here, small_rows=0), Matcher(SparkWorkers(spark, Silent()), small_rows=0)):
+    for matcher in (Matcher(here), Matcher(here, small_rows=0), Matcher(there), Matcher(there, small_rows=0)):
         private = open_private(stage_fragments(base, fragments))
         folder = new_answer_folder(graph._core.environment.location)
         merged = matcher.upsert(base, private, fragments, with_sources=False, ledgers=folder)
         close_private(private, graph._core.environment.objects)
         seen.append(_decided(base, fragments, merged))
-    assert seen[0] == seen[1] == seen[2]
+    assert seen[0] == seen[1] == seen[2] == seen[3]
     rows, superseded, discarded = seen[0]
     assert superseded == 3
     assert discarded == [True, True, True, False, True, True]

@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
-from omnigraph.pipeline.exchange import (
-    BUCKET,
-    Exchange,
-    by_bucket,
-    hash_buckets,
-    key_files,
-    run_exchange,
-    text_hashes,
-    write_keys,
-)
+from omnigraph.pipeline.exchange import BUCKET, Exchange, hash_buckets, key_files, run_exchange, text_hashes, write_keys
 from omnigraph.pipeline.keys import KeyScan, cut_scans, find_keys, is_few, key_scans, scan_keys, text_key, total_rows
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, Workers
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
@@ -172,7 +163,11 @@ class Matcher:
     def _applied_here(self, decided: Rows, apply: _Apply) -> list[Message]:
         """The answers about fragments, by decisions in memory."""
         sent = pa.Table.from_batches([some for batch in decided.to_batches() for some in apply.sent(batch)], _SENT)
-        items = [(bucket, rows) for bucket, rows in enumerate(by_bucket(sent, apply.buckets)) if rows.num_rows]
+        buckets = np.asarray(sent[BUCKET])
+        order = np.argsort(buckets, kind="stable")
+        cuts = np.flatnonzero(np.diff(buckets[order])) + 1
+        # Copies, not slices: those would travel to tasks with the rows of all buckets.
+        items = [(int(buckets[some[0]]), sent.take(pa.array(some))) for some in np.split(order, cuts) if len(some)]
         # Handing out little work would take longer.
         workers = LocalWorkers(Silent()) if decided.num_rows <= _IN_PROCESS_ROWS else self._workers
         return workers.run("replace rows", apply.to_bucket, items)
@@ -318,12 +313,12 @@ class _Apply:
         bucket = (len(self.come) + (replaced >> 32) % self.marking).astype(np.int32)
         yield pa.RecordBatch.from_arrays([pa.array(bucket), pa.array(replaced), nothing, nothing], schema=_SENT)
 
-    def to_bucket(self, item: tuple[int, Batch]) -> Message:
+    def to_bucket(self, item: tuple[int, Rows]) -> Message:
         """As an exchange calls it, for rows that are here already."""
         bucket, rows = item
         return self(bucket, rows) | {BUCKET: bucket}
 
-    def __call__(self, bucket: int, rows: Rows | Batch) -> Message:
+    def __call__(self, bucket: int, rows: Rows) -> Message:
         if bucket >= len(self.come):
             marked = shrink_fragments(self.target, rows["address"], self.ledgers)
             return {"marked": marked, "rows": rows.num_rows}

@@ -316,7 +316,7 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 #
 # Spark makes the source once per `load` and keeps it; the snapshot that it reads is pinned then. To a source written
 # in Python, Spark 4.3 tells neither which columns a query uses nor how large a table is, and a filter that it pushes
-# down stays with the table and falsifies later reads of it. So `columns` and `where` are options, and `frames` is
+# down stays with the table and falsifies later reads of it. So `columns` and `where` are options, and `spark_frame` is
 # faster.
 
 

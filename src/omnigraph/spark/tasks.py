@@ -18,7 +18,7 @@ from omnigraph.pipeline.workers import Message, failure_message, listening, rais
 # ---- Errors and caches inside Spark tasks
 #
 # A task that answers with messages gives a failure as its answer, so that Spark does not try again. One that gives
-# rows raises it in a form that survives the way through the JVM: `spark_failures` recognises it, in classic sessions
+# rows raises it in a form that survives the way through the JVM: `jobs.spark_errors` recognises it, in classic sessions
 # and in those of Spark Connect.
 
 

@@ -157,7 +157,7 @@ class LoadPlan:
     #: Lower-case names of edge types: the format does not care about their case.
     edge_words: Mapping[str, TableKey]
     grammar: Grammar
-    #: The first 16 characters of every generated id; see `ids`.
+    #: The first 16 characters of every generated id; see `keys`.
     id_prefix: str
     #: Where fragments go; a type that is not here must not appear.
     targets: Mapping[TableKey, TableAddress] = field(default_factory=dict)
