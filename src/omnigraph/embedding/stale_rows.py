@@ -209,7 +209,7 @@ class OutdatedRows:
 
 def _ids(delta: Delta, code: int) -> frozenset[str]:
     """Ids of the rows of one operation."""
-    return frozenset(str(text) for rows in delta.only([code]).batches() for text in rows["id"])
+    return frozenset(str(text) for rows in delta.only([code]).batches() for text in rows["id"].to_pylist())
 
 
 # ---- The rows that need a vector

@@ -408,7 +408,7 @@ def lost_sources(target: Table, plan: RowPlan, engine: WorkerSet, scratch: Scrat
     """Sources of edges of the target that go or are replaced; several parts may name the same one."""
     losing = plan.losing
     if not any(part.is_in_file for part in losing):
-        return list(map(str, _sources(target, losing)))
+        return list(map(str, _sources(target, losing).to_pylist()))
     folder = scratch.folder(engine.workers)
     address = table_address(target)
     items = [SourceItem(number=number, target=address, part=part, folder=folder) for number, part in enumerate(losing)]

@@ -117,7 +117,7 @@ class Matcher:
             decided, replaced = _decided_here(come, there, schema)
             rows = decided.num_rows
             if with_sources:
-                old_sources = list(map(str, replaced[_SOURCE].drop_null().unique()))
+                old_sources = list(map(str, replaced[_SOURCE].drop_null().unique().to_pylist()))
         else:
             decided = self._decided([*come, *there], schema, ledgers)
             rows = sum(answer["decided"] for answer in decided)
