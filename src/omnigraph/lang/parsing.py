@@ -175,14 +175,10 @@ class Located(Protocol):
 
 def span_of(first: Token | Located, last: Token | Located | None = None) -> Span:
     """From the beginning of one part of a text to the end of another, or of the same."""
-    begin, end = _place_of(first), _place_of(first if last is None else last)
-    return begin.to(end)
-
-
-def _place_of(part: Token | Located) -> Span:
-    if isinstance(part, Token):
-        return Span(cast("int", part.start_pos), cast("int", part.end_pos))
-    return part.span
+    last = first if last is None else last
+    start = first.start_pos or 0 if isinstance(first, Token) else first.span.start
+    end = last.end_pos or 0 if isinstance(last, Token) else last.span.end
+    return Span(start, end)
 
 
 def only(kind: type[Part], parts: Iterable[object]) -> tuple[Part, ...]:
