@@ -118,33 +118,8 @@ class Connection:
             ServerUnreachableError: no response; `outcome_unknown` says whether a write may have happened.
             UnexpectedAnswerError: the answer is not one of an OmniGraph server.
         """
-        response = self._send(method, path, params, body, headers, is_write=is_write)
-        if not response.is_success:
-            raise self._failure(response, is_write=is_write)
+        response = self.open(method, path, params=params, body=body, headers=headers, is_write=is_write)
         return self.body_of(response, is_write=is_write)
-
-    def ask(
-        self, method: str, path: str, *, params: Params | None = None, body: Mapping[str, object] | None = None
-    ) -> dict[str, Any]:
-        """The JSON answer to a read."""
-        return self.request(method, path, params=params, body=body)
-
-    @contextmanager
-    def streaming(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Iterator[httpx.Response]:
-        """The answer to a read before its body has come; read it with `pieces`."""
-        response = self.open(method, path, params=params, body=body, headers=headers)
-        try:
-            yield response
-        finally:
-            response.close()
 
     def open(
         self,
@@ -152,13 +127,26 @@ class Connection:
         path: str,
         *,
         params: Params | None = None,
-        body: Mapping[str, object] | None = None,
+        body: Body = None,
         headers: Mapping[str, str] | None = None,
         is_write: bool = False,
         accepts_redirect: bool = False,
     ) -> httpx.Response:
-        """The same as a stream, which the caller closes."""
-        response = self._send(method, path, params, body, headers, is_write=is_write)
+        """The answer to a request before its body has come; read it with `pieces`, and close it."""
+        sent = {"Accept": JSON, **(headers or {})}
+        content: bytes | Iterator[bytes] | None = None
+        if isinstance(body, Mapping):
+            content, sent["Content-Type"] = json_bytes(body), JSON
+        else:
+            content = body
+        request = self._client.build_request(
+            method,
+            f"{self.base}{path}",
+            params=httpx.QueryParams(tuple(_present(params or {}))),
+            content=content,
+            headers=sent,
+        )
+        response = self._send(request, is_write=is_write)
         if response.is_success or (accepts_redirect and response.is_redirect):
             return response
         raise self._failure(response, is_write=is_write)
@@ -187,29 +175,7 @@ class Connection:
 
     # ---- inside
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        body: Body,
-        headers: Mapping[str, str] | None,
-        *,
-        is_write: bool,
-    ) -> httpx.Response:
-        sent = {"Accept": JSON, **(headers or {})}
-        content: bytes | Iterator[bytes] | None = None
-        if isinstance(body, Mapping):
-            content, sent["Content-Type"] = json_bytes(body), JSON
-        else:
-            content = body
-        request = self._client.build_request(
-            method,
-            f"{self.base}{path}",
-            params=httpx.QueryParams(tuple(_present(params or {}))),
-            content=content,
-            headers=sent,
-        )
+    def _send(self, request: httpx.Request, *, is_write: bool) -> httpx.Response:
         for is_last in (is_write, True):
             try:
                 return self._client.send(request, stream=True)
@@ -352,7 +318,7 @@ def list_graphs(
 
 
 def _graphs(connection: Connection) -> list[dict[str, str]]:
-    body = connection.ask("GET", "/graphs")
+    body = connection.request("GET", "/graphs")
     with understood("a list of graphs"):
         return [{"graph_id": item["graph_id"], "uri": _address(connection, item)} for item in body["graphs"]]
 

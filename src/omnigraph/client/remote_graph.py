@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial, update_wrapper
 from os import PathLike
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
 
+#: What failures call an answer, where it is not the name of its class.
+_SAID = {"MutationResult": "a receipt", "SchemaApplyResult": "a receipt", "Plan": "a plan", "DiffPage": "a diff"}
 _ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}
 #: What says which state of a graph is meant.
 _TARGET = frozenset(TargetKeywords.__annotations__)
@@ -133,7 +136,7 @@ class RemoteGraph(GraphApi):
 
     @override
     def refresh(self) -> None:
-        self._connection.ask("GET", f"{self._path}/snapshot")
+        self._connection.request("GET", f"{self._path}/snapshot")
 
     @override
     def close(self) -> None:
@@ -176,7 +179,7 @@ class RemoteGraph(GraphApi):
             answer = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
         except CompilerError as error:
             raise in_terms_of(source, error) from None
-        with understood(operation.result_class.__name__):
+        with understood(_SAID.get(operation.result_class.__name__, operation.result_class.__name__)):
             result = operation.result_class.from_json(answer | {"uri": self.uri})
             if operation.member is None:
                 return result
@@ -199,7 +202,7 @@ class RemoteGraph(GraphApi):
     @property
     @override
     def schema(self) -> str:
-        body = self._connection.ask("GET", f"{self._path}/schema")
+        body = self._connection.request("GET", f"{self._path}/schema")
         with understood("a schema"):
             return str(body["schema_source"])
 
@@ -279,7 +282,7 @@ class RemoteGraph(GraphApi):
         budget, count, connection = Budget(cancel=cancel), LineCount(), self._connection
         with opened_target(target, self.uri) as (name, write):
             headers = {"Accept": NDJSON}
-            with connection.streaming("POST", f"{self._path}/export", body=body, headers=headers) as response:
+            with closing(connection.open("POST", f"{self._path}/export", body=body, headers=headers)) as response:
                 known = response.headers.get(EXPORTED_TYPES, "").split()
                 commit_id = response.headers.get(SNAPSHOT_ID, "")
                 for block in count.whole_lines(budget.steps(connection.pieces(response))):
@@ -308,7 +311,7 @@ class RemoteGraph(GraphApi):
         budget, count, last = Budget(cancel=cancel), LineCount(), [b""]
         connection, path = self._connection, f"{self._path}/changes/baseline"
         with opened_target(out, self.uri) as (name, write):
-            with connection.streaming("POST", path, body=body, headers={"Accept": NDJSON}) as response:
+            with closing(connection.open("POST", path, body=body, headers={"Accept": NDJSON})) as response:
                 lines = count.whole_lines(budget.steps(connection.pieces(response)))
                 for block in held_back(lines, last):
                     write(block)
@@ -353,7 +356,7 @@ class RemoteGraph(GraphApi):
 
     @override
     def log(self, branch: str | None = None) -> list[GraphCommit]:
-        body = self._connection.ask("GET", f"{self._path}/log", params={"branch": branch})
+        body = self._connection.request("GET", f"{self._path}/log", params={"branch": branch})
         with understood("commits"):
             return [GraphCommit.from_json(commit) for commit in body["commits"]]
 
@@ -407,7 +410,7 @@ class RemoteGraph(GraphApi):
         refuse_actor(actor)
         if if_commit is not None and not is_ulid(if_commit):
             # No branch can be at it; the server would call it a malformed header.
-            head = self._connection.ask("GET", f"{self._path}/snapshot", params={"branch": branch})
+            head = self._connection.request("GET", f"{self._path}/snapshot", params={"branch": branch})
             raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))
         operation = OPERATIONS["mutate" if if_commit is None else "mutate_if_graph_commit"]
         arguments = {"text": text, "name": name, "params": None if params is None else dict(params), "branch": branch}
@@ -496,7 +499,7 @@ class RemoteGraph(GraphApi):
 
     def queries(self) -> list[dict[str, Any]]:
         """The stored queries that the token may run: `name`, `tool_name`, `mutation`, `params`, and descriptions."""
-        body = self._connection.ask("GET", f"{self._path}/queries")
+        body = self._connection.request("GET", f"{self._path}/queries")
         with understood("stored queries"):
             return list(body["queries"])
 
