@@ -388,7 +388,7 @@ def work_steps(items: Iterable[_Item]) -> Iterator[_Item]:
 
 
 def patiently(work: Callable[[], _Made]) -> _Made:
-    """As `Budget.patiently` with the bounds of the bulk work that runs here, for a call that listens to nothing."""
+    """Do work that listens to nothing, within the bounds of the bulk work that runs here; see `Budget.patiently`."""
     return (_WORK.get() or Budget()).patiently(work)
 
 

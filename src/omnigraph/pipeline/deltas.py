@@ -116,7 +116,7 @@ class FiledDelta:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """As `HeldDelta.counts`."""
+        """The number of rows of each operation, by its code."""
         return tuple(
             sum(part.counts[code] for part in self.parts) if code in self.codes else 0 for code in range(OPERATIONS)
         )
@@ -125,7 +125,7 @@ class FiledDelta:
         return sum(self.counts)
 
     def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Rows]:
-        """As `HeldDelta.batches`."""
+        """The rows from one place in the order to another, as tables of at most `BATCH_ROWS`."""
         last = len(self) if end is None else min(end, len(self))
         for part in self.parts:
             count = self._count(part)
@@ -134,15 +134,15 @@ class FiledDelta:
             begin, last = max(0, begin - count), last - count
 
     def only(self, codes: Collection[int]) -> FiledDelta:
-        """As `HeldDelta.only`."""
+        """The rows of some operations."""
         return replace(self, codes=self.codes.intersection(codes))
 
     def shared(self) -> FiledDelta:
-        """As `HeldDelta.shared`."""
+        """The same rows for several users: the files are removed with the last reference."""
         return replace(self, is_shared=True)
 
     def place_behind(self, entity_id: str) -> int:
-        """As `HeldDelta.place_behind`; reads one part."""
+        """The place of the first row behind an id; reads one part."""
         before = [part for part in self.parts if part.first_id <= entity_id]
         if not before:
             return 0
@@ -151,7 +151,7 @@ class FiledDelta:
         return place + sum(_count_up_to(rows, entity_id) for rows in self._slice(part, 0, self._count(part)))
 
     def close(self) -> None:
-        """As `HeldDelta.close`, unless others use the files."""
+        """Remove the files, unless others use them."""
         if not self.is_shared:
             self.scratch.close()
 

@@ -139,7 +139,7 @@ class Shuffles(Protocol):
     """Workers that bring rows together by themselves."""
 
     def exchange(self, exchange: Exchange[Item]) -> list[Message]:
-        """As `run_exchange`."""
+        """The answers for all buckets that have rows, in the order of their numbers."""
         ...
 
 
