@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from omnigraph.commit.publisher import Manifest
+from omnigraph.core.ids import TableKey
 from omnigraph.core.source import SourceText
 from omnigraph.errors import NotFoundError, OmniError, StorageError, StorageFailure
 from omnigraph.lang.schema.accepted import (
@@ -23,15 +24,11 @@ from omnigraph.lang.schema.accepted import (
     write_contract,
     write_state,
 )
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.lang.schema.rules import TableRules
 from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_SOURCE, SCHEMA_STATE, STAGING_SUFFIX
-
-if TYPE_CHECKING:
-    from omnigraph.commit.publisher import Manifest
-    from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.lang.schema.rules import TableRules
-    from omnigraph.storage.objects import ControlObjects
+from omnigraph.storage.objects import ControlObjects
 
 #: How the hashes of the schema files are spelled.
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")

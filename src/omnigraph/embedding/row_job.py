@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from omnigraph.codec import Document, Key
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
 from omnigraph.commit.transaction import LOST_RACES, RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, PATIENT_ROWS, Budget, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
+from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.embedding.client import EmbeddingSettings
 from omnigraph.embedding.providers import EmbedPurpose, check_model
@@ -38,15 +40,13 @@ from omnigraph.embedding.row_vectors import (
 from omnigraph.embedding.stale_rows import EmbedTarget, TargetWork, WorkFinder, embed_targets
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.errors.requests import EMBED
+from omnigraph.pipeline.workers import Progress, Workers
 from omnigraph.spark import AUTO, ElasticWorkers, choose_workers
 from omnigraph.storage.datasets.partitions import table_address
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
-    from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.core.ids import TableKey
-    from omnigraph.pipeline.workers import Progress, Workers
     from omnigraph.spark import Session
-    from omnigraph.storage.datasets.tables import Table
 
 #: Number of texts that this process embeds by itself unless workers are given.
 _SMALL_TEXTS = 4_096

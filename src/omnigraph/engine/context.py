@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import Protocol, assert_never
 
+from omnigraph.commit.rows import TablePin
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.budget import Budget
 from omnigraph.core.cache import LruCache
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.core.values import StoredValue
+from omnigraph.engine.adjacency import Adjacency
 from omnigraph.engine.entities import Entities, EntityCaches
+from omnigraph.engine.path_choice import EngineSettings
+from omnigraph.engine.rows import IntArray
+from omnigraph.engine.text_columns import Scored, Segments, TextColumn, Tokens
 from omnigraph.lang.query import ir
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.datasets.indexes import IndexCoverage, list_indexes
-
-if TYPE_CHECKING:
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.core.values import StoredValue
-    from omnigraph.engine.adjacency import Adjacency
-    from omnigraph.engine.path_choice import EngineSettings
-    from omnigraph.engine.rows import IntArray
-    from omnigraph.engine.text_columns import Scored, Segments, TextColumn, Tokens
-    from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.storage.datasets.tables import Table, TableStore
-    from omnigraph.storage.derived import DerivedArrays
-
+from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.derived import DerivedArrays
 
 # ---- Variable bindings and their lifetimes
 

@@ -9,9 +9,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from omnigraph.api.graph_api import GraphApi
+from omnigraph.commit.environment import GraphEnvironment, GraphSettings
 from omnigraph.commit.lineage import first_parents
-from omnigraph.commit.rows import Head, TablePin
+from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
+from omnigraph.commit.snapshot import ManifestState, Snapshot
 from omnigraph.commit.targets import Target, open_pin, resolve_target
 from omnigraph.commit.transaction import BranchQueue
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
@@ -19,18 +21,15 @@ from omnigraph.engine.context import EngineCaches
 from omnigraph.engine.path_choice import EngineSettings
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
 from omnigraph.lang.query.compiler import QueryCompiler
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.policy.rules import Action, PolicyRequest
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.derived import DerivedArrays
 
 if TYPE_CHECKING:
     from omnigraph.branches.history import GraphHistory
-    from omnigraph.commit.environment import GraphEnvironment, GraphSettings
-    from omnigraph.commit.rows import GraphCommit
-    from omnigraph.commit.snapshot import ManifestState, Snapshot
     from omnigraph.embedding.client import EmbeddingClient
-    from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.policy.policy import PolicyGate
-    from omnigraph.storage.datasets.tables import Table
 
 
 class OpenGraph:

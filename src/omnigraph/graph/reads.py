@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Unpack
 
 from omnigraph.api.graph_api import PastKeywords, TargetKeywords
 from omnigraph.api.rows import Result
-from omnigraph.commit.rows import MAIN
+from omnigraph.commit.rows import MAIN, TablePin
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import Target, reading_pins
-from omnigraph.core.budget import Budget, ReadLimits
+from omnigraph.core.budget import Budget, CancelSignal, ReadLimits
+from omnigraph.core.ids import TableKey
+from omnigraph.core.source import SourceText
 from omnigraph.core.types import VectorType
+from omnigraph.core.values import StoredValue
 from omnigraph.engine.context import Context, variable_tables
 from omnigraph.engine.executor import execute, plan_query
 from omnigraph.engine.expand import PERSIST_MIN_EDGES, find_adjacency
@@ -29,12 +32,6 @@ from omnigraph.lang.schema.catalog import Catalog
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.core.budget import CancelSignal
-    from omnigraph.core.ids import TableKey
-    from omnigraph.core.source import SourceText
-    from omnigraph.core.values import StoredValue
 
 
 @graph_method

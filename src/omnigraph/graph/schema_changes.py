@@ -26,6 +26,7 @@ from omnigraph.lang.schema.compiler import CompiledSchema, as_compiled
 from omnigraph.lang.schema.plan import MigrationPlan, plan_between, plan_migration
 from omnigraph.pipeline.rewrite import TableMigration, TableMigrations, plan_tables, reshape_table
 from omnigraph.pipeline.violations import ViolationCounts, check_columns, check_rows, required
+from omnigraph.pipeline.worker_set import WorkerChoice
 from omnigraph.pipeline.workers import Progress
 from omnigraph.policy.rules import Action
 from omnigraph.storage.datasets.staged import StagedWrite, close_private, open_private, plan_table
@@ -34,7 +35,6 @@ from omnigraph.storage.location import table_location
 from omnigraph.writes.columns import blob_columns, table_schema
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.spark import Session
 
 

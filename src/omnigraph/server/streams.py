@@ -11,26 +11,23 @@ failure after the first byte breaks the connection, so that a part is never take
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.from_thread import run as run_in_loop
 from starlette.responses import Response
 
+from omnigraph.core.budget import LinkedSignal
 from omnigraph.errors import OmniError, ResourceLimitError
-from omnigraph.server.calls import run_in_thread, until_gone
+from omnigraph.server.calls import GraphCall, run_in_thread, until_gone
 from omnigraph.server.responses import logger
+from omnigraph.server.service import Service
 from omnigraph.server.settings import EXPORTS_PER_CALLER, EXPORTS_PER_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from anyio.streams.memory import MemoryObjectSendStream
     from starlette.types import Receive, Scope, Send
-
-    from omnigraph.core.budget import LinkedSignal
-    from omnigraph.server.calls import GraphCall
-    from omnigraph.server.service import Service
 
     Release = Callable[[], None]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,8 +13,10 @@ from omnigraph.api.answers import Branches
 from omnigraph.api.diffs import DiffFilter, diff_page
 from omnigraph.api.models import BaselineBody, BranchBody, DiffParams, LogParams, MergeBody
 from omnigraph.api.operation import GRAPH, JSON, NDJSON, Operation
+from omnigraph.branches.diffs import Diff
 from omnigraph.commit.lineage import log_of
 from omnigraph.commit.rows import MAIN, GraphCommit
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.policy.rules import Action
 from omnigraph.server.admission import BRANCH_OPERATION_BYTES
@@ -24,11 +25,6 @@ from omnigraph.server.http_input import parse_query, read_json
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.routing import handles
 from omnigraph.server.streams import Sink, produced
-
-if TYPE_CHECKING:
-    from omnigraph.branches.diffs import Diff
-    from omnigraph.commit.snapshot import Snapshot
-
 
 # ---- Branches: list, create, delete, merge
 

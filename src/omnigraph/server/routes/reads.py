@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -17,8 +16,13 @@ from omnigraph.api.operation import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, 
 from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind
 from omnigraph.api.rows import Result, encode_answer, encode_result
 from omnigraph.commit.rows import MAIN
+from omnigraph.commit.targets import Target
+from omnigraph.core.budget import LinkedSignal
+from omnigraph.core.source import SourceText
 from omnigraph.errors import BadRequestError, BlobChangedError, BlobRangeError
+from omnigraph.graph.blobs import BlobReader
 from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.policy.rules import Action
 from omnigraph.server.calls import GraphCall, enter_graph
@@ -34,16 +38,8 @@ from omnigraph.server.http_input import (
 )
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.routing import handles
+from omnigraph.server.stored_queries import RegistryFinding
 from omnigraph.server.streams import Sink, produced, pulled
-
-if TYPE_CHECKING:
-    from omnigraph.commit.targets import Target
-    from omnigraph.core.budget import LinkedSignal
-    from omnigraph.core.source import SourceText
-    from omnigraph.graph.blobs import BlobReader
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
-    from omnigraph.server.stored_queries import RegistryFinding
-
 
 # ---- Reads: queries, plans, single entities, snapshots
 
