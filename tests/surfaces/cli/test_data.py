@@ -34,33 +34,21 @@ def local_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Graph, "export", locally)
 
 
-def test_lines_go_to_stdout(og: Run, past: History) -> None:
+def test_lines_go_to_stdout_and_flags_choose_them(og: Run, past: History, things: str) -> None:
     outcome = og("export", past.uri)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out == '{"type":"Item","data":{"id":"b","k":"b"}}\n'
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"), [(["--branch", "side"], ["a", "b", "c"]), (["--type", "Item", "--type", "node:Item"], ["b"])]
-)
-def test_flags_choose_the_rows(og: Run, past: History, words: list[str], expected: Any) -> None:
-    assert ids(og("export", "--store", past.uri, *words).out) == expected
-
-
-def test_a_commit_is_exported_as_it_was(og: Run, past: History) -> None:
-    assert ids(og("export", past.uri, "--snapshot", past.commits[3]).out) == ["a", "b"]
-    assert ids(og("export", past.uri, "--graph-version", "3").out) == ["a", "b"]
-
-
-def test_the_old_flag_is_accepted_with_a_warning(og: Run, past: History) -> None:
-    outcome = og("export", past.uri, "--jsonl")
-    assert ids(outcome.out) == ["b"]
-    assert "deprecated" in outcome.err
+    for words, expected in (
+        (["--branch", "side"], ["a", "b", "c"]),
+        (["--type", "Item", "--type", "node:Item"], ["b"]),
+        (["--snapshot", past.commits[3]], ["a", "b"]),
+        (["--graph-version", "3"], ["a", "b"]),
+    ):
+        assert ids(og("export", "--store", past.uri, *words).out) == expected
+    old = og("export", past.uri, "--jsonl")
+    assert (ids(old.out), "deprecated" in old.err) == (["b"], True)
     assert "--jsonl" not in og("export", "--help").out
-
-
-def test_every_value_of_the_world_is_json(og: Run, things: str) -> None:
-    assert ids(og("export", things).out) == ["empty", "full", "nulls"]
+    assert ids(og("export", things).out) == ["empty", "full", "nulls"], "every value is JSON"
 
 
 @pytest.mark.usefixtures("local_engine")
@@ -186,20 +174,15 @@ def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(
     assert json.loads(og("snapshot", store, "--json").out)["graph_manifest_version"] == 1
 
 
-def test_an_id_that_exists_is_a_key_conflict(store: str, load) -> None:
-    load(store, "--data", MORE, "--mode", "append")
-    result = load(store, "--data", MORE, "--mode", "append", "--json", "--quiet")
-    body = json.loads(result.out)
-    assert result.code == 1
-    assert body["kind"] == "key_conflict"
-    assert body["key_conflict"]["entity_id"] in ("ada@example.org", "dan@example.org")
-
-
-def test_a_dry_run_writes_nothing(store: str, load, og: Run) -> None:
+def test_a_dry_run_writes_nothing_and_an_id_that_exists_is_a_key_conflict(store: str, load, og: Run) -> None:
     result = load(store, "--data", MORE, "--mode", "append", "--dry-run", "--quiet")
     assert result.code == 0
     assert "3 records would be loaded into main (append); nothing was written" in result.out
-    assert json.loads(og("snapshot", store, "--json").out)["graph_manifest_version"] == 1
+    assert og("snapshot", store, "--json").json()["graph_manifest_version"] == 1
+    load(store, "--data", MORE, "--mode", "append")
+    result = load(store, "--data", MORE, "--mode", "append", "--json", "--quiet")
+    assert (result.code, result.json()["kind"]) == (1, "key_conflict")
+    assert result.json()["key_conflict"]["entity_id"] in ("ada@example.org", "dan@example.org")
 
 
 def test_a_branch_is_created_with_its_data_and_a_typo_is_not(store: str, load) -> None:
@@ -276,20 +259,19 @@ def test_a_list_says_what_a_caller_needs_to_know(og: Run, folder: Path) -> None:
     ]
 
 
-def test_a_list_as_json_is_the_catalog(og: Run, folder: Path) -> None:
+def test_a_list_as_json_is_the_catalog_and_may_be_empty(og: Run, folder: Path) -> None:
     done = og("queries", "list", "--queries", str(folder / "queries"), "--json")
-    entries = json.loads(done.out)["queries"]
-    assert [(entry["name"], entry["mutation"]) for entry in entries] == [("add", True), ("by_year", False)]
-
-
-def test_a_graph_without_stored_queries_has_an_empty_list(og: Run, folder: Path) -> None:
-    done = og("queries", "list", "--config", str(folder / "serve.yaml"), "--graph", "other")
+    assert [(entry["name"], entry["mutation"]) for entry in done.json()["queries"]] == [
+        ("add", True),
+        ("by_year", False),
+    ]
+    config = ("--config", str(folder / "serve.yaml"))
+    done = og("queries", "list", *config, "--graph", "other")
     assert (done.code, done.out) == (0, "no stored queries\n")
-
-
-def test_queries_that_fit_are_validated_against_the_graph_of_the_configuration(og: Run, folder: Path) -> None:
-    done = og("queries", "validate", "--config", str(folder / "serve.yaml"), "--graph", "papers")
+    done = og("queries", "validate", *config, "--graph", "papers")
     assert (done.code, done.out) == (0, "2 queries, 0 breakages, 0 warnings\n")
+    done = og("queries", "list", *config)
+    assert (done.code, "there are 2 graphs, name one: other, papers" in done.err) == (1, True)
 
 
 @pytest.mark.parametrize("against", [("--store", "papers.omni"), ("--schema", "schema.pg")])
@@ -313,12 +295,6 @@ def test_a_validation_as_json_is_a_report_even_when_a_file_does_not_parse(og: Ru
     assert done.code == 1
     assert (report["ok"], len(report["breakages"]), report["warnings"]) == (False, 1, [])
     assert report["breakages"][0]["code"] == "Q000"
-
-
-def test_a_configuration_with_several_graphs_asks_for_one(og: Run, folder: Path) -> None:
-    done = og("queries", "list", "--config", str(folder / "serve.yaml"))
-    assert done.code == 1
-    assert "there are 2 graphs, name one: other, papers" in done.err
 
 
 def test_the_list_of_a_server_is_that_of_its_configuration(og: Run, folder: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_connection_on_which_nothing_comes_is_closed(hasty):
     assert received(connect(hasty)) == b""
 
 
-@pytest.mark.parametrize("sent", [b"GE", b"GET / HTTP/1.1\r\n", HEALTH[:-2]])
+@each_case("sent", [b"GE", b"GET / HTTP/1.1\r\n", HEALTH[:-2]])
 def test_half_sent_headers_are_given_up(hasty, sent):
     status, document = answer_of(received(connect(hasty, sent)))
     assert (status, document["kind"]) == (408, "request_timeout")
