@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import lance
@@ -27,6 +27,12 @@ def lost(reports: Iterable[Iterable[Outcome]]) -> list[Outcome]:
 def failed(reports: Iterable[Iterable[Outcome]]) -> list[Outcome]:
     """Everything that was neither acknowledged nor lost."""
     return [outcome for report in reports for outcome in report if "error" in outcome and not outcome["lost"]]
+
+
+def check_all_acknowledged(reports: Sequence[Iterable[Outcome]]) -> None:
+    """What only inserts, or is prepared again, succeeds whoever wins."""
+    assert lost(reports) == []
+    assert failed(reports) == []
 
 
 def check_graph(root: Path, receipts: list[Outcome], earlier: Iterable[str] = ()) -> None:
