@@ -164,11 +164,7 @@ class Expectations:
 
     @classmethod
     def of(
-        cls,
-        seen: Head | Snapshot,
-        *requires: Requirement,
-        touched: Mapping[TableKey, int | None] | None = None,
-        read: Mapping[TableKey, int] | None = None,
+        cls, seen: Head | Snapshot, *requires: Requirement, touched: Mapping[TableKey, int | None] | None = None
     ) -> Expectations:
         """Expect the branch that was read, with its schema and these versions of tables."""
         return cls(
@@ -176,7 +172,6 @@ class Expectations:
             incarnation=seen.incarnation,
             schema_hash=seen.schema_hash,
             touched=touched or {},
-            read=read or {},
             requires=requires,
         )
 

@@ -29,7 +29,7 @@ from omnigraph.errors import (
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance import optimize as optimizing
 from omnigraph.storage.datasets.indexes import list_indexes
-from omnigraph.storage.datasets.staged import StagedWrite, StageKind
+from omnigraph.storage.datasets.staged import StagedWrite
 from omnigraph.storage.manifest_table import ManifestView
 from support.races.jobs import overtaken
 from support.worn_graphs import (
@@ -473,7 +473,7 @@ def with_text_index(graph: Graph, branch: str = "main") -> None:
     )
     segment = dataset.merge_existing_index_segments([part])
     transaction = LanceTransaction(table.version, LanceOperation.CreateIndex([segment], []))
-    staged = StagedWrite(table=table, kind=StageKind.INDEX, _transaction=transaction)
+    staged = StagedWrite(table=table, _transaction=transaction)
     write.stage(pin, staged)
     write.commit()
 

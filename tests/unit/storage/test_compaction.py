@@ -28,7 +28,6 @@ from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.indexes import list_indexes, stage_indices
 from omnigraph.storage.datasets.staged import (
     StagedWrite,
-    StageKind,
     _for_writing,
     check_written,
     commit_staged,
@@ -177,7 +176,7 @@ def test_references_to_external_blobs_are_neither_followed_nor_lost(location: Gr
     transaction = write_fragments(
         _for_writing(given, table), table._dataset, return_transaction=True, allow_external_blob_outside_bases=True
     )
-    table = commit_staged(StagedWrite(table=table, kind=StageKind.APPEND, _transaction=transaction))
+    table = commit_staged(StagedWrite(table=table, _transaction=transaction))
     before = table.read(["id", "scan"]).sort_by("id")
     compacted = compact(table)
     assert compacted.fragment_count() == 1

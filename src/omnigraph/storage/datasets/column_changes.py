@@ -29,7 +29,7 @@ from omnigraph.storage.datasets.fragments import fragment_text
 from omnigraph.storage.datasets.indexes import index_segments
 from omnigraph.storage.datasets.opening import BYTES, VARINT, fragment_of, members, message_of, read_varint, varint
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments
-from omnigraph.storage.datasets.staged import StagedWrite, StageKind, encoded_schema, staged_write
+from omnigraph.storage.datasets.staged import StagedWrite, encoded_schema, staged_write
 from omnigraph.storage.datasets.tables import Table
 
 #: Columns with new values have these names until the write is staged, so that they meet no existing one.
@@ -100,7 +100,7 @@ def stage_columns(table: Table, columns: Sequence[NewColumn], written: Sequence[
         }
         stale = index_segments(table, renamed) if fragments else []
         then = (Transaction(table.version + 1, LanceOperation.CreateIndex([], stale)),)
-    staged = staged_write(table, StageKind.COLUMNS, operation, sums_in(written))
+    staged = staged_write(table, operation, sums_in(written))
     return replace(staged, _later=then) if stale else staged
 
 
@@ -160,7 +160,7 @@ def stage_table(table: Table, columns: Sequence[NewColumn], fragments: Sequence[
     schema = _schema_of(columns)
     metadata = [FragmentMetadata.from_json(text) for text in fragments]
     operation = LanceOperation.Overwrite(schema, metadata)
-    return staged_write(table, StageKind.OVERWRITE, operation, sums_in(fragments))
+    return staged_write(table, operation, sums_in(fragments))
 
 
 # ---- the schema of Lance, edited

@@ -23,7 +23,7 @@ from omnigraph.storage.datasets.filters import CREATED_AT, UPDATED_AT
 from omnigraph.storage.datasets.fragments import fragment_text, has_long_sequences, remove_written, spill_sequences
 from omnigraph.storage.datasets.indexes import stage_index_removal
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.datasets.staged import StagedWrite, StageKind, follow, staged_write
+from omnigraph.storage.datasets.staged import StagedWrite, follow, staged_write
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import list_files
@@ -146,7 +146,7 @@ def stage_compaction(table: Table, results: Sequence[str]) -> StagedWrite | None
             )
         sums = sums_in(text for body in bodies for text in body["new"])
         operation = LanceOperation.Rewrite(groups, [])
-        exchange = staged_write(table, StageKind.REWRITE, operation, sums)
+        exchange = staged_write(table, operation, sums)
         removal = stage_index_removal(table, gone)
     return exchange if removal is None else follow(removal, exchange)
 

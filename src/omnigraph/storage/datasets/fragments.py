@@ -40,7 +40,7 @@ from omnigraph.storage.datasets.blob_columns import encoded_columns
 from omnigraph.storage.datasets.checksums import FileSum, added_names, sum_files, sums_in, text_with_sums
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT, OneOf, to_sql
 from omnigraph.storage.datasets.opening import fragment_of
-from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
+from omnigraph.storage.datasets.staged import StagedWrite, staged_write
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import GraphLocation, parse_location
 from omnigraph.storage.objects import ControlObjects, delete_files, list_files
@@ -131,16 +131,16 @@ def remove_written(table: Table, texts: Iterable[str | None]) -> None:
 # ---- replacing rows
 
 
-def stage_replaced_rows(table: Table, rows: Rows, key: str = "id") -> StagedWrite:
+def stage_replaced_rows(table: Table, rows: Rows) -> StagedWrite:
     """As `stage_upsert`, for rows whose blobs may refer to addresses; replaced rows keep their row ids."""
-    keys = rows.column(key).combine_chunks()
+    keys = rows.column("id").combine_chunks()
     with translated(f"reading rows of {table.path}"):
         old = table._dataset.to_table(
-            columns=[key, ROW_ID, ROW_ADDRESS, CREATED_AT],
-            filter=to_sql(OneOf(key, [str(item) for item in keys.to_pylist()])),
+            columns=["id", ROW_ID, ROW_ADDRESS, CREATED_AT],
+            filter=to_sql(OneOf("id", [str(item) for item in keys.to_pylist()])),
         )
     old = old.sort_by(ROW_ID).combine_chunks()
-    old_keys = old[key].combine_chunks()
+    old_keys = old["id"].combine_chunks()
     replacing = rows.take(pc.index_in(old_keys, keys))
     new = rows.filter(pc.invert(pc.is_in(keys, old_keys)))
     kept = KeptIds(np.asarray(old[ROW_ID]), np.asarray(old[CREATED_AT]))
@@ -220,14 +220,14 @@ def stage_replacement(table: Table, added: Sequence[str], shrunk: Mapping[int, s
         update_mode="rewrite_rows",
         fields_for_preserving_frag_bitmap=[f.id() for f in table._dataset.lance_schema.fields()],
     )
-    return staged_write(table, StageKind.UPSERT, operation, sums_in([*added, *shrunk.values()]))
+    return staged_write(table, operation, sums_in([*added, *shrunk.values()]))
 
 
 def stage_removal(table: Table, shrunk: Mapping[int, str | None], rows: int) -> StagedWrite:
     """Old fragments that lost rows, as a transaction of its own; `shrunk` as in `stage_replacement`."""
     removed, updated = _shrunk(table, shrunk)
     operation = LanceOperation.Delete(updated, removed, f"{rows} rows by address")
-    return staged_write(table, StageKind.DELETE, operation, sums_in(shrunk.values()))
+    return staged_write(table, operation, sums_in(shrunk.values()))
 
 
 def fragment_sizes(table: Table) -> dict[int, int]:
@@ -281,7 +281,7 @@ def stage_updates(table: Table, updates: Sequence[str]) -> StagedWrite:
         updated_fragment_offsets=offsets,
     )
     sums = sums_in(update["fragment"] for update in bodies)
-    return staged_write(table, StageKind.UPDATE, operation, sums)
+    return staged_write(table, operation, sums)
 
 
 def remove_updates(table: Table, updates: Iterable[str]) -> None:

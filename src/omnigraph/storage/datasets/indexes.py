@@ -19,7 +19,7 @@ from omnigraph.core.budget import work_steps
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
+from omnigraph.storage.datasets.staged import StagedWrite, staged_write
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import delete_files, list_files
@@ -180,7 +180,7 @@ def stage_segments(table: Table, built: Sequence[tuple[IndexBuild, Index]]) -> S
         return None
     removed = [segment for build, _ in built if build.replaces for segment in _segments(table, build.spec.name)]
     operation = LanceOperation.CreateIndex([segment for _, segment in built], removed)
-    return staged_write(table, StageKind.INDEX, operation)
+    return staged_write(table, operation)
 
 
 def index_segments(table: Table, columns: Collection[str]) -> list[Index]:
@@ -201,7 +201,7 @@ def stage_index_removal(table: Table, fragments: Collection[int]) -> StagedWrite
     if not covering:
         return None
     removed = [segment for name in covering for segment in _segments(table, name)]
-    return staged_write(table, StageKind.INDEX, LanceOperation.CreateIndex([], removed))
+    return staged_write(table, LanceOperation.CreateIndex([], removed))
 
 
 def _segments(table: Table, name: str) -> list[Index]:

@@ -41,14 +41,10 @@ def scan_rows(
         ).to_batches()
 
 
-def read_rows(
-    table: Table, columns: Sequence[str] = (), filter_: Filter | None = None, *, limit: int | None = None
-) -> pa.Table:
+def read_rows(table: Table, columns: Sequence[str] = (), filter_: Filter | None = None) -> pa.Table:
     """As `scan_rows`, as one table."""
     with translated(f"reading {table.path}"):
-        return table._dataset.to_table(
-            columns=[*columns, ROW_ID], filter=to_sql(filter_) if filter_ else None, limit=limit
-        )
+        return table._dataset.to_table(columns=[*columns, ROW_ID], filter=to_sql(filter_) if filter_ else None)
 
 
 def take_rows(table: Table, row_ids: Sequence[int], columns: Sequence[str]) -> pa.Table:
@@ -100,10 +96,10 @@ def select_rows(rows: pa.Table, filter_: Filter) -> pa.Table:
         return rows.take(found["__position"])
 
 
-def scan_with_pending(table: Table, pending: pa.Table, filter_: Filter, key: str = "id") -> pa.Table:
-    """Committed rows and pending rows that satisfy a filter; a pending row shadows the committed one with its key."""
+def scan_with_pending(table: Table, pending: pa.Table, filter_: Filter) -> pa.Table:
+    """Committed rows and pending rows that satisfy a filter; a pending row shadows the committed one with its id."""
     committed = table.read(pending.column_names, filter_)
-    shadowed = pc.is_in(committed[key], pending[key].combine_chunks())
+    shadowed = pc.is_in(committed["id"], pending["id"].combine_chunks())
     visible = committed.filter(pc.invert(shadowed)).cast(pending.schema)
     return pa.concat_tables([select_rows(pending, filter_), visible])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 
 import lance
@@ -173,26 +172,11 @@ def _uuid(table: Table, version: int) -> str | None:
 _INDEXED_UPSERT_ROWS = 50_000
 
 
-class StageKind(StrEnum):
-    """What a staged write does to the rows."""
-
-    APPEND = "append"
-    UPSERT = "upsert"
-    UPDATE = "update"
-    DELETE = "delete"
-    OVERWRITE = "overwrite"
-    RESTORE = "restore"
-    INDEX = "index"
-    REWRITE = "rewrite"
-    COLUMNS = "columns"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedWrite:
     """Files of one future version of one dataset, or of several. Invisible until `commit_staged`."""
 
     table: Table = field(repr=False)
-    kind: StageKind
     _transaction: Transaction = field(repr=False)
     #: What is committed on top of it, in this order.
     _later: tuple[Transaction, ...] = field(default=(), repr=False)
@@ -224,12 +208,10 @@ class StagedWrite:
         return (self._transaction, *self._later)
 
 
-def staged_write(
-    table: Table, kind: StageKind, operation: LanceOperation.BaseOperation, sums: FileSums | None = None
-) -> StagedWrite:
+def staged_write(table: Table, operation: LanceOperation.BaseOperation, sums: FileSums | None = None) -> StagedWrite:
     """An operation on a table as a staged write of one version."""
     transaction = Transaction(table.version, operation)
-    return StagedWrite(table=table, kind=kind, _transaction=transaction, sums=sums or {})
+    return StagedWrite(table=table, _transaction=transaction, sums=sums or {})
 
 
 def follow(first: StagedWrite, then: StagedWrite) -> StagedWrite:
@@ -244,48 +226,48 @@ def follow(first: StagedWrite, then: StagedWrite) -> StagedWrite:
             operation = LanceOperation.CreateIndex(current, operation.removed_indices)
         added.append(Transaction(version + number, operation))
     sums = {**first.sums, **then.sums}
-    return replace(first, kind=then.kind, _later=(*first._later, *added), sums=sums)
+    return replace(first, _later=(*first._later, *added), sums=sums)
 
 
 def stage_append(table: Table, rows: Rows) -> StagedWrite:
     """New rows behind the existing ones."""
-    return _stage_rows(table, rows, StageKind.APPEND)
+    return _stage_rows(table, rows, "append")
 
 
 def stage_overwrite(table: Table, rows: Rows) -> StagedWrite:
     """These rows instead of the existing ones; zero rows are fine."""
     if rows.num_rows == 0:
-        return staged_write(table, StageKind.OVERWRITE, LanceOperation.Overwrite(table.schema, []))
-    return _stage_rows(table, rows, StageKind.OVERWRITE)
+        return staged_write(table, LanceOperation.Overwrite(table.schema, []))
+    return _stage_rows(table, rows, "overwrite")
 
 
-def _stage_rows(table: Table, rows: Rows, kind: StageKind) -> StagedWrite:
+def _stage_rows(table: Table, rows: Rows, mode: str) -> StagedWrite:
     with translated(f"staging rows of {table.path}"):
         transaction = write_fragments(
             _for_writing(rows, table),
             table._dataset,
-            mode=str(kind),
+            mode=mode,
             return_transaction=True,
             allow_external_blob_outside_bases=True,
         )
-    return StagedWrite(table=table, kind=kind, _transaction=transaction)
+    return StagedWrite(table=table, _transaction=transaction)
 
 
-def stage_upsert(table: Table, rows: Rows, key: str = "id") -> StagedWrite:
-    """Replace the rows whose key exists and add the others; replaced rows keep their row ids.
+def stage_upsert(table: Table, rows: Rows) -> StagedWrite:
+    """Replace the rows whose id exists and add the others; replaced rows keep their row ids.
 
-    The keys of `rows` must be distinct: Lance would insert a repeated new key twice. No blob may refer to an address,
+    The ids of `rows` must be distinct: Lance would insert a repeated new id twice. No blob may refer to an address,
     which Lance refuses here: see `stage_replaced_rows`.
     """
     with translated(f"staging rows of {table.path}"):
         builder = (
-            table._dataset.merge_insert(key)
+            table._dataset.merge_insert("id")
             .when_matched_update_all()
             .when_not_matched_insert_all()
             .use_index(rows.num_rows <= _INDEXED_UPSERT_ROWS)
         )
         transaction, _ = builder.execute_uncommitted(_for_writing(rows, table))
-    return StagedWrite(table=table, kind=StageKind.UPSERT, _transaction=transaction)
+    return StagedWrite(table=table, _transaction=transaction)
 
 
 def stage_fragments(table: Table, fragments: Iterable[str], *, overwrite: bool = False) -> StagedWrite:
@@ -293,13 +275,12 @@ def stage_fragments(table: Table, fragments: Iterable[str], *, overwrite: bool =
     texts = list(fragments)
     metadata = [FragmentMetadata.from_json(text) for text in texts]
     operation = LanceOperation.Overwrite(table.schema, metadata) if overwrite else LanceOperation.Append(metadata)
-    kind = StageKind.OVERWRITE if overwrite else StageKind.APPEND
-    return staged_write(table, kind, operation, sums_in(texts))
+    return staged_write(table, operation, sums_in(texts))
 
 
 def stage_restore(table: Table, version: int) -> StagedWrite:
     """The content of an older version as a new version. For recovery only: it undoes what came in between."""
-    return staged_write(table, StageKind.RESTORE, LanceOperation.Restore(version))
+    return staged_write(table, LanceOperation.Restore(version))
 
 
 def check_written(location: GraphLocation, staged: StagedWrite) -> None:
