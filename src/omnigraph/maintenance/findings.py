@@ -119,11 +119,9 @@ class Inspection:
     """What several checks need, read once; what fails fails for each of them."""
 
     environment: GraphEnvironment
-
-    def __post_init__(self) -> None:
-        self.disk: list[DiskUse] = []
-        self.size_bytes = 0
-        self.derived_bytes = 0
+    disk: list[DiskUse] = field(default_factory=list)
+    size_bytes: int = 0
+    derived_bytes: int = 0
 
     @cached_property
     def state(self) -> ManifestState:

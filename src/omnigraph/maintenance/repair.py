@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from omnigraph.codec import HIDDEN, Document, Key
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
@@ -49,7 +50,7 @@ class DanglingEdges(Document):
     #: Ids of some of them.
     examples: tuple[str, ...]
     #: Where their rows are in the published version of the type; read only.
-    addresses: Annotated[np.ndarray[tuple[int], np.dtype[np.uint64]], HIDDEN]
+    addresses: Annotated[NDArray[np.uint64], HIDDEN]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def _dangling_of(edge: EdgeDef, branch: str, edges: Table, sources: Table, targe
     )
 
 
-def _without_end(edges: Table, column: str, nodes: Table) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def _without_end(edges: Table, column: str, nodes: Table) -> NDArray[np.uint64]:
     """The addresses of the edges whose end is not among the nodes."""
     parts = -(-nodes.row_count // NODES_AT_ONCE) or 1
     found = [np.empty(0, np.uint64)]
@@ -112,7 +113,7 @@ def _without_end(edges: Table, column: str, nodes: Table) -> np.ndarray[tuple[in
     return np.concatenate(found)
 
 
-def _hashes_of(nodes: Table, part: int, parts: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _hashes_of(nodes: Table, part: int, parts: int) -> NDArray[np.int64]:
     found = [np.empty(0, np.int64)]
     for batch in nodes.scan(["id"]):
         hashes = _hashes(batch.column("id"))
@@ -120,22 +121,20 @@ def _hashes_of(nodes: Table, part: int, parts: int) -> np.ndarray[tuple[int], np
     return np.sort(np.concatenate(found))
 
 
-def _hashes(ids: Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _hashes(ids: Array) -> NDArray[np.int64]:
     # Python's own hash of texts: 64 bits that nothing outside of this process can aim at. An id without its hash is
     # missing; that a missing one is taken for another happens once in 10^12 looks at a million nodes.
     return np.fromiter(map(hash, ids.to_pylist()), np.int64, len(ids))
 
 
-def _contains(
-    known: np.ndarray[tuple[int], np.dtype[np.int64]], wanted: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _contains(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
     if not len(known):
         return np.zeros(len(wanted), np.bool_)
     places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.equal(known[places], wanted)
 
 
-def _ids_at(edges: Table, addresses: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> tuple[str, ...]:
+def _ids_at(edges: Table, addresses: NDArray[np.uint64]) -> tuple[str, ...]:
     found: list[str] = []
     for batch in edges.scan(["id", "_rowaddr"]):
         chosen = np.isin(batch.column("_rowaddr").to_numpy(), addresses)
