@@ -21,7 +21,6 @@ from omnigraph.storage.datasets.fragments import fragment_sizes
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import (
     ROW_LIST,
-    Fragments,
     ListedRows,
     RowPart,
     RowSet,
@@ -275,33 +274,22 @@ def find_parts(old: Table, new: Table, engine: WorkerSet, scratch: Scratch) -> t
     """As `row_changes.differing_rows`, for any number of rows."""
     differing = compare_fragments(old, new)
     hidden = [hidden_parts(differing, of_new=of_new) for of_new in (False, True)]
-    ahead = differing.ahead
-    if ahead is None:
-        return (whole_parts(old, differing.gone) + hidden[0], whole_parts(new, differing.come) + hidden[1])
-    sides = [
-        _Side(table=old, fragments=differing.gone, hidden=hidden[0]),
-        _Side(table=new, fragments=differing.come, hidden=hidden[1]),
-    ]
-    before, after = sides if ahead is new else sides[::-1]
-    lost = _lost_rows(before, after, engine, scratch)
-    version = before.table.version
-    fresh = lineage_parts(after.table, after.fragments, version, is_updated=True) + after.hidden
-    return (lost, fresh) if ahead is new else (fresh, lost)
+    both = whole_parts(old, differing.gone) + hidden[0], whole_parts(new, differing.come) + hidden[1]
+    if differing.ahead is None:
+        return both
+    is_ahead = differing.ahead is new
+    earlier, later = (old, new) if is_ahead else (new, old)
+    written = differing.come if is_ahead else differing.gone
+    gone, marked = (both[0], hidden[1]) if is_ahead else (both[1], hidden[0])
+    kept, fresh = (lineage_parts(later, written, earlier.version, is_updated=updated) for updated in (False, True))
+    lost = _lost_rows(table_address(earlier), gone, kept, engine, scratch)
+    return (lost, fresh + marked) if is_ahead else (fresh + marked, lost)
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    table: Table
-    fragments: Fragments
-    #: Rows that a mark of the other side hides.
-    hidden: list[RowPart]
-
-
-def _lost_rows(before: _Side, after: _Side, engine: WorkerSet, scratch: Scratch) -> list[RowPart]:
+def _lost_rows(
+    address: TableAddress, lost: list[RowPart], kept: list[RowPart], engine: WorkerSet, scratch: Scratch
+) -> list[RowPart]:
     """Rows of the earlier state without those that were only written again: these kept their row ids."""
-    lost = whole_parts(before.table, before.fragments) + before.hidden
-    version = before.table.version
-    kept = lineage_parts(after.table, after.fragments, version, is_updated=False)
     rows = sum(part.row_count for part in [*lost, *kept])
     buckets = max(engine.workers.parallelism, rows // _BUCKET_ROWS + 1)
     folder = scratch.folder(engine.workers)
@@ -313,7 +301,6 @@ def _lost_rows(before: _Side, after: _Side, engine: WorkerSet, scratch: Scratch)
         buckets=buckets,
         handle=_KeepLost(folder),
     )
-    address = table_address(before.table)
     return [
         ListedRows(address=address, folder=folder, name=answer["name"], batch=number, row_count=count)
         for answer in run_exchange(exchange, engine.workers, folder)
