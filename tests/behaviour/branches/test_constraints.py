@@ -78,6 +78,10 @@ def review(entity_id: str, book: str, author: str) -> dict[str, Any]:
     return edge("Reviews", entity_id, book, author)
 
 
+def no_review(author: str) -> str:
+    return f'delete Reviews where to = "{author}"'
+
+
 def lead(entity_id: str, author: str, book: str) -> dict[str, Any]:
     return edge("Leads", entity_id, author, book)
 
@@ -125,11 +129,7 @@ UNIQUES = [
     Scenario(
         "the same ends", link("Wrote", "a1", "b1"), link("Wrote", "a1", "b1"), (UNIQUE, WROTE, "Wrote.(src, dst)")
     ),
-    Scenario(
-        "one end in common",
-        link("Wrote", "a1", "b1"),
-        'insert Wrote { from: "a1", to: "b2" } insert Wrote { from: "a2", to: "b1" }',
-    ),
+    Scenario("one end in common", link("Wrote", "a1", "b1"), (link("Wrote", "a1", "b2"), link("Wrote", "a2", "b1"))),
     Scenario(
         "two rules at once",
         book("x", isbn="n", room="q", slot=9),
@@ -148,21 +148,21 @@ CARDINALITIES = [
     Scenario("one from each of two sources", link("Leads", "a1", "b1"), link("Leads", "a2", "b1")),
     Scenario(
         "too few are left",
-        'delete Reviews where to = "a1"',
-        'delete Reviews where to = "a2"',
+        no_review("a1"),
+        no_review("a2"),
         (CARD, REVIEWS, "edge Reviews: 'b1' has 1 edges, allowed are 2..3"),
         THREE_REVIEWS,
     ),
     Scenario(
         "the same edge deleted on both sides",
-        'delete Reviews where to = "a1"',
-        ('delete Reviews where to = "a1"', 'insert Author { name: "a5" }'),
+        no_review("a1"),
+        (no_review("a1"), 'insert Author { name: "a5" }'),
         base=THREE_REVIEWS,
     ),
     Scenario(
         "one goes and another comes",
-        'delete Reviews where to = "a1"',
-        ('delete Reviews where to = "a2"', link("Reviews", "b1", "a4")),
+        no_review("a1"),
+        (no_review("a2"), link("Reviews", "b1", "a4")),
         base=THREE_REVIEWS,
     ),
     Scenario(
@@ -182,14 +182,14 @@ CARDINALITIES = [
     Scenario(
         "the old source of a moved edge",
         [review("r1", "b2", "a1")],
-        'delete Reviews where to = "a3"',
+        no_review("a3"),
         (CARD, REVIEWS, "'b1' has 1 edges"),
         FIVE_REVIEWS,
     ),
     Scenario(
         "both sources of a moved edge",
         [review("r1", "b2", "a1")],
-        ('delete Reviews where to = "a3"', link("Reviews", "b2", "a4")),
+        (no_review("a3"), link("Reviews", "b2", "a4")),
         ((CARD, REVIEWS, "'b1' has 1 edges"), (CARD, REVIEWS, "'b2' has 4 edges")),
         FIVE_REVIEWS,
     ),
@@ -199,12 +199,7 @@ CARDINALITIES = [
         link("Leads", "a3", "b3"),
         base=[lead("l1", "a1", "b1")],
     ),
-    Scenario(
-        "a source that one side deleted with its edges",
-        no_book("b1"),
-        'delete Reviews where to = "a1"',
-        base=THREE_REVIEWS,
-    ),
+    Scenario("a source that one side deleted with its edges", no_book("b1"), no_review("a1"), base=THREE_REVIEWS),
     Scenario(
         "an edge of a deleted source is an orphan and nothing else",
         no_book("b1"),
@@ -295,17 +290,11 @@ SEVERAL = [
         (
             book("x", isbn="n"),
             link("Leads", "a1", "b1"),
-            'delete Reviews where to = "a1"',
+            no_review("a1"),
             [cite("c1", "b3", "b4")],
             link("Wrote", "a1", "b1"),
         ),
-        (
-            book("y", isbn="n"),
-            link("Leads", "a1", "b2"),
-            'delete Reviews where to = "a2"',
-            no_book("b4"),
-            link("Wrote", "a1", "b1"),
-        ),
+        (book("y", isbn="n"), link("Leads", "a1", "b2"), no_review("a2"), no_book("b4"), link("Wrote", "a1", "b1")),
         (
             (CARD, LEADS, "'a1' has 2 edges"),
             (CARD, REVIEWS, "'b1' has 1 edges"),
@@ -350,8 +339,10 @@ def test_rules_hold_on_the_merged_result(
             if not scenario.conflicts:
                 check_merges(rules, room)
                 continue
-            for source, target in (("left", "right"), ("right", "left")):
-                check_conflicts(rules, source, target, scenario)
+            check_conflicts(rules, "left", "right", scenario)
+            if room == "memory":
+                check_conflicts(rules, "right", "left", scenario)
+                check_strategies(rules, scenario)
             assert all_branches(rules) == before
             assert rules.pending_recoveries() == []
 
@@ -378,10 +369,15 @@ def check_conflicts(graph: Graph, source: str, target: str, scenario: Scenario) 
         has_id = conflict.kind not in (CARD, VALUE)
         assert (conflict.entity_id is not None) is has_id
         assert (conflict.base, conflict.ours, conflict.theirs) == (None, None, None)
-    if source == "left" and not any(conflict.kind.is_about_a_row for conflict in found):
-        for strategy in ("ours", "theirs"):
-            again = graph.merge(source, target, strategy=strategy, dry_run=True)
-            assert named(list(again.conflicts)) == named(found)
+
+
+def check_strategies(graph: Graph, scenario: Scenario) -> None:
+    if not any(kind.is_about_a_row for kind, _, _ in scenario.conflicts):
+        found, *decided = (
+            named(list(graph.merge("left", "right", strategy=strategy, dry_run=True).conflicts))
+            for strategy in (None, "ours", "theirs")
+        )
+        assert decided == [found, found]
 
 
 @in_memory_and_files

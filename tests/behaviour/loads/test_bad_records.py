@@ -644,7 +644,7 @@ KEPT = (*(thing(name).encode() for name in ("ann", "bob", "cid")), PLACE_LINE)
 RELATIONS = [pytest.param(item, mode, id=f"{item.name}-{mode}") for item in BETWEEN for mode in item.modes]
 
 
-@pytest.mark.parametrize(("broken", "mode"), RELATIONS)
+@each_case(("broken", "mode"), RELATIONS)
 def test_a_rule_between_records_names_the_record_that_breaks_it(
     graph: Graph, few: list[bytes], tmp_path: Path, broken: Broken, mode: str
 ):
