@@ -274,7 +274,7 @@ def wide(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     source = folder / "wide.jsonl"
     source.write_text(lines(), encoding="utf-8")
     with Graph.init(folder / "g.omni", SCHEMA) as made:
-        made.load(source, mode="append")
+        made.load(source, mode="append", engine="local")
         if request.param == "indexed":
             made.ensure_indices()
     return folder / "g.omni"
@@ -366,10 +366,10 @@ def test_a_branch_is_merged_and_an_export_comes_back(graph: Graph, tmp_path: Pat
         )
     graph.merge("side", "main")
     exported = tmp_path / "out.jsonl"
-    graph.export(exported)
+    graph.export(exported, engine="local")
     with Graph.init(tmp_path / "again.omni", SCHEMA) as again:
-        again.load(exported, mode="append")
-        again.load(exported, mode="merge")
+        again.load(exported, mode="append", engine="local")
+        again.load(exported, mode="merge", engine="local")
         text = "query q() { match { $w: Wide } return { $w.key, $w.u, $w.list } order { $w.key } }"
         assert again.query(text).to_pylist() == graph.query(text).to_pylist()
         assert numbers(again, "query q() { match { $s: Signed } return { $s.i } order { $s.i } }") == [*I64]
