@@ -353,23 +353,15 @@ def from_text(text: str) -> Query:
     assert isinstance(body, ast.ReadBody), "a read query"
     reader = _Reader(frozenset(param.name for param in parsed.params))
     return Query(
-        params=tuple(Declared(param.name, _param_type(param.type), param.nullable) for param in parsed.params),
+        params=tuple(
+            Declared(param.name, str(param.type).removesuffix("?"), param.type.nullable) for param in parsed.params
+        ),
         clauses=tuple(map(reader.clause, body.clauses)),
         returns=tuple(Return(reader.expression(item.expression), item.alias) for item in body.projections),
         order=tuple(Sort(reader.expression(item.expression), item.direction or "") for item in body.order),
         limit=None if body.limit is None else body.limit.count,
         name=parsed.name,
     )
-
-
-def _param_type(written: ast.ParamType) -> str:
-    match written.form:
-        case "vector":
-            return f"Vector({written.dimension})"
-        case "list":
-            return f"[{written.name}]"
-        case "scalar":
-            return written.name
 
 
 @dataclass(frozen=True, slots=True)
