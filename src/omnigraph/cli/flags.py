@@ -97,7 +97,6 @@ QueryName = Annotated[
         metavar="NAME", help="query inside the source; without one, stored on a server", callback=_query_name
     ),
 ]
-BranchName = Annotated[str, typer.Argument(metavar="NAME", help="branch", callback=refuse_address)]
 CommitId = Annotated[str, typer.Argument(metavar="ID", help="commit id", callback=refuse_address)]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 

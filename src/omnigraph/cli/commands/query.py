@@ -62,10 +62,8 @@ def query(
 
     With a source, NAME selects the query inside it; without one, it is a stored query of a server.
     """
-    check_format(format, json=json)
     defaults = address.config.defaults
-    chosen = row_format(defaults, json=json, format_=format)
-    check_csv_safe(chosen, csv_safe=csv_safe)
+    chosen = row_format(format, defaults.output, json=json, csv_safe=csv_safe)
     state = point.arguments()
     if sum(item is not None for item in (point.snapshot, point.graph_version, point.as_of)) > 1:
         raise typer.BadParameter("give one of --snapshot, --graph-version and --as-of")
@@ -83,21 +81,18 @@ def query(
         print_rows(result, defaults, chosen, csv_safe=csv_safe)
 
 
-def check_format(format_: RowFormat | None, *, json: bool) -> None:
-    """Refuse two formats."""
-    if json and format_ is not None:
+def row_format(given: RowFormat | None, default: RowFormat | None, *, json: bool, csv_safe: bool) -> RowFormat:
+    """The first format that was chosen: `--json`, `--format`, a default.
+
+    Raises:
+        typer.BadParameter: two are given, or a promise about CSV for another format.
+    """
+    if json and given is not None:
         raise typer.BadParameter("give one of --format and --json")
-
-
-def check_csv_safe(format_: RowFormat, *, csv_safe: bool) -> None:
-    """Refuse a promise about CSV for another format."""
-    if csv_safe and format_ is not RowFormat.CSV:
+    chosen = RowFormat.JSON if json else given or default or RowFormat.TABLE
+    if csv_safe and chosen is not RowFormat.CSV:
         raise typer.BadParameter("--csv-safe is about CSV: give --format csv")
-
-
-def row_format(defaults: Defaults, *, json: bool, format_: RowFormat | None) -> RowFormat:
-    """The first format that was chosen: `--json`, `--format`, the defaults."""
-    return RowFormat.JSON if json else format_ or defaults.output or RowFormat.TABLE
+    return chosen
 
 
 def print_rows(result: Result, defaults: Defaults, format_: RowFormat, *, csv_safe: bool = False) -> None:
@@ -283,14 +278,12 @@ def alias(
     json: AsJson = False,
 ) -> None:
     """Run the stored read query that an alias of your configuration stands for."""
-    check_format(format, json=json)
     config = read_operator_config()
     found = config.aliases.get(name)
     if found is None:
         known = ", ".join(sorted(config.aliases)) or "none"
         raise typer.BadParameter(f"there is no alias `{name}` in {config_path()}: it has {known}")
-    chosen = row_format(config.defaults, json=json, format_=format or found.format)
-    check_csv_safe(chosen, csv_safe=csv_safe)
+    chosen = row_format(format, found.format or config.defaults.output, json=json, csv_safe=csv_safe)
     values = alias_params(name, found, args or [], read_params(params, params_file))
     with connect(server_scope(found.server, config, found.graph), config) as graph:
         result = graph.run(found.query, values, expect_mutation=False)

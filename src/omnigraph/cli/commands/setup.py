@@ -15,6 +15,7 @@ from omnigraph.cli.config import (
     OperatorConfig,
     Profile,
     active_profile,
+    config_path,
     credentials_path,
     forget_token,
     read_operator_config,
@@ -23,7 +24,7 @@ from omnigraph.cli.config import (
 from omnigraph.cli.flags import AsJson, scoped
 from omnigraph.cli.output import print_result, print_text, print_warning
 from omnigraph.cli.rendering import text_table
-from omnigraph.cli.scope import Scope, ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
+from omnigraph.cli.scope import ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
 
 # ---- `omnigraph profile`
 
@@ -110,7 +111,9 @@ def _view(name: str | None, profile: Profile, config: OperatorConfig, *, is_acti
     kinds = [kind for kind in ("server", "cluster", "store") if getattr(profile, kind) is not None]
     target, error = None, None
     try:
-        target = _target(_scope(name, config))
+        flags = ScopeFlags()
+        scope = resolve_scope(flags, RULES["query"], config, None) if name is None else profile_scope(name, config)
+        target = scope.url if isinstance(scope, ServerScope) else scope.uri
     except typer.BadParameter as refused:
         error = refused.message
     return ScopeView(
@@ -123,16 +126,6 @@ def _view(name: str | None, profile: Profile, config: OperatorConfig, *, is_acti
         default_graph=profile.default_graph,
         active=is_active,
     )
-
-
-def _scope(name: str | None, config: OperatorConfig) -> Scope:
-    if name is not None:
-        return profile_scope(name, config)
-    return resolve_scope(ScopeFlags(), RULES["query"], config, None)
-
-
-def _target(scope: Scope) -> str:
-    return scope.url if isinstance(scope, ServerScope) else scope.uri
 
 
 # ---- `omnigraph login` and `logout`
@@ -158,7 +151,7 @@ def login(
         )
     config = read_operator_config()
     if name not in config.servers:
-        raise typer.BadParameter(f"give the name of a server: {_why_not(name)}")
+        raise typer.BadParameter(f"give the name of a server: `{name}` is not among the `servers` in {config_path()}")
     url = server_scope(name, config).url
     store_token(name, _read_token() if token is None else token.strip())
     document = {"server": name, "url": url, "credentials": str(credentials_path())}
@@ -171,12 +164,6 @@ def logout(name: ServerName, json: AsJson = False) -> None:
     was_known = forget_token(name)
     line = f"forgot the token of {name}" if was_known else f"there is no token of {name}"
     print_result({"server": name, "removed": was_known}, [line], json=json)
-
-
-def _why_not(name: str) -> str:
-    from omnigraph.cli.config import config_path
-
-    return f"`{name}` is not among the `servers` in {config_path()}"
 
 
 def _read_token() -> str:
