@@ -829,4 +829,6 @@ def cells(chosen: str) -> list[Any]:
         )
         for write in WRITES
         for place, outcome in write.places()
+        # What a failing optimize leaves to the next one is told by its deaths.
+        if chosen == "killed_at" or write is not OPTIMIZE
     ]
