@@ -1,6 +1,6 @@
 """OmniGraph: a typed property-graph database on Lance datasets.
 
-Every node type and every edge type is its own Lance table, one catalog table makes a commit atomic across all of
+Every node type and every edge type is its own Lance table, one manifest table makes a commit atomic across all of
 them, and the whole graph has branches, merges, history and time travel.
 
 Start with `Graph`. The names below are the public ones, together with the failures in `omnigraph.errors`.

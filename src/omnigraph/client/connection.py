@@ -7,19 +7,24 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
 
-from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON
+from omnigraph.api.graph_api import TargetKeywords
+from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, Operation
 from omnigraph.client.addresses import DEFAULT_GRAPH, ServerAddress, check_graph_id, find_token, parse_address
 from omnigraph.commit.targets import Target
+from omnigraph.core.budget import Budget
+from omnigraph.core.ids import check_branch_name, is_ulid
 from omnigraph.core.source import SourceText, read_source
 from omnigraph.errors import (
     BadRequestError,
     CompilerError,
+    DirectOnlyError,
     NotFoundError,
     OmniError,
     PolicyDeniedError,
@@ -430,3 +435,68 @@ def with_advice(error: ResourceLimitError) -> ResourceLimitError:
         "the graph, where a load has no limit"
     )
     return ResourceLimitError(error.resource, error.limit, error.actual, advice)
+
+
+# ---- Operations of the catalogue
+
+
+#: What failures call an answer, where it is not the name of its class.
+_SAID = {"MutationResult": "a receipt", "SchemaApplyResult": "a receipt", "Plan": "a plan", "DiffPage": "a diff"}
+#: What says which state of a graph is meant.
+_TARGET = frozenset(TargetKeywords.__annotations__)
+
+
+def perform(
+    connection: Connection,
+    graph: str,
+    operation: Operation,
+    arguments: dict[str, Any],
+    headers: Mapping[str, str] | None = None,
+) -> Any:
+    """Perform an operation of the catalogue on the graph at a path; returns what the method of a graph returns.
+
+    What is None is not sent: a server does it without being told.
+    """
+    is_write = operation.cost.writes
+    if is_write:
+        refuse_actor(arguments.pop("actor", None))
+    refuse_session(arguments.pop("spark", None))
+    for here in ("engine", "progress"):
+        arguments.pop(here, None)
+    cancel = arguments.pop("cancel", None)
+    if cancel is not None and is_write:
+        raise DirectOnlyError(f"a cancel signal for {operation.call}")
+    source = next((value for value in arguments.values() if isinstance(value, SourceText)), None)
+    if not _TARGET.isdisjoint(arguments):
+        target = Target(**{name: arguments.pop(name) for name in _TARGET & {*arguments}})
+        arguments |= target_members(target)
+    members = {
+        operation.member_of(name): value.text if isinstance(value, SourceText) else value
+        for name, value in arguments.items()
+        if value is not None
+    }
+    path = f"{graph}{_path_of(operation, members)}"
+    sent: dict[str, Any] = {"body": members} if operation.body else {"params": members}
+    ask = partial(connection.request, operation.method, path, headers=headers, is_write=is_write, **sent)
+    try:
+        answer = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
+    except CompilerError as error:
+        raise in_terms_of(source, error) from None
+    with understood(_SAID.get(operation.result_class.__name__, operation.result_class.__name__)):
+        result = operation.result_class.from_json(answer | {"uri": f"{connection.base}{graph}"})
+        if operation.member is None:
+            return result
+        if operation.member not in answer:
+            raise KeyError(operation.member)
+        return getattr(result, operation.member)
+
+
+def _path_of(operation: Operation, members: dict[str, Any]) -> str:
+    """The path of an operation below its graph; what stands in it is not sent again."""
+    values = {name: str(members.pop(name)) for name in operation.path_parameters}
+    commit_id = values.get("commit_id")
+    if commit_id is not None and not is_ulid(commit_id):
+        raise NotFoundError(f"there is no commit {commit_id}")
+    if "branch" in values:
+        values["branch"] = check_branch_name(values["branch"])
+    return operation.path_of(values)

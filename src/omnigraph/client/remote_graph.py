@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
@@ -38,6 +38,7 @@ from omnigraph.client.connection import (
     in_terms_of,
     named_after,
     only_graph,
+    perform,
     refuse_actor,
     refuse_session,
     schema_source,
@@ -50,7 +51,7 @@ from omnigraph.client.streams import LineCount, RemoteBlob, RemoteCell, held_bac
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.targets import Target
 from omnigraph.core.budget import Budget, CancelSignal
-from omnigraph.core.ids import check_branch_name, is_ulid
+from omnigraph.core.ids import is_ulid
 from omnigraph.core.source import SourceText
 from omnigraph.errors import (
     BadRequestError,
@@ -73,11 +74,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
 
-#: What failures call an answer, where it is not the name of its class.
-_SAID = {"MutationResult": "a receipt", "SchemaApplyResult": "a receipt", "Plan": "a plan", "DiffPage": "a diff"}
 _ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}
-#: What says which state of a graph is meant.
-_TARGET = frozenset(TargetKeywords.__annotations__)
 
 
 class RemoteGraph(GraphApi):
@@ -144,58 +141,6 @@ class RemoteGraph(GraphApi):
 
     def __repr__(self) -> str:
         return f"<RemoteGraph {self.uri}>"
-
-    # ---- operations of the catalogue
-
-    def _perform(
-        self, operation: Operation, arguments: dict[str, Any], headers: Mapping[str, str] | None = None
-    ) -> Any:
-        """Perform an operation of the catalogue; returns what the method of a graph returns.
-
-        What is None is not sent: a server does it without being told.
-        """
-        is_write = operation.cost.writes
-        if is_write:
-            refuse_actor(arguments.pop("actor", None))
-        refuse_session(arguments.pop("spark", None))
-        for here in ("engine", "progress"):
-            arguments.pop(here, None)
-        cancel = arguments.pop("cancel", None)
-        if cancel is not None and is_write:
-            raise DirectOnlyError(f"a cancel signal for {operation.call}")
-        source = next((value for value in arguments.values() if isinstance(value, SourceText)), None)
-        if not _TARGET.isdisjoint(arguments):
-            target = Target(**{name: arguments.pop(name) for name in _TARGET & {*arguments}})
-            arguments |= target_members(target)
-        members = {
-            operation.member_of(name): value.text if isinstance(value, SourceText) else value
-            for name, value in arguments.items()
-            if value is not None
-        }
-        path = self._path_of(operation, members)
-        sent: dict[str, Any] = {"body": members} if operation.body else {"params": members}
-        ask = partial(self._connection.request, operation.method, path, headers=headers, is_write=is_write, **sent)
-        try:
-            answer = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
-        except CompilerError as error:
-            raise in_terms_of(source, error) from None
-        with understood(_SAID.get(operation.result_class.__name__, operation.result_class.__name__)):
-            result = operation.result_class.from_json(answer | {"uri": self.uri})
-            if operation.member is None:
-                return result
-            if operation.member not in answer:
-                raise KeyError(operation.member)
-            return getattr(result, operation.member)
-
-    def _path_of(self, operation: Operation, members: dict[str, Any]) -> str:
-        """The path of an operation; what stands in it is not sent again."""
-        values = {name: str(members.pop(name)) for name in operation.path_parameters}
-        commit_id = values.get("commit_id")
-        if commit_id is not None and not is_ulid(commit_id):
-            raise NotFoundError(f"there is no commit {commit_id}")
-        if "branch" in values:
-            values["branch"] = check_branch_name(values["branch"])
-        return f"{self._path}{operation.path_of(values)}"
 
     # ---- reads
 
@@ -347,7 +292,9 @@ class RemoteGraph(GraphApi):
         asked = {**filter_members(chosen), "limit": MAX_PAGE_CHANGES, "timeout_s": timeout_s, "cancel": cancel}
         states, token = {"from": one, "to": other}, None
         while not pages or token is not None:
-            page = self._perform(OPERATIONS["get_diff"], {**states, **asked, "page_token": token})
+            page = perform(
+                self._connection, self._path, OPERATIONS["get_diff"], {**states, **asked, "page_token": token}
+            )
             pages.append(page)
             token = page.next_page_token
             # The other pages belong to the same two commits, also when a branch moves meanwhile.
@@ -414,7 +361,7 @@ class RemoteGraph(GraphApi):
             raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))
         operation = OPERATIONS["mutate" if if_commit is None else "mutate_if_graph_commit"]
         arguments = {"text": text, "name": name, "params": None if params is None else dict(params), "branch": branch}
-        result: MutationResult = self._perform(operation, arguments, condition(if_commit))
+        result: MutationResult = perform(self._connection, self._path, operation, arguments, condition(if_commit))
         return result
 
     @override
@@ -490,7 +437,7 @@ class RemoteGraph(GraphApi):
             raise DirectOnlyError("apply_schema with validate")
         source = schema_source(schema)
         arguments = {"schema": source, "allow_data_loss": allow_data_loss, "backfill": dict(backfill or {}) or None}
-        result: SchemaApplyResult = self._perform(OPERATIONS["apply_schema"], arguments)
+        result: SchemaApplyResult = perform(self._connection, self._path, OPERATIONS["apply_schema"], arguments)
         return replace(
             result, plan=SchemaSteps(steps=result.plan.steps, warnings=named_after(source, result.plan.warnings))
         )
@@ -602,7 +549,7 @@ def _derived(operation: Operation) -> Callable[..., Any]:
 
     def method(self: RemoteGraph, *args: object, **kwargs: object) -> Any:
         given = signature.bind(self, *args, **kwargs).arguments
-        return self._perform(operation, {name: given[name] for name in given if name != "self"})
+        return perform(self._connection, self._path, operation, {name: given[name] for name in given if name != "self"})
 
     return method
 

@@ -24,20 +24,21 @@ if TYPE_CHECKING:
     from omnigraph.spark.worker_choice import make_engine as make_engine
     from omnigraph.spark.worker_choice import session_of_frames as session_of_frames
 
-__getattr__ = late_exports(
-    __name__,
-    {
-        "AUTO": "worker_choice",
-        "ElasticWorkers": "worker_choice",
-        "OmniGraphDataSource": "data_source",
-        "SparkFrames": "frames",
-        "SparkSettings": "session",
-        "check_engine": "worker_choice",
-        "check_executors": "executors",
-        "choose_workers": "worker_choice",
-        "make_engine": "worker_choice",
-        "session_of_frames": "worker_choice",
-        "spark_frame": "data_source",
-        "spark_session": "session",
-    },
-)
+#: Where the names are.
+_HOMES = {
+    "AUTO": "worker_choice",
+    "ElasticWorkers": "worker_choice",
+    "OmniGraphDataSource": "data_source",
+    "SparkFrames": "frames",
+    "SparkSettings": "session",
+    "check_engine": "worker_choice",
+    "check_executors": "executors",
+    "choose_workers": "worker_choice",
+    "make_engine": "worker_choice",
+    "session_of_frames": "worker_choice",
+    "spark_frame": "data_source",
+    "spark_session": "session",
+}
+
+__all__ = list(_HOMES)
+__getattr__ = late_exports(__name__, _HOMES)
