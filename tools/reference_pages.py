@@ -20,7 +20,7 @@ from omnigraph import errors
 from omnigraph.cli.main import app
 from omnigraph.core.env_settings import DECLARED
 from omnigraph.lang.query.compiler import QUERY_CODES
-from omnigraph.lang.schema.checks import SCHEMA_CODES
+from omnigraph.lang.schema.compiler import SCHEMA_CODES
 from omnigraph.lang.schema.steps import RULES
 from omnigraph.server.routing import openapi_document
 

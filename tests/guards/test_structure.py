@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.lang.query.compiler import QUERY_CODES
-from omnigraph.lang.schema.checks import SCHEMA_CODES
+from omnigraph.lang.schema.compiler import SCHEMA_CODES
 from support.subtests import each_case
 
 PROBE = """

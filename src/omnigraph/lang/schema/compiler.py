@@ -263,3 +263,42 @@ def compile_schema_file(path: str | Path) -> CompiledSchema:
         CompilerError: as `compile_schema`, or the file is not UTF-8.
     """
     return compile_schema(read_source(path, code=SYNTAX_ERROR))
+
+
+# ---- Stable codes of schema findings
+
+
+SCHEMA_CODES: dict[str, str] = {
+    "S-01": "syntax, unknown type word, or too many values in an annotation",
+    "S-02": "unknown escape in a string",
+    "S-03": "reserved property name",
+    "S-04": "vector dimension out of range",
+    "S-05": "list of Blob",
+    "S-06": "enum value listed twice",
+    "S-07": "`@card` bounds",
+    "S-08": "unknown interface",
+    "S-09": "property type differs from the interface's",
+    "S-10": "two interfaces contribute one property with different meanings",
+    "S-11": "rule on the declaration instead of a property or the body",
+    "S-12": "rule given twice on one property, or with a value",
+    "S-13": "rule on a list property",
+    "S-14": "`@key` or `@unique` on a vector",
+    "S-15": "rule on a Blob",
+    "S-16": "`@key` or `@embed` on an edge property",
+    "S-17": "`@embed` on the wrong type, or with wrong arguments",
+    "S-18": "`@description` or `@instruction` misplaced, blank or repeated",
+    "S-19": "malformed `@rename_from`",
+    "S-20": "body constraint names an unknown property",
+    "S-21": "more than one key",
+    "S-22": "key member that may be null, or has no order",
+    "S-23": "`@key`, `@range` or `@check` on an edge",
+    "S-24": "`@range` on a non-number, `@check` on a non-String",
+    "S-25": "declared twice",
+    "S-26": "edge endpoint is not a node type",
+    "S-27": "edge names differ only in case",
+    "S-28": "empty range, bad pattern, `@unique` over a list or vector, repeated member",
+    "S-29": "`@rename_from` names nothing, or has no effect",
+    "S-30": "`@rename_from` on a property points outside its type",
+    "S-31": "two declarations continue the same accepted one",
+    "S-32": "warning: `@index` that is recorded and not built",
+}
