@@ -60,6 +60,7 @@ def test_doctor_names_what_a_dead_load_left_and_cleanup_removes_it(
 def test_a_load_that_runs_keeps_its_files_while_those_of_a_dead_one_are_reclaimed(
     root: Path, children: Children, worlds: Worlds, monkeypatch: pytest.MonkeyPatch
 ):
+    _, after = worlds(APPEND)
     children.kill_at(F.LOAD_CHECKED, UPSERT_LOAD.job(root))
 
     def look(place: F) -> None:
@@ -73,9 +74,9 @@ def test_a_load_that_runs_keeps_its_files_while_those_of_a_dead_one_are_reclaime
     monkeypatch.setattr(stages, "reach", look)
     with Graph.open(root) as graph:
         APPEND.run(graph)
-    assert contents(root) == worlds(APPEND)[1]
+    assert contents(root) == after
     assert reclaim(root), "those of the dead load"
-    assert contents(root) == worlds(APPEND)[1]
+    assert contents(root) == after
     check_sound(root)
 
 
