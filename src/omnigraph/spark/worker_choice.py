@@ -12,10 +12,11 @@ from omnigraph.pipeline.load.sources import Frame
 from omnigraph.pipeline.upsert import Matcher
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Progress, Silent, Workers
-from omnigraph.spark.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from omnigraph.spark.workers import SparkWorkers
 
 
 # ---- Workers of a read or a job
