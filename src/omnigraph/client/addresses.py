@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.core.env_settings import Variable
+from omnigraph.core.ids import is_graph_id
 from omnigraph.errors import BadRequestError, without_credentials
 
 BEARER_TOKEN = Variable(
@@ -17,13 +18,10 @@ BEARER_TOKEN = Variable(
     "The token that a client or the command line sends when it is given none.",
     values="a token",
 )
-#: The graph of a server that serves one and has no name for it.
-DEFAULT_GRAPH = "default"
 
 # ---- Validation of server addresses, graph ids and tokens
 
 
-_GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _GRAPHS = "/graphs/"
 
@@ -82,7 +80,7 @@ def check_graph_id(name: str) -> str:
     Raises:
         BadRequestError: no graph can have it.
     """
-    if not _GRAPH_ID.fullmatch(name):
+    if not is_graph_id(name):
         raise BadRequestError(f"{name[:100]!r} is not a graph id: it has up to 64 letters, digits and dashes")
     return name
 

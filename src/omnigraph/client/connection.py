@@ -16,10 +16,10 @@ import httpx
 
 from omnigraph.api.graph_api import TargetKeywords
 from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, Operation
-from omnigraph.client.addresses import DEFAULT_GRAPH, ServerAddress, check_graph_id, find_token, parse_address
+from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
 from omnigraph.commit.targets import Target
 from omnigraph.core.budget import Budget
-from omnigraph.core.ids import check_branch_name, is_ulid
+from omnigraph.core.ids import DEFAULT_GRAPH, check_branch_name, is_ulid
 from omnigraph.core.source import SourceText, read_source
 from omnigraph.errors import (
     BadRequestError,

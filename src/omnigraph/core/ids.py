@@ -53,6 +53,16 @@ def is_ulid(text: str) -> bool:
         return False
 
 
+#: The name of a graph that a server serves without naming it.
+DEFAULT_GRAPH = "default"
+_GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}", re.ASCII)
+
+
+def is_graph_id(text: str) -> bool:
+    """Whether a server can serve a graph under this name."""
+    return _GRAPH_ID.fullmatch(text) is not None
+
+
 def ulid_time_ms(text: str) -> int:
     """The creation time of a ULID, in milliseconds since the epoch.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from omnigraph.core.ids import DEFAULT_GRAPH, is_graph_id
 from omnigraph.core.yaml_files import YamlDocument, YamlValue
 from omnigraph.errors import BadRequestError, InputFileError
 
@@ -59,12 +60,10 @@ def query_sources(path: str | PathLike[str]) -> tuple[QuerySource, ...]:
 # query to its file; there the file may be `{file: …, tool_name: …}`, to offer the query to agents under another name.
 
 
-DEFAULT_GRAPH_ID = "default"
 #: Words that stand where a graph id may stand in a path, now or in a later release.
 RESERVED_GRAPH_IDS = frozenset({"policies", "healthz", "openapi", "graphs"})
 
 _CODE = "config"
-_GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}", re.ASCII)
 _QUERY_NAME = re.compile(r"[a-z_][A-Za-z0-9_]*", re.ASCII)
 #: What every known agent accepts as the name of a tool.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -108,7 +107,7 @@ class ServerConfig:
 
 def single_graph(
     store: str | PathLike[str],
-    graph_id: str = DEFAULT_GRAPH_ID,
+    graph_id: str = DEFAULT_GRAPH,
     *,
     queries: str | PathLike[str] | None = None,
     policy: str | PathLike[str] | None = None,
@@ -258,7 +257,7 @@ class _Reader:
 
 
 def _graph_id_problem(graph_id: str) -> str | None:
-    if not _GRAPH_ID.fullmatch(graph_id):
+    if not is_graph_id(graph_id):
         return f"`{graph_id}` is not a graph id: it is 1 to 64 letters, digits and `-`"
     if graph_id in RESERVED_GRAPH_IDS:
         return f"`{graph_id}` is reserved, and no graph id"

@@ -22,10 +22,11 @@ import uvicorn
 
 from omnigraph.client.addresses import is_loopback
 from omnigraph.core.env_settings import Variable
+from omnigraph.core.ids import DEFAULT_GRAPH
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
-from omnigraph.server.config import DEFAULT_GRAPH_ID, ServerConfig, read_config, single_graph
+from omnigraph.server.config import ServerConfig, read_config, single_graph
 from omnigraph.server.connections import ConnectionLimits, bounded
 from omnigraph.server.responses import configure_logs, logger
 from omnigraph.server.service import Service
@@ -143,7 +144,7 @@ def _config(
     if (store is None) == (config is None):
         raise typer.BadParameter("give one of --store URI and --config FILE")
     if store is not None:
-        return single_graph(store, graph_id or DEFAULT_GRAPH_ID, queries=queries, policy=policy)
+        return single_graph(store, graph_id or DEFAULT_GRAPH, queries=queries, policy=policy)
     if queries is not None or policy is not None or graph_id is not None:
         raise typer.BadParameter("--graph-id, --queries and --policy stand in the file that --config names")
     assert config is not None, "one of the two is given"

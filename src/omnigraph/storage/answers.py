@@ -19,7 +19,7 @@ import obstore
 import pyarrow
 
 from omnigraph.core.arrow import Batch, Schema, pa
-from omnigraph.core.ids import new_ulid
+from omnigraph.core.ids import is_ulid, new_ulid
 from omnigraph.storage._failures import translated
 from omnigraph.storage.location import STAGING_FOLDER, GraphLocation, inside
 from omnigraph.storage.objects import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from obstore import ReadableFile, WritableFile
 
 _NAME = re.compile(r"[0-9a-z-]+")
-_ULID = re.compile(r"[0-9A-Z]{26}")
 _ENDING = ".arrow"
 
 
@@ -226,7 +225,7 @@ def abandoned_answers(root: GraphLocation, written_before_s: float | None) -> li
     return [
         file
         for name in list_folders(root, STAGING_FOLDER)
-        if _ULID.fullmatch(name)
+        if is_ulid(name)
         for file in list_files(root, f"{STAGING_FOLDER}/{name}")
         if written_before_s is None or file.modified_s < written_before_s
     ]

@@ -229,7 +229,7 @@ def operations(graph: Graph, folder: Path) -> dict[str, Callable[[], object]]:
         "search": lambda: list(graph.query(SEARCH, branch="side")),
         "blob": lambda: graph.read_blob("node:A", "x", "b"),
         "diff": lambda: graph.diff("main", "side").to_json(),
-        "export": lambda: graph.export(folder / "out.jsonl"),
+        "export": lambda: graph.export(folder / "out.jsonl", engine="local"),
         "doctor": graph.doctor,
         "insert": lambda: graph.mutate('query q() { insert A { k: "z" } }'),
         "delete": lambda: graph.mutate('query q() { delete A where k = "x" }'),
