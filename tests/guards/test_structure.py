@@ -52,6 +52,13 @@ def test_explain_needs_only_the_parser() -> None:
     assert set(imported) <= {"lark", "pyarrow", "numpy", "pandas"}
 
 
+@each_case("module", ["omnigraph.graph.graph", "omnigraph.client.remote_graph", "omnigraph.server.app"])
+def test_a_graph_and_its_server_load_no_pyspark(module: str) -> None:
+    code = f"import sys, {module}; print([m for m in ('pyspark', 'py4j') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
 def test_importing_the_package_imports_nothing_else() -> None:
     code = "import sys, omnigraph; print(sorted(m for m in sys.modules if m.startswith('omnigraph.')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

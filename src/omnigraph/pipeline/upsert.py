@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
+from omnigraph.core.budget import work_steps
 from omnigraph.pipeline.exchange import BUCKET, Exchange, hash_buckets, key_files, run_exchange, text_hashes, write_keys
 from omnigraph.pipeline.keys import KeyScan, cut_scans, find_keys, is_few, key_scans, scan_keys, text_key, total_rows
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, Workers
@@ -259,9 +260,11 @@ def _decided_here(come: Sequence[KeyScan], there: Sequence[KeyScan], schema: pya
     names = schema.names[1:]
     nothing = schema.empty_table()
     new = pa.concat_tables([nothing.select(names[:2]), *(table for scan in come for table in scan_keys(scan))])
-    keys, addresses = _last_records(new["key"].combine_chunks(), new["address"].combine_chunks())
-    old = pa.concat_tables([nothing.select(names), *find_keys(there, keys, keys)])
-    return _matched(keys.cast(pa.large_utf8()), addresses, old)
+    # The ids of all records may take more than the two gigabytes of a plain array of texts, the distinct ones do not.
+    keys, addresses = _last_records(new["key"].cast(pa.large_utf8()).combine_chunks(), new["address"].combine_chunks())
+    distinct = keys.cast(pa.utf8())
+    old = pa.concat_tables([nothing.select(names), *find_keys(there, distinct, distinct)])
+    return _matched(keys, addresses, old)
 
 
 def _matched(keys: Array, addresses: Array, old: Rows) -> tuple[Rows, Rows]:
@@ -408,7 +411,7 @@ def shrink_fragments(
     target: TableAddress, addresses: Column | NDArray[np.int64], ledgers: AnswerFolder | None
 ) -> list[Message]:
     """Mark the replaced rows at these addresses, one fragment after the other."""
-    return [shrink_fragment(item) for item in shrink_items(target, addresses, ledgers)]
+    return [shrink_fragment(item) for item in work_steps(shrink_items(target, addresses, ledgers))]
 
 
 def shrink_items(

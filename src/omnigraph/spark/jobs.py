@@ -336,7 +336,11 @@ class SparkJobs:
             except BaseException:
                 # Also an interrupt: a job that nothing waits for must not go on writing files.
                 with finishing():
-                    outlasting(lambda: self._stop(job, stopping))
+                    try:
+                        outlasting(lambda: self._stop(job, stopping))
+                    except Exception:
+                        # What stopped the job is raised, and says more.
+                        _log.exception("the job %s could not be stopped", job.tag)
                 raise
         result = job.result()
         if self._speculates:

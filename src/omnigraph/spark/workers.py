@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 
 # ---- Secrets of tasks, in two halves
+#
+# Items are broadcast or sent as files, and Spark writes those to disk. Properties of a job travel in messages only, and
+# an event log leaves out the values of those whose name says that they are secret. One half is useless by itself.
 
 
 @dataclass(frozen=True, slots=True)

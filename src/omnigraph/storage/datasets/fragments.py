@@ -124,7 +124,10 @@ def fragment_rows(fragment: str) -> int:
 
 
 def remove_written(table: Table, texts: Iterable[str | None]) -> None:
-    """Remove the files that tasks wrote and list in their texts; nothing refers to them."""
+    """Remove the files that tasks wrote and list in their texts; nothing refers to them.
+
+    A file whose checksum could not be read is not listed, and is left to `cleanup`.
+    """
     delete_files(parse_location(table._dataset.uri), sums_in(texts))
 
 
