@@ -333,15 +333,14 @@ class SparkJobs:
                 while not job.wait(POLL_S):
                     watch(figures())
                     check_work()
-            except BaseException:
+            except BaseException as reason:
                 # Also an interrupt: a job that nothing waits for must not go on writing files.
-                with finishing():
-                    try:
+                try:
+                    with finishing():
                         outlasting(lambda: self._stop(job, stopping))
-                    except Exception:
-                        # What stopped the job is raised, and says more.
-                        _log.exception("the job %s could not be stopped", job.tag)
-                raise
+                finally:
+                    # Whatever its end meets: a failure of that is the context of the reason.
+                    raise reason
         result = job.result()
         if self._speculates:
             # Attempts that lost are killed after the job has ended, and may write until then.
