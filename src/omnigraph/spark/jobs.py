@@ -333,7 +333,7 @@ class SparkJobs:
                 while not job.wait(POLL_S):
                     watch(figures())
                     check_work()
-            except BaseException as reason:
+            except BaseException as reason:  # noqa: BLE001  # raised again
                 # Also an interrupt: a job that nothing waits for must not go on writing files.
                 try:
                     with finishing():
