@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.core.types import EnumType, ListType, Scalar, ScalarType, VectorType
-from omnigraph.errors import LoadRejectedError, SchemaViolationsError
+from omnigraph.errors import LoadKeyConflictError, LoadRejectedError, SchemaViolationsError
 from omnigraph.graph.graph import Graph
 from omnigraph.lang.schema import ast as pg
 from omnigraph.lang.schema.ast import print_schema
@@ -80,7 +80,7 @@ def _load(graph: Graph, lines: list[dict[str, object]]) -> None:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines[:count]), "utf-8")
         try:
             graph.load(path, mode="append", engine="local")
-        except LoadRejectedError:
+        except (LoadRejectedError, LoadKeyConflictError):
             continue
         return
 
