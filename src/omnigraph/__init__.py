@@ -53,7 +53,6 @@ _HOMES = {
     "PolicyRequest": "policy.rules",
     "compile_query": "lang.query.compiler",
     "compile_schema": "lang.schema.compiler",
-    "late_exports": "core.lazy_exports",
     "mock_vector": "embedding.providers",
     "spark_frame": "spark",
     "spark_session": "spark",
@@ -64,3 +63,7 @@ def __getattr__(name: str) -> object:
     from omnigraph.core.lazy_exports import late_exports
 
     return late_exports(__name__, _HOMES)(name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.compiler import SCHEMA_CODES
 from support.subtests import each_case
@@ -57,6 +58,10 @@ def test_a_graph_and_its_server_load_no_pyspark(module: str) -> None:
     code = f"import sys, {module}; print([m for m in ('pyspark', 'py4j') if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_the_package_lists_its_public_names() -> None:
+    assert set(dir(omnigraph)) == set(omnigraph.__all__)
 
 
 def test_importing_the_package_imports_nothing_else() -> None:

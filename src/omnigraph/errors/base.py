@@ -74,6 +74,10 @@ class OmniError(Exception):
         self.message = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE].rstrip('…')}…"
         super().__init__(self.message)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception is otherwise made again from its message alone; it has to leave worker processes as it is.
+        return _revived, (type(self), self.args, self.__dict__)
+
     def details(self) -> dict[str, object]:
         """Structured members of the error body, beside `error`, `kind` and `code`."""
         body: dict[str, object] = {}
@@ -88,6 +92,14 @@ class OmniError(Exception):
         if self.code is not None:
             body["code"] = self.code
         return body | self.details()
+
+
+def _revived(kind: type[OmniError], args: tuple[object, ...], fields: dict[str, object]) -> OmniError:
+    """A failure as it was in the process that raised it."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 def declared_fields(error: type[OmniError]) -> list[tuple[str | None, tuple[Member, ...]]]:

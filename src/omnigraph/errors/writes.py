@@ -102,7 +102,8 @@ class KeyConflictError(OmniError):
         self.type_name = type_name
         self.entity_id = entity_id
         which = f" with id {entity_id!r}" if entity_id is not None else ""
-        super().__init__(f"a {entity_kind} of type {type_name}{which} exists already")
+        article = "an" if entity_kind == "edge" else "a"
+        super().__init__(f"{article} {entity_kind} of type {type_name}{which} exists already")
 
 
 class PreconditionFailedError(OmniError):

@@ -211,6 +211,9 @@ class Graph(GraphApi):
     def close(self) -> None:
         self._core.close()
 
+    def __repr__(self) -> str:
+        return f"<Graph {self.uri}>"
+
 
 def _core(
     uri: str | PathLike[str],

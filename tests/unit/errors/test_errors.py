@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
 
 import pytest
@@ -270,6 +271,14 @@ def test_a_failure_is_the_same_behind_the_wire(error: OmniError) -> None:
     assert str(rebuilt) == str(error)
     assert vars(rebuilt) == vars(error)
     assert (rebuilt.http_status, rebuilt.exit_code) == (error.http_status, error.exit_code)
+
+
+@each_case("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_a_failure_leaves_a_process_as_it_is(error: OmniError) -> None:
+    rebuilt = pickle.loads(pickle.dumps(error))
+    assert type(rebuilt) is type(error)
+    assert str(rebuilt) == str(error)
+    assert rebuilt.to_json() == error.to_json()
 
 
 def test_every_class_of_failure_has_a_sample() -> None:
