@@ -323,9 +323,8 @@ class _Run:
             return
         if not self._compare_own(dataset, folder, inner):
             return
-        for name in dataset.records[folder].sums:
-            if name.startswith(f"_transactions/{wanted.version - 1}-"):
-                self._compare_own(dataset, folder, name)
+        for name in self._transactions(dataset, folder, wanted.version):
+            self._compare_own(dataset, folder, name)
         place = {"path": dataset.path, "fork": wanted.fork, "version": wanted.version}
         contents = self._decode(f"{dataset.path}/{manifest}", dataset, "version", **place)
         if contents is None:
@@ -337,6 +336,17 @@ class _Run:
             self._verify_fragment(dataset, tuple(names), {**place, "number": int(number)})
         for index in contents["indexes"]:
             self._verify_index(dataset, index)
+
+    def _transactions(self, dataset: _Dataset, folder: str, version: int) -> list[str]:
+        """The recorded transactions that a version needs.
+
+        The one that made a fork has the number of the first commit on it, and goes with the version that it made.
+        """
+        start = f"{folder}/" if folder else ""
+        recorded = [name for name in dataset.records[folder].sums if name.startswith(f"_transactions/{version - 1}-")]
+        if any(f"{start}{name}" in dataset.names for name in manifest_names(version - 1)):
+            return recorded
+        return [name for name in recorded if f"{start}{name}" in dataset.names] or recorded
 
     def _verify_fragment(self, dataset: _Dataset, names: tuple[str, ...], place: dict[str, object]) -> None:
         key = (dataset.path, names)

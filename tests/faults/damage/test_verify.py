@@ -69,6 +69,20 @@ def test_a_sound_graph_is_sound_after_everything_that_writes(root: Path) -> None
         assert report.counts()[FileStatus.UNRECORDED] == 0
 
 
+def test_a_fork_whose_first_version_was_cleaned_up_is_sound(tmp_path: Path) -> None:
+    with Graph.init(tmp_path / "g.omni", "node A { k: String @key  v: I64 }") as graph:
+        graph.mutate('query q() { insert A { k: "a", v: 1 } }')
+        graph.create_branch("b")
+        for value in range(3):
+            change = "query q($v: I64) { update A set { v: $v } where v >= 0 }"
+            graph.mutate(change, {"v": value}, branch="b")
+        graph.cleanup(keep=1, confirm=True)
+        assert graph.verify().problems == ()
+        for transaction in (tmp_path / "g.omni").glob("nodes/*/tree/b/_transactions/*"):
+            transaction.unlink()
+        assert {problem.status for problem in graph.verify().problems} == {FileStatus.MISSING}
+
+
 def test_a_changed_bit_is_found_and_named(root: Path) -> None:
     flip(data_file(root))
     report = Graph.verify_at(root)
