@@ -387,9 +387,18 @@ def target_members(target: Target) -> dict[str, str | int | None]:
     return {"branch": target.branch, "version": target.version, "as_of": as_of}
 
 
-def filter_members(chosen: FilterKeywords) -> dict[str, Sequence[str] | None]:
-    """A filter as requests carry it."""
-    return {"kind": chosen.get("kinds"), "type": chosen.get("types"), "op": chosen.get("ops")}
+def filter_members(chosen: FilterKeywords) -> dict[str, list[str] | None]:
+    """A filter as requests carry it.
+
+    Raises:
+        BadRequestError: a text stands where a list has to.
+    """
+    asked = {"kind": chosen.get("kinds"), "type": chosen.get("types"), "operation": chosen.get("ops")}
+    for name, given in asked.items():
+        if isinstance(given, str):
+            raise BadRequestError(f"a filter takes a list of {name}s: give [{given!r}]")
+    kinds, types, ops = (None if given is None else list(given) for given in asked.values())
+    return {"kind": kinds, "type": types, "op": ops}
 
 
 def timed(timeout_s: float | None) -> dict[str, object]:
@@ -470,12 +479,9 @@ def perform(
     if not _TARGET.isdisjoint(arguments):
         target = Target(**{name: arguments.pop(name) for name in _TARGET & {*arguments}})
         arguments |= target_members(target)
-    members = {
-        operation.member_of(name): value.text if isinstance(value, SourceText) else value
-        for name, value in arguments.items()
-        if value is not None
-    }
+    members = {operation.member_of(name): _sent(value) for name, value in arguments.items()}
     path = f"{graph}{_path_of(operation, members)}"
+    members = {name: value for name, value in members.items() if value is not None}
     sent: dict[str, Any] = {"body": members} if operation.body else {"params": members}
     ask = partial(connection.request, operation.method, path, headers=headers, is_write=is_write, **sent)
     try:
@@ -489,6 +495,13 @@ def perform(
         if operation.member not in answer:
             raise KeyError(operation.member)
         return getattr(result, operation.member)
+
+
+def _sent(value: object) -> object:
+    """An argument as JSON carries it."""
+    if isinstance(value, SourceText):
+        return value.text
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _path_of(operation: Operation, members: dict[str, Any]) -> str:

@@ -155,7 +155,7 @@ class RemoteGraph(GraphApi):
     def catalog(self, branch: str = MAIN, **past: Unpack[PastKeywords]) -> Catalog:
         from omnigraph.lang.schema.compiler import compile_schema
 
-        is_of_main = branch == MAIN and not any(past.values())
+        is_of_main = branch == MAIN and all(value is None for value in past.values())
         if not is_of_main and self.snapshot(branch, **past).schema_hash != self.snapshot().schema_hash:
             # The text of the accepted schema travels, and none of the past.
             raise DirectOnlyError("catalog of an earlier schema")
@@ -251,8 +251,7 @@ class RemoteGraph(GraphApi):
         cancel: CancelSignal | None = None,
         **chosen: Unpack[FilterKeywords],
     ) -> BaselineResult:
-        filters = {name: None if some is None else list(some) for name, some in filter_members(chosen).items()}
-        body = {"branch": branch, **filters, **timed(timeout_s)}
+        body = {"branch": branch, **filter_members(chosen), **timed(timeout_s)}
         budget, count, last = Budget(cancel=cancel), LineCount(), [b""]
         connection, path = self._connection, f"{self._path}/changes/baseline"
         with opened_target(out, self.uri) as (name, write):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import pyarrow as pa
 
@@ -14,7 +14,9 @@ from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_NONE, Absent, Do
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import DamageError, OutsideRootError, StorageFormatError
 from omnigraph.storage.location import check_dataset_path, check_fork_name
-from omnigraph.storage.manifest_table import ManifestRow
+
+if TYPE_CHECKING:
+    from omnigraph.storage.manifest_table import ManifestRow
 
 # ---- Rows of the manifest
 #

@@ -35,10 +35,9 @@ from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.maintenance.cleanup import reclaim_forks_quietly
 from omnigraph.pipeline.workers import Progress
 from omnigraph.policy.rules import Action
-from omnigraph.spark import ElasticWorkers
 
 if TYPE_CHECKING:
-    from omnigraph.spark import Session
+    from omnigraph.spark import ElasticWorkers, Session
 
 
 # ---- Creating and deleting branches
@@ -160,6 +159,7 @@ def merge(
     cancel: CancelSignal | None = None,
 ) -> MergeResult:
     from omnigraph.pipeline.workers import Silent, operation
+    from omnigraph.spark import ElasticWorkers
 
     graph.require_writable()
     shown = progress or Silent()

@@ -19,7 +19,6 @@ from omnigraph.errors import QuerySelectionError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
-from omnigraph.maintenance.optimize import fold_after
 from omnigraph.pipeline.workers import Progress
 from omnigraph.policy.rules import Action
 from omnigraph.writes.mutation import PreparedMutation, prepare_mutation, stage_mutation
@@ -79,6 +78,8 @@ def mutate(
             actor=actor,
             commit=_commit(transaction, prepared, is_conditional=if_commit is not None),
         )
+
+    from omnigraph.maintenance.optimize import fold_after
 
     with graph.reading():
         transaction = Transaction(graph.environment, branch, kind=WriterKind.MUTATION, actor=actor, policy=POLICY)

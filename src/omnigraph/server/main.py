@@ -87,7 +87,8 @@ def serve(
     with open_service(chosen, settings, unauthenticated=is_open) as service:
         if is_open and not service.is_open:
             _log.warning("there are tokens, so --unauthenticated has no effect")
-        if service.is_open and not is_loopback(host):
+        # A name below `localhost` may be another address on this machine.
+        if service.is_open and (host.endswith(".localhost") or not is_loopback(host)):
             _log.warning("every client that reaches this address may do everything", address=host)
         _run(service, host, port)
 

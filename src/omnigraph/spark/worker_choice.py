@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from omnigraph.core.budget import patiently
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.keys import SMALL_ROWS, Joins
-from omnigraph.pipeline.load.sources import Frame
 from omnigraph.pipeline.upsert import Matcher
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Progress, Silent, Workers
@@ -16,6 +15,7 @@ from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Progress, Si
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from omnigraph.pipeline.load.sources import Frame
     from omnigraph.spark.workers import SparkWorkers
 
 

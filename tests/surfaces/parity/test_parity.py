@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,6 +63,7 @@ QUERIES: dict[str, Callable[[Any], object]] = {
     "an explained read": lambda g: g.explain(NAMES),
     "an explained mutation": lambda g: g.explain("query a() { delete Person where age > 3 }"),
     "a plan with parameters": lambda g: g.explain(OLDER, {"age": 3}, branch="draft/one"),
+    "parameters of any mapping": lambda g: g.explain(OLDER, MappingProxyType({"age": 3})),
 }
 REFUSED_QUERIES: dict[str, Callable[[Any], object]] = {
     "wrong": lambda g: g.query(WRONG),
@@ -76,6 +78,9 @@ REFUSED_QUERIES: dict[str, Callable[[Any], object]] = {
     "no such branch": lambda g: g.query(NAMES, branch="nowhere"),
     "no such commit": lambda g: g.query(NAMES, snapshot="01K0000000000000000000000A"),
     "no such version": lambda g: g.query(NAMES, version=10_000),
+    "no catalog of a version": lambda g: g.catalog(version=0),
+    "no commit": lambda g: g.commit(None),
+    "a text as a filter": lambda g: g.diff("main", "draft/one", types="Person"),
     "too early": lambda g: g.query(NAMES, as_of="1999-01-01"),
     "no moment": lambda g: g.query(NAMES, as_of="yesterday"),
     "two targets": lambda g: g.query(NAMES, version=1, as_of="2100-01-01"),
