@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from omnigraph.core.ids import derive_id
 from omnigraph.core.source import SourceText
 from omnigraph.core.types import Scalar
-from omnigraph.errors import BadRequestError, ParameterError
+from omnigraph.errors import BadRequestError, CompilerError, ParameterError
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.ast import print_queries
 from omnigraph.lang.query.compiler import compile_file, compile_query
@@ -460,6 +460,13 @@ def test_an_assignment_may_name_a_property_like_a_keyword_with_and_without_comma
     assert _queries(f"query q($x: I32) {{ insert A {{ a: $x {word}: $x b: 1 }} }}") == plain
 
 
+def test_not_is_the_one_word_that_no_edge_can_have() -> None:
+    text = "query q() { match { $p: P  $p %s $q } return { $p } }"
+    with pytest.raises(CompilerError):
+        compile_file(text % "not", compile_schema("node P {} edge Not: P -> P").catalog)
+    assert compile_file(text % "not_yet", compile_schema("node P {} edge Not_yet: P -> P").catalog)
+
+
 @each_case("zeros", [1, 39, 40, 200])
 def test_leading_zeros_never_change_a_number(zeros, reading) -> None:
     text = "query q() { match { $p: Paper } return { $p } limit %s7 }" % ("0" * zeros)
@@ -551,6 +558,23 @@ def test_a_refused_change_gives_a_refusal_with_its_code_also_beside_a_supported_
         plan = plan_migration(_accept(_compile(tree)), _compile(wanted))
         assert not plan.supported
         assert change.code is None or change.code in [step.code for step in plan.refusals]
+
+
+@each_case(
+    ("old", "new"),
+    [
+        ("x: I32? @unique @unique(x)", "x: I32? @unique"),
+        ("x: I32? @unique @unique(x)", "x: I32? @unique(x)"),
+        ("x: I32? @index @index(x)", "x: I32? @index"),
+        ("x: I32 @range(x, 0..) @range(x, 0..)", "x: I32 @range(x, 0..)"),
+    ],
+)
+def test_a_constraint_written_twice_cannot_lose_one_spelling_beside_another_change(old, new) -> None:
+    accepted = _accept(compile_schema(f"node A {{ {old} }}"))
+    alone = compile_schema(f"node A {{ {new} }}")
+    assert alone.catalog.schema_hash == accepted.catalog.schema_hash or not plan_migration(accepted, alone).supported
+    beside = compile_schema(f"node A {{ {new} y: I32? }}")
+    assert plan_migration(accepted, beside).supported == plan_migration(accepted, alone).supported
 
 
 @settings(max_examples=21)
