@@ -20,6 +20,8 @@ NAMES = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chro
 SETTING = "OMNIGRAPH_TEST_BROWSER"
 EXECUTABLE = Path(sys.prefix) / "bin" / "chromium"
 UNPACKED = Path(sys.prefix) / "browser"
+#: Early releases of Python 3.11 know no filters of archives.
+SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 #: A headless Chromium for Linux on x86-64 with the libraries that it needs, under the MIT licence.
 NPM_PACKAGE = "@sparticuz/chromium@153.0.0"
 NPM_SHA256 = "20e5656fcdcf4118ede85edfb9d6bb9cc1bbb7ffb8b75622fffbcf36a835c3c0"
@@ -108,14 +110,14 @@ def from_npm() -> tuple[Path, Path]:
         raise UnavailableError(f"{NPM_PACKAGE} of npm is not the package that is pinned")
     with tarfile.open(archive) as package:
         for part in ("chromium", "al2023.tar"):  # the second one: libraries of Amazon Linux 2023
-            package.extract(f"package/bin/{part}.br", UNPACKED, filter="data")
+            package.extract(f"package/bin/{part}.br", UNPACKED, **SAFELY)
             packed, unpacked = UNPACKED / "package" / "bin" / f"{part}.br", UNPACKED / part
             if reason := failure([node, "-e", _UNPACK, str(packed), str(unpacked)]):
                 raise UnavailableError(f"node: {reason}")
     archive.unlink()
     shutil.rmtree(UNPACKED / "package")
     with tarfile.open(UNPACKED / "al2023.tar") as libraries:
-        libraries.extractall(UNPACKED, filter="data")
+        libraries.extractall(UNPACKED, **SAFELY)
     (UNPACKED / "chromium").chmod(0o755)
     return UNPACKED / "chromium", UNPACKED / "lib"
 

@@ -130,7 +130,7 @@ def ensure_indices(
     """Build everything that the tables of a branch lack and publish it as one commit.
 
     Raises:
-        ConflictError: tables kept moving while their indexes were built; nothing happened.
+        ConflictError: too many concurrent writes while the indexes were built; nothing happened.
         QueryTimeoutError, QueryCancelledError: it was stopped before its commit; nothing happened.
     """
     kind = WriterKind.ENSURE_INDICES

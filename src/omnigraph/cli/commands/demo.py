@@ -128,7 +128,7 @@ def _branch_and_merge(story: _Story, graph: Graph) -> None:
         graph.create_branch(_BRANCH, actor="reviewer")
         _set_stage(graph, _OLD, "retracted", branch=_BRANCH, actor="reviewer")
         _set_stage(graph, _NEW, "accepted", branch="main", actor="demo")
-    with story.step(f"diff: what `{_BRANCH}` has and main has not, and the other way round"):
+    with story.step(f"diff: changes between main and `{_BRANCH}`"):
         diff = graph.diff("main", _BRANCH)
         lines = [*map(net_change_line, diff), diff_summary(diff, "main", _BRANCH)]
         print_text(_indented("\n".join(lines)))

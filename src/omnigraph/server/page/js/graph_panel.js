@@ -185,7 +185,7 @@ export function createGraphPanel(root, schema) {
       tell(error, () => expand(key, links));
       return;
     }
-    if (chosen?.key === key) showChosen(); // somebody may have chosen another one meanwhile
+    if (chosen?.key === key) showChosen(); // another one may have been chosen meanwhile
     refresh();
     announce(added ? counted(added, "new node") : "No new nodes");
   }

@@ -13,7 +13,7 @@ export async function readNode(type, id, signal) {
 }
 
 /**
- * The neighbours of a node over one link: `{nodes, edges, hasMore}`. `limit` grows by `STEP` when somebody asks for
+ * The neighbours of a node over one link: `{nodes, edges, hasMore}`. `limit` grows by `STEP` when the reader asks for
  * more; one row above it tells whether there are any.
  */
 export async function readNeighbours(schema, node, link, limit, signal) {

@@ -14,7 +14,7 @@ import { empty, failure, loading } from "./states.js";
 import { counted, showInFull } from "./values.js";
 
 const ONLY_READS = "This query changes the graph. The explorer only reads: run it with the command line or a client.";
-/** Rows that are asked for: more of them help nobody here, and a query may have millions. */
+/** Rows that are asked for: more of them do not help here, and a query may have millions. */
 const FIRST_ROWS = 1_000;
 const MORE_ROWS =
   "There are more. Add a filter or an order to see others, or take all of them with the command line: omnigraph query.";
