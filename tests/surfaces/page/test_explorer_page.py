@@ -134,7 +134,10 @@ def visit(contexts: Callable[..., BrowserContext], address: str) -> Iterator[Cal
 
 
 def _run(page: Page, text: str, **params: str) -> None:
-    page.get_by_label("Query", exact=True).last.fill(text)
+    editor = page.get_by_label("Query", exact=True).last
+    # Its suggestion comes with the schema, and must not come between the selection and the input of `fill`.
+    expect(editor).not_to_have_value("")
+    editor.fill(text)
     for name, value in params.items():
         page.locator(f"input[name={name}]").fill(value)
     page.get_by_role("button", name="Run", exact=True).click()
