@@ -60,10 +60,9 @@ def test_a_graph_and_its_server_load_no_pyspark(module: str) -> None:
     assert run.stdout.strip() == "[]"
 
 
-def test_no_group_is_repeated_possessively() -> None:
+def test_no_grammar_repeats_a_group_possessively() -> None:
     """Python 3.11 before 3.11.5 matches less than it should where such a group has alternatives."""
-    sources = [path for kind in ("*.py", "*.lark") for path in SOURCES.rglob(kind)]
-    assert [path.name for path in sources if re.search(r"[^(]\)[*+?]\+", path.read_text("utf-8"))] == []
+    assert [path.name for path in SOURCES.rglob("*.lark") if re.search(r"\)[*+?]\+", path.read_text("utf-8"))] == []
 
 
 def test_the_package_lists_its_public_names() -> None:

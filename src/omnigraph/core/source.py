@@ -115,7 +115,7 @@ _EXCERPT_WIDTH = 160
 _TAB = "    "
 
 #: Matches what no structure is looked for in: strings and comments, unterminated ones up to the end of the text.
-OPAQUE = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|//[^\n]*|/\*(?:.*?\*/|.*)'
+OPAQUE = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|//[^\n]*|/\*(?:.*?\*/|.*)'
 _OPAQUE_OR_BRACKET = re.compile(rf"{OPAQUE}|(?P<open>[{{(\[])|(?P<close>[}})\]])", re.DOTALL)
 #: About one token of either language; blanks are skipped.
 _TOKEN = re.compile(rf"{OPAQUE}|\w+|[^\w\s]", re.DOTALL)

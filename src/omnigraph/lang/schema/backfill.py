@@ -44,7 +44,7 @@ NAME: /[a-z_][A-Za-z0-9_]*/
 """
 _MAX_CHARACTERS = 10_000
 _MAX_DEPTH = 100
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _TEXT = ScalarType(Scalar.STRING)
 _BLOB = ScalarType(Scalar.BLOB)
 #: What a function takes: at least so many arguments, at most so many.

@@ -314,7 +314,7 @@ def group_records(found: list[tuple[int, Record]]) -> Iterator[RawRecords]:
 
 _BLOCK_BYTES = 8 * 1024 * 1024
 #: What may stand between objects. Possessive, as is the next one: neither goes back, whatever follows.
-_BETWEEN = re.compile(r"[\s\ufeff]*(?://[^\n]*\n[\s\ufeff]*)*")
+_BETWEEN = re.compile(r"[\s\ufeff]*+(?://[^\n]*+\n[\s\ufeff]*+)*+")
 _COMMENT_AT_END = re.compile(r"//[^\n]*+\Z")
 _SPACE = re.compile(r"[ \t\n\r\ufeff]*+")
 

@@ -36,7 +36,7 @@ _RESERVED = frozenset(
     }
 )
 #: A text, closed or not, or a structural token. Possessive: nothing is remembered, and no byte is looked at twice.
-_TEXT_OR_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\],:]', re.DOTALL)
+_TEXT_OR_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\],:]', re.DOTALL)
 _QUOTE = b'"'
 
 
