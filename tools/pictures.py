@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from textwrap import wrap
 
-PAGE = Path(__file__).parents[1] / "docs/concepts/architecture.md"
+PAGE = Path(__file__).parents[1] / "docs/develop/architecture.md"
 #: Rooms from left to right, as they may import each other.
 ROOMS = [
     "graph",

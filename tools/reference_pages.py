@@ -213,8 +213,8 @@ def settings_page() -> str:
         "with a warning. A duration is a whole number with `s`, `m`, `h`, `d` or `w`; without a unit it is in seconds.",
         "",
         "Other settings are in files: servers, profiles, output formats and aliases of the command line in",
-        "[`config.yaml`](../guide/servers-and-scopes.md#your-configuration), graphs, stored queries and policies of a",
-        "server in [its configuration](../guide/deploy.md#several-graphs).",
+        "[`config.yaml`](../guide/cli-configuration.md#your-configuration), graphs, stored queries and policies of a",
+        "server in [its configuration](../operate/server.md#several-graphs).",
     ]
     rooms = {name: _declaring_room(name) for name in sorted(DECLARED)}
     assert set(rooms.values()) <= set(CHAPTERS), "every room that declares variables has a chapter"

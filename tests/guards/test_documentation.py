@@ -92,7 +92,7 @@ def test_a_shown_schema_compiles(body: str) -> None:
 
 @pytest.mark.parametrize("body", _blocks("gq"))
 def test_a_shown_query_compiles(body: str) -> None:
-    catalog = compile_schema_file(ROOT / "docs/tutorial/papers.pg").catalog
+    catalog = compile_schema_file(ROOT / "docs/start/papers.pg").catalog
     assert compile_file(body, catalog)
 
 
@@ -107,7 +107,7 @@ def test_a_link_between_pages_leads_somewhere(page: Path) -> None:
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
-    linked = (ROOT / "docs/decisions/index.md").read_text(encoding="utf-8")
+    linked = (ROOT / "docs/project/decisions/index.md").read_text(encoding="utf-8")
     missing = [str(p) for p in pages if str(p) not in navigation and p.name not in linked]
     assert missing == []
 
@@ -121,7 +121,7 @@ def test_every_guide_is_linked_from_the_first_page_and_loading_comes_first() -> 
     linked = re.findall(r"\]\((guide/[^)#]+)\)", page)
     guides = {f"guide/{path.name}" for path in (ROOT / "docs/guide").glob("*.md")}
     assert guides - set(linked) == set()
-    assert linked[0] == "guide/load-and-export.md"
+    assert linked[0] == "guide/load-files.md"
 
 
 def test_every_variable_that_a_text_names_is_declared_and_on_the_page_of_settings() -> None:
@@ -136,7 +136,7 @@ def test_every_variable_that_a_text_names_is_declared_and_on_the_page_of_setting
 
 
 def test_a_walk_names_modules_that_its_call_goes_through() -> None:
-    page = (ROOT / "docs/concepts/architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/develop/architecture.md").read_text(encoding="utf-8")
     told = re.split(r"^## ", page, flags=re.MULTILINE)
     traced = subprocess.run(
         [sys.executable, ROOT / "tools/walk.py", "-v"], capture_output=True, text=True, check=True

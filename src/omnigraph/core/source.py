@@ -79,7 +79,7 @@ def one_of(phrases: Iterable[str]) -> str:
 # ---- Limits of source texts
 #
 # Each of them is far beyond what people and tools write, and far below what a parser, a recursive walk or a reader of
-# errors could not survive. `docs/decisions/0003-source-limits.md` gives the reasons.
+# errors could not survive. `docs/project/decisions/0003-source-limits.md` gives the reasons.
 
 
 #: Largest source text of either language. A schema or query file is written by people and tools for people; data

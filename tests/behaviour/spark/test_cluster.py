@@ -387,7 +387,7 @@ def travel(folder: Path) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_the_cluster_of_the_guide_starts_works_and_stops(cluster: Cluster, tmp_path: Path) -> None:
-    guide = Path(__file__).parents[3] / "docs" / "guide" / "spark-cluster.md"
+    guide = Path(__file__).parents[3] / "docs" / "guide" / "spark.md"
     section = guide.read_text("utf-8").partition("## A cluster on one machine")[2]
     script = re.findall(r"^```bash\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[0]
     folder = Path(sys.executable).parent

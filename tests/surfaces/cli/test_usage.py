@@ -74,9 +74,9 @@ CASES: dict[str, dict[str, str]] = {
         "queries list --store papers.omni": "does not take --store",
         "queries validate": "exactly one of --config FILE and --queries PATH",
         "queries list --config a --queries b": "exactly one of --config",
-        "queries list --queries docs/tutorial --graph g": "--graph chooses among",
-        "queries validate --queries docs/tutorial": "nothing to check against",
-        "queries validate --queries docs/tutorial --store a --schema b": "give one of",
+        "queries list --queries docs/start --graph g": "--graph chooses among",
+        "queries validate --queries docs/start": "nothing to check against",
+        "queries validate --queries docs/start --store a --schema b": "give one of",
     },
     "embed": {
         "embed --clean --reembed-all": "one of --clean and --reembed-all",
