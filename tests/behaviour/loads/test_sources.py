@@ -412,6 +412,20 @@ def test_a_folder_may_stand_for_a_blob(tmp_path: Path, folder: Path) -> None:
     assert row["data"] == b"\x00\x01"
 
 
+@pytest.mark.parametrize("multiline", [True, False])
+def test_a_mapping_names_the_columns_of_a_file_that_does_not(graph: Graph, folder: Path, multiline: bool) -> None:
+    path = folder / "x.dat"
+    path.write_bytes(b"\xef\xbb\xbf" + b'a,1,"x"\nb,,y\n')
+    entry = {"source": str(path), "format": "csv", "multiline": multiline, "header": ["name", "age", "city"]}
+    load(graph, mapping={"nodes": {"Person": entry}})
+    assert people(graph) == {"a": (1, "x"), "b": (None, "y")}
+    path.write_bytes(b"c,1,x\nd,1\ne,old,y\n")
+    found = rejected(graph, lambda: load(graph, mapping={"nodes": {"Person": entry}}))
+    assert {(item.line, item.rule) for item in found} == {(2, "invalid CSV"), (3, "invalid value for Person.age")}
+    path.write_bytes(b"")
+    assert load(graph, mapping={"nodes": {"Person": entry}}).nodes_loaded == {"Person": 0}
+
+
 def test_a_text_for_null(graph: Graph, folder: Path) -> None:
     path = write(folder / "x.csv", "name,city,age", "a,NA,NA", 'b,"NA",1', "c,,2")
     load(graph, mapping={"nodes": {"Person": {"source": str(path), "null": "NA"}}})
@@ -640,6 +654,8 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
     ({"nodes": {"Person": PERSON | {"from": "a", "to": "b"}}}, "a node has no `from` and `to`"),
     ({"nodes": {"Person": PERSON | {"delimiter": "::"}}}, "`delimiter` is one ASCII character"),
     ({"nodes": {"Person": PERSON | {"delimiter": "é"}}}, "`delimiter` is one ASCII character"),
+    ({"nodes": {"Person": PERSON | {"header": ["name", "name"]}}}, "`header` names the column `name` twice"),
+    ({"nodes": {"Person": PERSON | {"header": []}}}, "`header` is the list of the names of all columns"),
     ({"nodes": {"Person": PERSON | {"columns": ["name"]}}}, "columns` is a mapping, not a list"),
     ({"nodes": {"Person": PERSON | {"columns": {"name": "nam"}}}}, "no property `nam`: did you mean"),
     ({"nodes": {"Person": PERSON | {"columns": {"nme": "name"}}}}, "no column `nme`: did you mean"),

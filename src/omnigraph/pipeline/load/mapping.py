@@ -76,6 +76,8 @@ class CsvOptions:
 
     #: None: a tab where the ending of a file says so, and a comma otherwise.
     delimiter: str | None = None
+    #: The names of the columns of a file whose first line does not name them.
+    header: tuple[str, ...] | None = None
     #: The texts that stand for null where they are not quoted.
     null: tuple[str, ...] = ("",)
     #: Whether values may hold line breaks; such a file is read by one task.
@@ -143,6 +145,7 @@ class _TypeBody(BaseModel):
     source_end: str | dict[str, object] | None = Field(default=None, alias="from")
     target_end: str | dict[str, object] | None = Field(default=None, alias="to")
     delimiter: str | None = None
+    header: list[str] | None = None
     null: str | list[str] | None = None
     multiline: Annotated[bool, Field(strict=False)] | None = None
     timestamps: str | None = None
@@ -246,6 +249,8 @@ class _Reader:
             raise BadRequestError(f"{where}: give `source` (files) or `table` (a Spark table), not both")
         if body.delimiter is not None and (len(body.delimiter) != 1 or not body.delimiter.isascii()):
             raise BadRequestError(f"{where}: `delimiter` is one ASCII character")
+        if body.header is not None:
+            _check_header(body.header, where)
         if body.source is None and body.table is None:
             _refuse_file_options(body, where)
         source = body.source or body.table or ""
@@ -265,6 +270,7 @@ class _Reader:
             ends=self._ends(key, body, where),
             csv=CsvOptions(
                 delimiter=body.delimiter,
+                header=None if body.header is None else tuple(body.header),
                 null=tuple(nulls) if nulls is not None else ("",),
                 multiline=bool(body.multiline),
             ),
@@ -307,9 +313,18 @@ class _Reader:
             ) from None
 
 
+def _check_header(names: list[str], where: str) -> None:
+    """Make sure that names of columns tell them apart."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadRequestError(f"{where}: `header` names the column `{twice}` twice")
+    if not names or "" in names:
+        raise BadRequestError(f"{where}: `header` is the list of the names of all columns, and none of them is empty")
+
+
 def _refuse_file_options(body: _TypeBody, where: str) -> None:
     """Refuse options of files where they would have no effect."""
-    given = [name for name in ("format", "delimiter", "null", "multiline") if getattr(body, name) is not None]
+    given = [name for name in ("format", "delimiter", "header", "null", "multiline") if getattr(body, name) is not None]
     if given:
         advice = "; `null` of a property works with any source" if "null" in given else ""
         raise BadRequestError(

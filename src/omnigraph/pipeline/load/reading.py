@@ -160,7 +160,7 @@ class PartReader:
 
     def _csv(self) -> Iterator[RawRecords]:
         mapped, shape = self._mapped
-        names, has_more = self._csv_header(is_multiline=mapped.csv.multiline)
+        names, has_more = self._csv_names(mapped)
         if not names:
             return
         chosen = self._columns_for(plain_columns(names))
@@ -177,7 +177,7 @@ class PartReader:
                 if line.strip(blank) and self._is_short_enough(line, int(all_numbers[position]))
             ]
             lines, numbers = [block[position] for position in keep], all_numbers[keep]
-            if self._part.begin == 0 and len(numbers) and numbers[0] == 1:
+            if mapped.csv.header is None and self._part.begin == 0 and len(numbers) and numbers[0] == 1:
                 lines, numbers = lines[1:], numbers[1:]
             for table, positions in self._csv_tables(lines, np.arange(len(lines)), names, mapped):
                 yield raw_records(shape, table, chosen, numbers[positions], is_text=True)
@@ -238,18 +238,19 @@ class PartReader:
 
     def _csv_stream(self, mapped: MappedType, names: list[str], chosen: ColumnMap) -> Iterator[RawRecords]:
         refused: set[int] = set()
+        lines_of_names = 1 if mapped.csv.header is None else 0
 
         def refuse(row: _csv.InvalidRow) -> str:
             text = f"the record has {_values(row.actual_columns)} instead of {row.expected_columns:,}"
             # Arrow counts the line of names too.
-            number = (row.number or 0) - 1
+            number = (row.number or 0) - lines_of_names
             refused.add(number)
             self._refuse(number, _INVALID_CSV, text, row.text)
             return "skip"
 
         with open_text(self._part.file) as stream:
             counted = _CountedQuotes(stream, self._part.file.path)
-            options = self._csv_options(names, mapped, skip_rows=1, on_bad=refuse)
+            options = self._csv_options(names, mapped, skip_rows=lines_of_names, on_bad=refuse)
             for batch in csv.open_csv(counted, **options):
                 numbers = self._numbers_without(refused, batch.num_rows)
                 yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
@@ -266,8 +267,14 @@ class PartReader:
                 numbers.append(self.lines)
         return np.array(numbers, dtype=np.int64)
 
+    def _csv_names(self, mapped: MappedType) -> tuple[list[str], bool]:
+        """The names of the columns, and whether there may be records; no names for a file that holds nothing."""
+        if mapped.csv.header is not None:
+            return list(mapped.csv.header), self._part.file.size > 0
+        return self._csv_header(is_multiline=mapped.csv.multiline)
+
     def _csv_header(self, *, is_multiline: bool) -> tuple[list[str], bool]:
-        """The names of the columns, none for a file that holds nothing; and whether there is more than their line."""
+        """The names in the first line, none for a file that holds nothing; and whether there is more than that line."""
         with open_text(self._part.file) as stream:
             first = b""
             while b"\n" not in first and (more := stream.read(64 * 1024)):
