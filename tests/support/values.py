@@ -7,9 +7,17 @@ literals, nulls inside lists in mutations.
 from __future__ import annotations
 
 import math
+from array import array
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from omnigraph.core.values import quote
 
@@ -124,6 +132,88 @@ REFUSED: dict[str, list[Any]] = {
 #: What JSON cannot hold, and Python can.
 NOT_FINITE = [(type_, value) for type_ in ("F64", "F32", "I32") for value in (math.nan, math.inf, -math.inf)]
 REFUSALS = [(type_, value) for type_, values in REFUSED.items() for value in values]
+
+
+class Stage(Enum):
+    """A member of it stands for its value."""
+
+    DRAFT = "draft"
+
+
+_UUID = UUID("6f1c5a52-6b61-4b8e-9d3a-0d2f7a1f6a10")
+_OSLO = timezone(timedelta(hours=1))
+#: Python objects as parameters: what they mean is the JSON value beside them.
+OBJECTS: list[tuple[str, Any, Any]] = [
+    ("String", _UUID, str(_UUID)),
+    ("String", np.str_("x"), "x"),
+    ("String", pa.scalar("x"), "x"),
+    ("enum(draft, final)", Stage.DRAFT, "draft"),
+    ("Bool", np.True_, True),
+    ("I32", np.int8(5), 5),
+    ("I32", Decimal("2020.0"), 2020),
+    ("I64", pa.scalar(2**53 + 1), 2**53 + 1),
+    ("U64", np.uint64(2**64 - 1), 2**64 - 1),
+    ("U64", Decimal(2**64 - 1), 2**64 - 1),
+    ("F64", np.float64(2.5), 2.5),
+    ("F64", np.float32(1.5), 1.5),
+    ("F64", Decimal("0.1"), 0.1),
+    ("F32", Decimal("0.1"), 0.1),
+    ("Date", date(2024, 2, 29), "2024-02-29"),
+    ("Date", datetime(2024, 2, 29, 1, tzinfo=_OSLO), "2024-02-29"),
+    ("Date", pd.Timestamp("2024-02-29"), "2024-02-29"),
+    ("Date", np.datetime64("2024-02-29"), "2024-02-29"),
+    ("Date", pa.scalar(date(2024, 2, 29)), "2024-02-29"),
+    ("DateTime", datetime(2024, 2, 29, 12, 34, 56, 789_000), "2024-02-29T12:34:56.789Z"),
+    ("DateTime", datetime(2024, 2, 29, 12, tzinfo=_OSLO), "2024-02-29T11:00:00Z"),
+    ("DateTime", pd.Timestamp("2024-02-29 12:00:00.001", tz="Europe/Oslo"), "2024-02-29T11:00:00.001Z"),
+    ("DateTime", np.datetime64("2024-02-29T12:00:00.001", "ns"), "2024-02-29T12:00:00.001Z"),
+    ("DateTime", pa.scalar(1500, pa.timestamp("ms", tz="UTC")), "1970-01-01T00:00:01.500Z"),
+    ("[String]", ("a", "b"), ["a", "b"]),
+    ("[I64]", np.array([1, 2**53 + 1]), [1, 2**53 + 1]),
+    ("[I64]", array("q", [1, 2]), [1, 2]),
+    ("[F64]", pd.Series([1.0, 2.5]), [1.0, 2.5]),
+    ("[Bool]", pa.array([True, False]), [True, False]),
+    ("[Date]", np.array(["1970-01-01", "1970-01-02"], "datetime64[D]"), ["1970-01-01", "1970-01-02"]),
+    ("[Date]", [date(1970, 1, 1), pd.Timestamp("1970-01-02")], ["1970-01-01", "1970-01-02"]),
+    ("Vector(3)", np.array([1, 0.1, -2.5], np.float32), [1, float(np.float32(0.1)), -2.5]),
+    ("Vector(3)", (1, Decimal("2.5"), np.float16(0)), [1, 2.5, 0]),
+    ("Blob", b"\x00\x01\x02\xff", "base64:AAEC/w=="),
+    ("Blob", bytearray(b"hi"), "base64:aGk="),
+    *[("String", missing, None) for missing in (pd.NaT, pd.NA, np.datetime64("NaT"), pa.scalar(None))],
+]
+#: Python objects that do not fit, and what the message says about them.
+REFUSED_OBJECTS: list[tuple[str, Any, str]] = [
+    ("String", date(2024, 2, 29), "the date 2024-02-29 is not a String"),
+    ("String", Decimal("1.5"), "the decimal 1.5 is not a String"),
+    ("String", b"hi", "a bytes value is not a String"),
+    ("String", np.int64(5), "5 is not a String"),
+    ("Bool", np.int64(1), "1 is not a Bool"),
+    ("I32", Decimal("1.5"), "the decimal 1.5 is not an integer, as I32 needs"),
+    ("I32", Decimal("1e999999"), "the decimal 1E+999999 is not an integer, as I32 needs"),
+    ("I32", Decimal("NaN"), "the decimal NaN is not an integer, as I32 needs"),
+    ("I32", np.int64(2**31), "2147483648 is out of range for I32 (-2147483648 to 2147483647)"),
+    ("I32", _UUID, f'"{_UUID}" is not a decimal integer'),
+    ("F64", Decimal("0.12345678901234567890"), "has more digits than F64 holds, 0.12345678901234568: give a float"),
+    ("F64", np.float64("nan"), "nan is not a finite F64"),
+    ("F32", Decimal("16777217"), "the decimal 16777217 has more digits than F32 holds, 16777216: give a float"),
+    ("F64", Decimal("sNaN"), "the decimal sNaN is not a finite F64"),
+    ("F64", 1j, "type `complex` is not a parameter value"),
+    ("F64", np.longdouble(1), "is not a parameter value"),
+    ("Date", datetime(2024, 2, 29, 1), "2024-02-29 01:00:00 has a time of day (UTC), and a Date has none"),
+    ("DateTime", date(2024, 2, 29), "the date 2024-02-29 is not a DateTime"),
+    ("DateTime", datetime(2024, 2, 29, 0, 0, 0, 1), "2024-02-29 00:00:00.000001 is finer than milliseconds"),
+    ("DateTime", pd.Timestamp(1), "1970-01-01 00:00:00.000000001 is finer than milliseconds"),
+    ("DateTime", np.datetime64(1, "ns"), "1970-01-01T00:00:00.000000001 is finer than milliseconds"),
+    ("DateTime", timedelta(1), "`timedelta` of datetime is not a parameter value"),
+    ("DateTime", np.timedelta64(1, "D"), "a numpy timedelta64[D] is not a parameter value"),
+    ("[String]", {"a", "b"}, "type `set` is not a parameter value"),
+    ("[I64]", np.zeros((2, 2), int), "a list is not an integer, as I64 needs"),
+    ("[I64]", [[date(2024, 2, 29)]], "a list is not an integer, as I64 needs"),
+    ("[F64]", pd.DataFrame({"a": [1]}), "`DataFrame` of pandas is not a parameter value"),
+    ("Vector(3)", np.zeros(2), "a vector of 2 numbers does not fit Vector(3)"),
+    ("Vector(3)", float, "type `type` is not a parameter value"),
+    ("Blob", {"$bytes": "="}, "'=' is not a value of `$bytes`"),
+]
 
 
 def label(refusal: tuple[str, Any]) -> str:

@@ -20,6 +20,7 @@ from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token
 from omnigraph.commit.targets import Target
 from omnigraph.core.budget import Budget
 from omnigraph.core.ids import DEFAULT_GRAPH, check_branch_name, is_ulid
+from omnigraph.core.parameters import json_params
 from omnigraph.core.source import SourceText, read_source
 from omnigraph.errors import (
     BadRequestError,
@@ -265,9 +266,7 @@ def json_bytes(body: Mapping[str, object]) -> bytes:
         return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         # Also half of a character, which UTF-8 does not have.
-        raise BadRequestError(
-            f"the request holds a value that JSON does not have: {error}; dates and times are texts"
-        ) from error
+        raise BadRequestError(f"the request holds a value that JSON does not have: {error}") from error
 
 
 @contextmanager
@@ -475,6 +474,8 @@ def perform(
     cancel = arguments.pop("cancel", None)
     if cancel is not None and is_write:
         raise DirectOnlyError(f"a cancel signal for {operation.call}")
+    if "params" in arguments:
+        arguments["params"] = json_params(arguments["params"])
     source = next((value for value in arguments.values() if isinstance(value, SourceText)), None)
     if not _TARGET.isdisjoint(arguments):
         target = Target(**{name: arguments.pop(name) for name in _TARGET & {*arguments}})

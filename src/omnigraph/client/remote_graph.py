@@ -52,6 +52,7 @@ from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.targets import Target
 from omnigraph.core.budget import Budget, CancelSignal
 from omnigraph.core.ids import is_ulid
+from omnigraph.core.parameters import json_params
 from omnigraph.core.source import SourceText
 from omnigraph.errors import (
     BadRequestError,
@@ -176,7 +177,7 @@ class RemoteGraph(GraphApi):
         body = {
             "query": text if isinstance(text, str) else text.text,
             "name": name,
-            "params": None if params is None else dict(params),
+            "params": json_params(params),
             **target_members(target),
             **timed(timeout_s),
         }
@@ -359,7 +360,7 @@ class RemoteGraph(GraphApi):
             head = self._connection.request("GET", f"{self._path}/snapshot", params={"branch": branch})
             raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))
         operation = OPERATIONS["mutate" if if_commit is None else "mutate_if_graph_commit"]
-        arguments = {"text": text, "name": name, "params": None if params is None else dict(params), "branch": branch}
+        arguments = {"text": text, "name": name, "params": params, "branch": branch}
         result: MutationResult = perform(self._connection, self._path, operation, arguments, condition(if_commit))
         return result
 
@@ -514,7 +515,7 @@ class RemoteGraph(GraphApi):
             raise NotFoundError("there is no stored query of that name")
         target = Target(branch=branch, snapshot=snapshot)
         body: dict[str, object] = {
-            "params": None if params is None else dict(params),
+            "params": json_params(params),
             "expect_mutation": expect_mutation,
             **timed(timeout_s),
         }

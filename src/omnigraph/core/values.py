@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Final
 
@@ -63,7 +63,7 @@ def parse_datetime(text: str) -> int:
         raise ValueError(f"{text!r} is not a time of the form YYYY-MM-DDTHH:MM:SS.mmmZ")
     fraction = shape["fraction"] or ""
     if fraction[3:].strip("0"):
-        raise ValueError(f"{text!r} is finer than milliseconds, the precision of DateTime")
+        raise ValueError(too_fine_text(repr(text)))
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
@@ -71,6 +71,34 @@ def parse_datetime(text: str) -> int:
         return (moment - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError) as cause:
         raise ValueError(f"{text!r} is not a time of the calendar") from cause
+
+
+def too_fine_text(shown: str) -> str:
+    """The refusal of a moment with more digits than are stored."""
+    return f"{shown} is finer than milliseconds, the precision of DateTime"
+
+
+def day_of(moment: datetime) -> int:
+    """The epoch day of a moment at midnight, in UTC unless it has a zone of its own.
+
+    Raises:
+        ValueError: it has a time of day.
+    """
+    try:
+        there = moment if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as problem:
+        raise ValueError(f"{moment} is not a day of the calendar") from problem
+    if getattr(moment, "nanosecond", 0) or there.time() != time.min:
+        raise ValueError(f"{there} has a time of day (UTC), and a Date has none")
+    return there.toordinal() - _EPOCH_DAY
+
+
+def millisecond_of(moment: datetime) -> tuple[int, int]:
+    """The epoch millisecond in which a moment lies, in UTC without a zone, and the nanoseconds that it is later."""
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    delta = aware - _EPOCH
+    whole = delta.days * 86_400_000 + delta.seconds * 1000 + delta.microseconds // 1000
+    return whole, moment.microsecond % 1000 * 1000 + getattr(moment, "nanosecond", 0)
 
 
 def render_date(days: int) -> str:
@@ -116,7 +144,8 @@ def coerce_scalar(scalar: Scalar, value: object) -> StoredValue:
     """The stored form of a JSON-like Python value for `scalar`.
 
     Integers fit a float type; a float fits an integer type only when it is integral; nothing is ever wrapped,
-    truncated or guessed. Dates and times are ISO strings.
+    truncated or guessed. Dates and times are ISO strings or Python's own, bytes of a blob are `bytes` or spelled as
+    `base64:…`. A decimal number fits where the type has a value of the same digits.
 
     Raises:
         ValueError: the value does not fit.
@@ -131,9 +160,11 @@ def coerce_scalar(scalar: Scalar, value: object) -> StoredValue:
                 raise ValueError(f"{_show(value)} is not a Bool")
             return value
         case Scalar.DATE:
-            return parse_date(_expect_text(scalar, value))
+            return _coerce_date(value)
         case Scalar.DATETIME:
-            return parse_datetime(_expect_text(scalar, value))
+            return _coerce_datetime(value)
+        case Scalar.BLOB if isinstance(value, bytes):
+            return spelled_bytes(value)
         case _:
             return _expect_text(scalar, value)
 
@@ -253,6 +284,14 @@ def _show(value: object) -> str:
             return "a list"
         case dict():
             return "an object"
+        case datetime() as moment:
+            return f"the time {moment}"
+        case date() as day:
+            return f"the date {day}"
+        case Decimal() as number:
+            return f"the decimal {number}"
+        case bytes():
+            return "a bytes value"
         case int(number) if abs(number) >= 10**_MAX_INTEGER_DIGITS:
             return f"a number of more than {_MAX_INTEGER_DIGITS} digits"
     return str(value)
@@ -268,8 +307,28 @@ def _expect_text(scalar: Scalar, value: object) -> str:
     return value
 
 
+def _coerce_date(value: object) -> int:
+    if isinstance(value, datetime):
+        return day_of(value)
+    if isinstance(value, date):
+        return value.toordinal() - _EPOCH_DAY
+    return parse_date(_expect_text(Scalar.DATE, value))
+
+
+def _coerce_datetime(value: object) -> int:
+    if not isinstance(value, datetime):
+        return parse_datetime(_expect_text(Scalar.DATETIME, value))
+    whole, finer = millisecond_of(value)
+    if finer:
+        raise ValueError(too_fine_text(str(value)))
+    return whole
+
+
 def _coerce_integer(scalar: Scalar, value: object) -> int:
     if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    # A large exponent alone would make a number of as many digits.
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() < _MAX_INTEGER_DIGITS and value % 1 == 0:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{_show(value)} is not an integer, as {scalar} needs")
@@ -280,16 +339,20 @@ def _coerce_integer(scalar: Scalar, value: object) -> int:
 
 
 def _coerce_float(scalar: Scalar, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         raise ValueError(f"{_show(value)} is not a number, as {scalar} needs")
     try:
         number = float(value)
-    except OverflowError:
+    except (OverflowError, ValueError):  # too large, or a signalling NaN
         number = math.inf
     # Judged after rounding: a value just above the largest F32 that rounds down to it still fits.
     stored = to_f32(number) if scalar is Scalar.F32 else number
     if not math.isfinite(stored):
         raise ValueError(f"{_show(value)} is not a finite {scalar}")
+    if isinstance(value, Decimal):
+        digits = _shortest_f32(stored) if scalar is Scalar.F32 else repr(stored)
+        if Decimal(digits) != value:
+            raise ValueError(f"{_show(value)} has more digits than {scalar} holds, {digits}: give a float")
     return stored
 
 
@@ -408,9 +471,14 @@ def spelled_cell(text: str) -> bytes:
     return managed_cell(b"".join(pieces))
 
 
-def blob_text(cell: bytes) -> str:
-    """A cell as JSON spells it: an address as it is, bytes as `base64:…`. A load reads it back."""
+def spelled_bytes(data: bytes) -> str:
+    """Bytes as a text of the form `base64:…`."""
     from base64 import b64encode
 
+    return f"{MANAGED}{b64encode(data).decode('ascii')}"
+
+
+def blob_text(cell: bytes) -> str:
+    """A cell as JSON spells it: an address as it is, bytes as `base64:…`. A load reads it back."""
     uri = reference_of(cell)
-    return f"{MANAGED}{b64encode(managed_bytes(cell)).decode('ascii')}" if uri is None else uri
+    return spelled_bytes(managed_bytes(cell)) if uri is None else uri

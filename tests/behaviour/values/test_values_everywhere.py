@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
+from omnigraph.core.parameters import json_params
 from omnigraph.core.types import PropertyType
 from omnigraph.core.values import coerce_json, to_f32
 from omnigraph.errors import BadRequestError, CompilerError, LoadRejectedError, ParameterError
@@ -20,7 +21,18 @@ from omnigraph.lang.schema.backfill import Constant, read_backfill
 from omnigraph.lang.schema.compiler import compile_schema
 from support.graphs import refused
 from support.subtests import each_case
-from support.values import ACCEPTED, COLUMNS, NOT_FINITE, REFUSALS, SCHEMA, Value, label, literal
+from support.values import (
+    ACCEPTED,
+    COLUMNS,
+    NOT_FINITE,
+    OBJECTS,
+    REFUSALS,
+    REFUSED_OBJECTS,
+    SCHEMA,
+    Value,
+    label,
+    literal,
+)
 
 CATALOG = compile_schema(SCHEMA).catalog
 THING = CATALOG.nodes["Thing"]
@@ -125,6 +137,16 @@ def test_a_parameter_has_its_stored_form(value: Value) -> None:
     assert (found, type(found)) == (value.stored, type(value.stored))
 
 
+@each_case(("type_", "given", "meant"), OBJECTS, ids=[f"{type_} {given!r:.60}" for type_, given, _ in OBJECTS])
+def test_a_python_object_is_the_json_value_that_it_means(type_: str, given: Any, meant: Any) -> None:
+    query = reading(f"{declared(type_)}?")
+    wanted = bind_params(query, {"x": meant})["x"]
+    # Also when a request carried it.
+    for params in ({"x": given}, json.loads(json.dumps(json_params({"x": given}), allow_nan=False))):
+        found = bind_params(query, params)["x"]
+        assert (found, type(found)) == (wanted, type(wanted))
+
+
 @every_value
 def test_a_literal_has_its_stored_form(value: Value) -> None:
     text = literal(value.type, value.given)
@@ -181,6 +203,18 @@ def test_a_parameter_that_does_not_fit_is_named(type_: str, given: Any) -> None:
     with pytest.raises(ParameterError) as failure:
         bind_params(reading(type_), {"x": given})
     assert list(failure.value.problems) == ["x"]
+
+
+@each_case(
+    ("type_", "given", "message"),
+    REFUSED_OBJECTS,
+    ids=[f"{type_} {given!r:.60}" for type_, given, _ in REFUSED_OBJECTS],
+)
+def test_a_python_object_that_does_not_fit_is_named_with_its_type(type_: str, given: Any, message: str) -> None:
+    for params in ({"x": given}, json.loads(json.dumps(json_params({"x": given}), allow_nan=False))):
+        with pytest.raises(ParameterError) as failure:
+            bind_params(reading(type_), params)
+        assert message in failure.value.problems["x"]
 
 
 @every_refusal

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Callable, Iterator
+from datetime import date
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from omnigraph.errors import (
     LoadReport,
     NotFoundError,
     OmniError,
+    ParameterError,
     PolicyDeniedError,
     PreconditionFailedError,
     ResourceLimitError,
@@ -325,10 +327,18 @@ def test_a_condition_has_a_path_and_a_header_of_its_own() -> None:
 
 def test_a_value_that_json_does_not_have_is_refused_before_it_is_sent() -> None:
     fake = Fake()
-    for value in (object(), float("nan"), "\ud800"):
-        with pytest.raises(BadRequestError, match="JSON does not have"):
-            fake.graph().query(ALL, {"x": value})
+    with pytest.raises(BadRequestError, match="JSON does not have"):
+        fake.graph().query(ALL, {"x": "\ud800"})
     assert fake.requests == []
+
+
+def test_values_that_are_not_json_are_sent_with_their_type() -> None:
+    fake = Fake(refusal(ParameterError("all", {"x": "`x` is not declared"})))
+    with pytest.raises(ParameterError):
+        fake.graph().query(ALL, {"x": [b"\x00", date(2024, 2, 29), float("nan")], "y": object()})
+    sent = json.loads(fake.requests[0].content)["params"]
+    assert sent["x"] == [{"$bytes": "AA=="}, {"$date": "2024-02-29"}, {"$float": "nan"}]
+    assert sent["y"] == {"$unfit": "an object of type `object` is not a parameter value"}
 
 
 def test_the_name_of_a_branch_is_one_segment_of_the_path() -> None:

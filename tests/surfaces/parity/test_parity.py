@@ -7,9 +7,13 @@ import inspect
 import io
 import json
 from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+import numpy as np
 import pytest
 
 from omnigraph import Graph
@@ -17,6 +21,7 @@ from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.core.source import SourceText
 from support.parity import ADD, SCHEMA, Pair, exported
 from support.subtests import each_case
+from support.values import OBJECTS, REFUSED_OBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -224,6 +229,19 @@ def test_exports(same: Pair, name: str) -> None:
     assert remote == embedded
 
 
+_OBJECTS = [*((type_, given) for type_, given, _ in OBJECTS), *((type_, given) for type_, given, _ in REFUSED_OBJECTS)]
+
+
+@each_case(("type_", "given"), _OBJECTS, ids=[f"{type_} {given!r:.60}" for type_, given in _OBJECTS])
+def test_python_objects_as_parameters(same: Pair, type_: str, given: Any) -> None:
+    declared = "String" if type_.startswith("enum") else type_
+    text = f"query q($x: {declared}?) {{ match {{ $p: Paper }} return {{ $p, $x as x }} order {{ p }} }}"
+    remote, embedded = same.outcomes(lambda graph: graph.query(text, {"x": given, "y": given}, name="q"))
+    assert remote == embedded
+    remote, embedded = same.outcomes(lambda graph: graph.query(text, {"x": given}))
+    assert remote == embedded
+
+
 def test_exported_files(same: Pair, tmp_path: Any) -> None:
     same.embedded.export(tmp_path / "embedded.jsonl", engine="local")
     result = same.remote.export(tmp_path / "remote.jsonl")
@@ -297,6 +315,23 @@ def test_a_remote_graph_has_every_method_of_an_embedded_one_with_its_signature()
 
 
 SET_AGE = "query set_age($name: String, $age: I32) { update Person set { age: $age } where name = $name }"
+WHOLE = """
+query whole($name: String, $age: I32, $ratio: F64, $born: Date, $seen: DateTime, $tags: [String], $vec: Vector(2),
+  $photo: Blob) {
+  insert Person { name: $name, age: $age, ratio: $ratio, born: $born, seen: $seen, tags: $tags, vec: $vec,
+    photo: $photo }
+}
+"""
+PERSON = {
+    "name": UUID(int=7),
+    "age": np.int16(28),
+    "ratio": Decimal("0.25"),
+    "born": date(1815, 12, 10),
+    "seen": datetime(2026, 5, 1, 12, tzinfo=UTC),
+    "tags": ("a", np.str_("b")),
+    "vec": np.array([0.5, -1.0], np.float32),
+    "photo": b"\x00\xff",
+}
 WROTE = "query wrote($who: String, $what: String) { insert Wrote { from: $who, to: $what } }"
 
 
@@ -357,6 +392,8 @@ def test_mutations(twins: Pair) -> None:
         "a read": lambda g: g.mutate("query r() { match { $p: Person } return { $p.name } }"),
         "wrong": lambda g: g.mutate("query w() { insert Persn { name: 1 } }"),
         "a wrong value": lambda g: g.mutate(ADD, {"name": "x", "age": "old"}),
+        "python objects": lambda g: g.mutate(WHOLE, PERSON),
+        "python objects that do not fit": lambda g: g.mutate(WHOLE, PERSON | {"born": PERSON["seen"], "age": [b"x"]}),
         "no branch": lambda g: g.mutate(ADD, {"name": "x"}, branch="nowhere"),
         "delete": lambda g: g.mutate('query d() { delete Person where name = "new" }'),
     }

@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import Annotated, assert_never
 
 from omnigraph.codec import OMIT_NONE, Document
+from omnigraph.core.parameters import check_params, plain_value
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import INTEGERS, BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import StoredValue, coerce_json, parse_decimal_integer
-from omnigraph.errors import BadRequestError, ParameterError
+from omnigraph.errors import ParameterError
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import Catalog
 
@@ -157,7 +158,7 @@ def _mutation_effects(query: ir.MutationIR, catalog: Catalog) -> tuple[set[TypeR
     return reads | writes, writes
 
 
-# ---- Parameters: JSON values → typed values, all problems at once
+# ---- Parameters: values as callers give them → typed values, all problems at once
 
 
 #: Largest integer that JavaScript carries exactly.
@@ -181,10 +182,9 @@ def bind_params(
 
     Raises:
         ParameterError: names every parameter that is missing, unknown or does not fit.
+        BadRequestError: they are not a mapping.
     """
-    if given is not None and not isinstance(given, Mapping):
-        raise BadRequestError(f"params is a mapping of names to values, not {type(given).__name__}: give {{...}}")
-    given = given or {}
+    given = check_params(given)
     declared = {parameter.name: parameter.type for parameter in query.params}
     problems: dict[str, str] = {}
     for name in given:
@@ -197,7 +197,12 @@ def bind_params(
             problems[name] = f"`{name}` is missing: it is {type_}"
             continue
         try:
-            values[name] = _convert(type_, given.get(name), javascript=javascript)
+            plain = plain_value(given.get(name))
+        except ValueError as problem:
+            problems[name] = f"`{name}`: {problem}, and {type_} is needed"
+            continue
+        try:
+            values[name] = _convert(type_, plain, javascript=javascript)
         except ValueError as problem:
             problems[name] = f"`{name}`: {problem}"
     if problems:
@@ -213,8 +218,6 @@ def _convert(type_: PropertyType, value: object, *, javascript: bool) -> StoredV
             value = [None if part is None else _prepare(item, part, javascript=javascript) for part in value]
         case _:
             pass
-    if isinstance(value, dict):
-        raise ValueError("an object is not a parameter value")
     return coerce_json(type_, value)
 
 

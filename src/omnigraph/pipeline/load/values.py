@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,10 +23,13 @@ from omnigraph.core.values import (
     StoredValue,
     coerce_json,
     coerce_scalar,
+    day_of,
     managed_cell,
+    millisecond_of,
     parse_datetime,
     parse_decimal_integer,
     spelled_cell,
+    too_fine_text,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +40,6 @@ _Integers: TypeAlias = "NDArray[np.int64]"
 _FINER_TEXT = re.compile(r"(?P<whole>.+[.][0-9]{3})(?P<finer>[0-9]{1,6})(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?", re.ASCII)
 _NANOSECONDS = 1_000_000
 _FLOAT = re.compile(r"-?[0-9]+(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAYS = integer_range(Scalar.I32)
 _MILLISECONDS = integer_range(Scalar.I64)
 
@@ -121,8 +123,6 @@ def _scalar(scalar: Scalar, value: object, timestamps: Timestamps | None) -> Sto
             return _bounded(days, _DAYS, "days since 1970 of a Date")
         case Scalar.DATE, datetime():
             return _day(value)
-        case Scalar.DATE, date():
-            return value.toordinal() - _EPOCH_DAY
         case Scalar.DATETIME, bool() | float():
             raise ValueError(f"{_kind(value)} is not a DateTime")
         case Scalar.DATETIME, int(milliseconds):
@@ -141,26 +141,17 @@ def _bounded(number: int, bounds: tuple[int, int], what: str) -> int:
 
 
 def _day(moment: datetime) -> int:
-    """The day of a moment at midnight, in UTC unless it has a zone of its own."""
-    finer = getattr(moment, "nanosecond", 0)
     try:
-        there = moment if moment.tzinfo is None else moment.astimezone(UTC)
-    except OverflowError as problem:
-        raise ValueError(f"{moment} is not a day of the calendar") from problem
-    if finer or there.time() != time.min:
+        return day_of(moment)
+    except ValueError as problem:
         raise ValueError(
-            f"{there} has a time of day (UTC), and a Date has none; give days, as `.dt.date` of pandas and `to_date` "
-            "of Spark make them, or make the property a DateTime"
-        )
-    return there.toordinal() - _EPOCH_DAY
+            f"{problem}; give days, as `.dt.date` of pandas and `to_date` of Spark make them, or make the property a "
+            "DateTime"
+        ) from problem
 
 
 def _moment_value(moment: datetime, timestamps: Timestamps | None) -> int:
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    finer = moment.microsecond % 1000 * 1000 + getattr(moment, "nanosecond", 0)
-    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    whole = delta.days * 86_400_000 + delta.seconds * 1000 + delta.microseconds // 1000
+    whole, finer = millisecond_of(moment)
     if finer and timestamps not in (Timestamps.ROUND, Timestamps.TRUNCATE):
         raise ValueError(too_fine(str(moment), timestamps))
     return whole + (timestamps is Timestamps.ROUND and 2 * finer >= _NANOSECONDS)
@@ -181,7 +172,7 @@ def _moment_text(text: str, timestamps: Timestamps) -> int:
 
 def too_fine(shown: str, timestamps: Timestamps | None) -> str:
     """The violation text of a moment that is finer than a millisecond."""
-    text = f"{shown} is finer than milliseconds, the precision of DateTime"
+    text = too_fine_text(shown)
     if timestamps is None:
         return text
     return f"{text}; `timestamps: round` or `timestamps: truncate` in the mapping accepts it"
