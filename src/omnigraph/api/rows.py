@@ -16,6 +16,7 @@ from omnigraph.commit.targets import Target
 from omnigraph.core.arrow import Batch, Schema, json_column
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.budget import Budget
+from omnigraph.core.extras import need
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import OmniError, UnexpectedAnswerError
 from omnigraph.errors.bodies import error_from_body
@@ -113,7 +114,12 @@ class Result:
         return self._table
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
+        """All rows as a pandas frame.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        need("pandas", "`to_pandas`")
         # Without this, integers beside a null become floats, and large ones lose digits.
         return self.to_arrow().to_pandas(integer_object_nulls=True)
 

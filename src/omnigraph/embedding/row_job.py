@@ -41,7 +41,7 @@ from omnigraph.embedding.stale_rows import EmbedTarget, TargetWork, WorkFinder, 
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.errors.requests import EMBED
 from omnigraph.pipeline.workers import Progress, Workers
-from omnigraph.spark import AUTO, ElasticWorkers, choose_workers
+from omnigraph.spark import AUTO, ElasticWorkers, choose_workers, takes_spark
 from omnigraph.storage.datasets.partitions import table_address
 from omnigraph.storage.datasets.tables import Table
 
@@ -210,8 +210,7 @@ class _Run:
     def _workers(self, work: Sequence[TargetWork]) -> Workers:
         call = self._call
         texts = sum(len(item.embedded) for item in work)
-        is_large = call.engine == "spark" or (call.engine == AUTO and texts > _SMALL_TEXTS)
-        name = "spark" if is_large else "local"
+        name = "spark" if takes_spark(call.engine, is_large=texts > _SMALL_TEXTS) else "local"
         return choose_workers(name, call.spark, call.progress, texts * _TEXT_BYTES)
 
     # ---- vectors

@@ -11,6 +11,7 @@
     │   ├── SchemaViolationsError        existing rows violate a new schema; carries a report
     │   ├── ChangeCursorRejectedError    a cursor or page token does not belong here
     │   ├── DirectOnlyError              a server was asked for what only works beside the storage
+    │   ├── MissingPackageError          a package of an extra is not installed; an ImportError as well
     │   ├── QuerySelectionError          no query, several, or another kind of query than asked for
     │   └── MixedMutationError           one mutation query both writes and deletes
     ├── InputFileError                   a file that the caller named cannot be read
@@ -99,6 +100,7 @@ from omnigraph.errors.requests import ExternalBlobSourceError as ExternalBlobSou
 from omnigraph.errors.requests import ForbiddenHostError as ForbiddenHostError
 from omnigraph.errors.requests import InputFileError as InputFileError
 from omnigraph.errors.requests import MethodNotAllowedError as MethodNotAllowedError
+from omnigraph.errors.requests import MissingPackageError as MissingPackageError
 from omnigraph.errors.requests import MixedMutationError as MixedMutationError
 from omnigraph.errors.requests import NotFoundError as NotFoundError
 from omnigraph.errors.requests import ParameterError as ParameterError

@@ -122,6 +122,20 @@ class DirectOnlyError(BadRequestError):
         )
 
 
+class MissingPackageError(BadRequestError, ImportError):
+    """The installation lacks a package that an extra of OmniGraph installs. Nothing happened."""
+
+    kind = "missing_package"
+    inside = "missing_package"
+    package: str
+    extra: str
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(f"{purpose} needs {package}, which is not installed: run `pip install 'omnigraph[{extra}]'`")
+
+
 class InputFileError(OmniError):
     """A file that the caller named cannot be read."""
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from omnigraph.core.extras import need
 from omnigraph.errors import BadRequestError, InternalError
 from omnigraph.policy.rules import (
     CODE,
@@ -57,6 +58,7 @@ class CedarRules:
     """Rules that were compiled and checked once. Immutable and thread-safe."""
 
     def __init__(self, rules: PolicyRules) -> None:
+        need("cedarpy", "a policy")
         import cedarpy
 
         self._evaluate = cedarpy.is_authorized

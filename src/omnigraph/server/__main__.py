@@ -1,6 +1,27 @@
-"""`python -m omnigraph.server`."""
+"""`omnigraph-server`, also as `python -m omnigraph.server`: starts the server where its packages are installed."""
 
-from omnigraph.server.main import main
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+from omnigraph.core.extras import EXTRAS, need
+from omnigraph.errors import MissingPackageError
+
+
+def main() -> NoReturn:
+    """Run the server and end the process with its exit code."""
+    try:
+        for package, extra in EXTRAS.items():
+            if extra == "server":
+                need(package, "omnigraph-server")
+    except MissingPackageError as error:
+        sys.stderr.write(f"{error.message}\n")
+        sys.exit(error.exit_code)
+    from omnigraph.server.main import main as serve
+
+    serve()
+
 
 if __name__ == "__main__":
     main()

@@ -24,6 +24,7 @@ import anyio
 from omnigraph.branches.diffs import Diff
 from omnigraph.core.cache import LruCache
 from omnigraph.core.env_settings import Variable
+from omnigraph.core.extras import need
 from omnigraph.errors import BadRequestError, InputFileError, TooManyRequestsError, without_credentials
 from omnigraph.graph.graph import Graph
 from omnigraph.policy.policy import PolicyGate
@@ -154,12 +155,9 @@ def _parsed(text: str, origin: str) -> dict[str, str]:
 
 
 def _from_secret_manager(secret: str) -> str:
-    try:
-        import boto3
-    except ImportError as error:
-        raise BadRequestError(
-            f"{_AWS_SECRET} is set, and boto3 is not installed: install it, or use {_TOKENS_FILE}"
-        ) from error
+    need("boto3", str(_AWS_SECRET))
+    import boto3
+
     answer = boto3.client("secretsmanager").get_secret_value(SecretId=secret)
     return str(answer["SecretString"])
 

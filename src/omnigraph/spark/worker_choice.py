@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from omnigraph.core.budget import patiently
+from omnigraph.core.extras import is_installed, need
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.keys import SMALL_ROWS, Joins
 from omnigraph.pipeline.upsert import Matcher
@@ -49,6 +50,7 @@ def choose_workers(engine: str, session: Session | None, progress: Progress, inp
     if engine == "local":
         return LocalWorkers(progress)
     # Lazy: work in process needs no Spark.
+    need("pyspark", "Spark")
     from omnigraph.spark.executors import check_executors
     from omnigraph.spark.session import spark_session
     from omnigraph.spark.workers import SparkWorkers
@@ -97,10 +99,13 @@ def _check_session(session: object) -> None:
     Raises:
         BadRequestError: with what to give instead.
     """
+    if session is None:
+        return
+    need("pyspark", "`spark=`")
     from pyspark.sql import SparkSession
 
     # Sessions of Spark Connect are made by a class of their own.
-    known = session is None or isinstance(session, SparkSession)
+    known = isinstance(session, SparkSession)
     if not known and not type(session).__module__.startswith("pyspark.sql.connect"):
         raise BadRequestError(
             f"spark is a {type(session).__name__}: give a SparkSession, classic or of Spark Connect, such as "
@@ -138,6 +143,7 @@ def make_engine(name: str, spark: Session | None, progress: Progress, input_byte
         workers = choose_workers(name, spark, progress, input_bytes)
         return WorkerSet(workers=workers, joins=Joins(), matcher=Matcher(LocalWorkers(Silent())), progress=progress)
     # Lazy: work in process needs no Spark.
+    need("pyspark", "Spark")
     from omnigraph.spark.frames import SparkFrames
     from omnigraph.spark.joins import SparkJoins
     from omnigraph.spark.workers import SparkWorkers
@@ -172,6 +178,11 @@ ELASTIC_ROWS = 2_000_000
 _ROW_BYTES = 200
 
 
+def takes_spark(engine: str, *, is_large: bool) -> bool:
+    """Whether work of an engine runs on Spark; `auto` leaves it in this process where Spark is not installed."""
+    return engine == "spark" or (engine == AUTO and is_large and is_installed("pyspark"))
+
+
 class ElasticWorkers:
     """The workers for a number of rows; a session is started, or the caller's is used, at the first large piece."""
 
@@ -197,7 +208,7 @@ class ElasticWorkers:
         Raises:
             SparkError: Spark does not start, or its executors lack this package.
         """
-        is_large = self._engine == "spark" or (self._engine == AUTO and rows > self.small_rows)
+        is_large = takes_spark(self._engine, is_large=rows > self.small_rows)
         name = "spark" if is_large else "local"
         if name not in self._made:
             # Work that fits here is done before a person could follow it.

@@ -199,6 +199,7 @@ SAMPLES: list[OmniError] = [
     errors.QuerySelectionError("there is no query `x`", ("a", "b")),
     errors.MixedMutationError("both"),
     errors.DirectOnlyError("optimize"),
+    errors.MissingPackageError("pyspark", "spark", "Spark"),
     errors.LoadRejectedError(REPORT),
     errors.UnsupportedSchemaError(["node:A: no", "node:B: no"], {"supported": False, "steps": []}),
     errors.SchemaViolationsError(REPORT),
