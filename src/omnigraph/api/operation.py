@@ -91,8 +91,6 @@ class Command:
     #: By parameter, in the order of the help; without those that are the same in every command.
     flags: Mapping[str, Flag] = field(default_factory=dict)
     _: KW_ONLY
-    #: Whether the graph may be an argument.
-    is_positional: bool = False
     #: What is destroyed, with names of parameters in braces; a remote graph needs consent to it.
     loss: str | None = None
 

@@ -123,7 +123,7 @@ _ENTRIES = (
         query="TargetParams",
         result="commit.snapshot:Snapshot",
         call="snapshot",
-        command=Command("snapshot", is_positional=True),
+        command=Command("snapshot"),
         tool=Tool("snapshot", "The version of every table at the head of a branch, with row counts."),
     ),
     Operation(

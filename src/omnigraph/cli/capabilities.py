@@ -62,7 +62,7 @@ def _reason(rule: CommandRule, flag: ScopeFlag) -> str:
         return "the data of a graph is reached with --server, or --store for its storage"
     if rule.capability is Capability.CONTROL:
         return "it looks at what a server would be configured with: give --config FILE"
-    return "it works on the storage of one graph: give its URI, or --store URI"
+    return "it works on the storage of one graph: give its path or s3:// address"
 
 
 _SERVER, _CLUSTER, _GRAPH, _STORE, _AS, _PROFILE = ScopeFlag

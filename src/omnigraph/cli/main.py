@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from omnigraph.cli.capabilities import legend
 from omnigraph.cli.commands import data, demo, embed, history, maintenance, query, schema, serving, setup
-from omnigraph.cli.flags import GRAPH_ID, use_scoped_commands
+from omnigraph.cli.flags import GRAPH_ID
 from omnigraph.cli.output import (
     INTERRUPTED,
     Interrupts,
@@ -22,6 +22,7 @@ from omnigraph.cli.output import (
     print_warning,
     taking_interrupts,
 )
+from omnigraph.cli.scoped import use_scoped_commands
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import OmniError, is_panic
 

@@ -14,7 +14,7 @@ import typer
 from omnigraph.cli.capabilities import Capability, CommandRule, ScopeFlag
 from omnigraph.cli.config import OperatorConfig, active_profile, find_token, read_credentials, read_operator_config
 from omnigraph.cli.output import print_warning
-from omnigraph.client.addresses import graph_in_url, is_server_url, server_url
+from omnigraph.client.addresses import graph_in_url, is_server_url, looks_like_address, server_url
 
 if TYPE_CHECKING:
     from omnigraph.api.graph_api import GraphApi
@@ -147,14 +147,20 @@ def _explicit(flags: ScopeFlags, rule: CommandRule, config: OperatorConfig) -> S
         raise typer.BadParameter(_NO_CLUSTERS)
     if flags.server is not None:
         return server_scope(flags.server, config)
-    if flags.store is not None:
-        return StoreScope(storage_uri(flags.store, "--store"))
-    address = flags.positional if flags.positional is not None else flags.uri
+    what, address = "--store", flags.store
+    if address is None:
+        what, address = "the address", flags.positional if flags.positional is not None else flags.uri
     assert address is not None, "one of the five is given"
+    if rule.capability is Capability.SERVED:
+        return server_scope(address, config)
     if not is_server_url(address):
-        return StoreScope(storage_uri(address, "the address"))
+        return StoreScope(storage_uri(address, what))
     if rule.capability is not Capability.ANY:
-        raise typer.BadParameter(f"{address} is a server, and {_storage_only(rule)}: give the URI of the storage")
+        raise typer.BadParameter(
+            f"{address} is a server, and {_storage_only(rule)}: give the path or the s3:// address of the storage"
+        )
+    if flags.store is not None:
+        raise typer.BadParameter(f"--store is storage, and {address} is a server: give --server {address}")
     return server_scope(address, config)
 
 
@@ -165,11 +171,9 @@ def _default(rule: CommandRule, config: OperatorConfig) -> Scope:
     if defaults.store is not None:
         return StoreScope(storage_uri(defaults.store, "`store` of the defaults"))
     if rule.capability is Capability.SERVED:
-        raise typer.BadParameter("no server is addressed: give --server NAME or URL")
-    how = "its URI, --store URI or --server NAME"
-    if ScopeFlag.SERVER not in rule.flags:
-        how = "its URI, or --store URI"
-    raise typer.BadParameter(f"no graph is addressed: give {how}")
+        raise typer.BadParameter("no server is addressed: give its name or address, or --server")
+    how = "--store or --server" if ScopeFlag.SERVER in rule.flags else "--store"
+    raise typer.BadParameter(f"no graph is addressed: give it as the first argument, or with {how}")
 
 
 def server_scope(text: str, config: OperatorConfig, graph: str | None = None) -> ServerScope:
@@ -246,6 +250,25 @@ def _unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
     return f"there is no {kind} `{name}` in {config_path()}: {listed}{hint}"
 
 
+# ---- Words that name a graph
+
+
+def looks_like_graph(text: str) -> bool:
+    """Whether a word can only be meant as a graph.
+
+    >>> looks_like_graph("papers.omni"), looks_like_graph("s3://bucket/papers"), looks_like_graph("review")
+    (True, True, False)
+    """
+    return looks_like_address(text) or text.rstrip("/").endswith(".omni")
+
+
+def is_graph_folder(text: str) -> bool:
+    """Whether a word is the path of a folder with a graph in it."""
+    from omnigraph.storage.location import MANIFEST
+
+    return bool(text) and os.path.isdir(os.path.join(text, MANIFEST))
+
+
 # ---- Opening the graph of a command
 
 
@@ -261,8 +284,7 @@ class Address:
     @property
     def is_explicit(self) -> bool:
         """Whether the command line itself names a graph, or a profile."""
-        flags = self._flags
-        return bool(flags.primitives) or flags.profile is not None or flags.graph is not None
+        return self.is_named or self._flags.graph is not None
 
     @property
     def graph_id(self) -> str | None:
@@ -270,9 +292,9 @@ class Address:
         return self._flags.graph
 
     @property
-    def names_server(self) -> bool:
-        """Whether the command line itself names a server, or a profile."""
-        return self._flags.server is not None or self._flags.profile is not None
+    def is_named(self) -> bool:
+        """Whether the command line itself names what the command works on."""
+        return bool(self._flags.primitives) or self._flags.profile is not None
 
     @property
     def has_actor(self) -> bool:

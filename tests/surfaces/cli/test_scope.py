@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from omnigraph.cli.capabilities import RULES, Capability, ScopeFlag, legend
 from omnigraph.cli.config import Defaults, OperatorConfig, Profile
 from omnigraph.cli.main import app, arranged, wants_json
 from omnigraph.cli.scope import ScopeFlags, ServerScope, StoreScope, resolve_scope, token_of
+from omnigraph.cli.scoped import begins_with_graph
 from omnigraph.client.addresses import graph_in_url, owner_of, parse_address, server_url
-from support.cli_graphs import Run
+from support.cli_graphs import History, Run
 from support.graphs import PAPERS
 from support.subtests import each_case
 
@@ -87,8 +89,8 @@ def test_an_explicit_address_goes_before_a_profile_and_a_profile_before_the_defa
 @each_case(
     ("command", "flags", "text"),
     [
-        pytest.param("query", {}, "no graph is addressed: give its URI, --store URI or", id="none"),
-        pytest.param("doctor", {}, "no graph is addressed: give its URI, or --store", id="storage"),
+        pytest.param("query", {}, "give it as the first argument, or with --store or --server", id="none"),
+        pytest.param("doctor", {}, "give it as the first argument, or with --store", id="storage"),
         pytest.param("graphs list", {}, "no server is addressed", id="no server"),
         pytest.param("load", {"positional": "a", "store": "b"}, "the argument and --store", id="2"),
         pytest.param("query", {"uri": "a", "server": "lab"}, "--uri and --server", id="uri+server"),
@@ -280,80 +282,114 @@ def test_json_behind_the_end_of_flags_is_an_argument() -> None:
     assert not wants_json(["alias", "x", "--", "--json"])
 
 
-# ---- an address where a name is expected
+# ---- the graph among the arguments
 
 
-@pytest.mark.parametrize(
-    "words",
+@each_case(
+    ("words", "names", "is_addressed", "expected"),
     [
-        "query {} --params {{}}",
-        "query {} recent",
-        "mutate {}",
-        "explain {}",
-        "branch create {}",
-        "branch delete {}",
-        "branch merge {}",
-        "commit show {}",
-        "commit changes {}",
-        "diff {} main",
-        "diff main {}",
+        pytest.param(["papers"], 0, False, True, id="a command without names"),
+        pytest.param(["papers.omni"], 1, False, True, id="suffix"),
+        pytest.param(["s3://bucket/papers"], 1, False, True, id="s3"),
+        pytest.param(["http://127.0.0.1:9000/graphs/papers"], 1, False, True, id="url"),
+        pytest.param(["./papers"], 2, False, True, id="path"),
+        pytest.param(["here"], 1, False, True, id="folder with a graph"),
+        pytest.param(["here", "main"], 2, False, True, id="folder before a name"),
+        pytest.param(["empty"], 1, False, False, id="folder without one"),
+        pytest.param(["recent"], 1, False, False, id="name"),
+        pytest.param(["", "main"], 2, False, False, id="empty word"),
+        pytest.param(["papers", "main", "sale"], 2, False, True, id="one word more than names"),
+        pytest.param(["here"], 1, True, False, id="folder beside a flag"),
+        pytest.param(["v1.omni"], 1, True, False, id="suffix beside a flag"),
+        pytest.param(["main", "sale", "more"], 2, True, False, id="too many beside a flag"),
+        pytest.param(["node", "Page", "https://example.org", "scan"], 4, False, False, id="an id may be an address"),
     ],
 )
-@pytest.mark.parametrize(
-    ("address", "flag"),
-    [
-        ("s3://bucket/x", "--store"),
-        ("/data/x.omni", "--store"),
-        ("./x.omni", "--store"),
-        ("http://127.0.0.1:9000", "--server"),
-    ],
-)
-def test_an_address_in_the_place_of_a_name_is_told_its_flag(og: Run, words: str, address: str, flag: str) -> None:
-    done = og(*words.format(address).split())
-    assert done.code == 2
-    assert f"{address} looks like the address of a graph: pass it with {flag} {address}" in done.err
-
-
-@pytest.mark.parametrize("command", ["query", "mutate", "explain"])
-@pytest.mark.parametrize(
-    ("text", "advice"),
-    [
-        ("papers.omni", "pass it with --store papers.omni"),
-        ("papers.gq", "pass it with --query papers.gq"),
-        ("query q() { match { $p: Paper } return { $p } }", "pass it with -e"),
-    ],
-)
-def test_a_graph_a_file_or_a_text_in_the_place_of_a_query_is_told_its_flag(
-    og: Run, command: str, text: str, advice: str
+def test_the_first_word_is_the_graph_if_it_looks_like_one_or_no_name_is_left_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words, names, is_addressed, expected
 ) -> None:
-    done = og(command, text)
-    assert done.code == 2
-    assert advice in done.err
+    monkeypatch.chdir(tmp_path)
+    for folder in ("here/__manifest", "empty"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    assert begins_with_graph(words, names, is_addressed=is_addressed) is expected
 
 
-@pytest.mark.parametrize(
+SOME = "query some() { match { $i: Item } return { $i.k as k } order { k } }"
+
+
+def test_every_form_of_naming_a_graph_means_the_same(og: Run, past: History) -> None:
+    lines = {
+        "query": ("-e", SOME),
+        "explain": ("-e", SOME),
+        "branch list": (),
+        "snapshot": (),
+        "log": ("--graph",),
+        "commit show": (past.commits[3],),
+        "commit changes": (past.commits[3],),
+        "diff": ("main", "side"),
+        "changes poll": ("--start", "beginning"),
+        "schema show": (),
+        "recovery list": (),
+    }
+    for command, rest in lines.items():
+        ways = ((past.uri,), ("--store", past.uri), ("--uri", past.uri))
+        first, *others = (og(*command.split(), *way, *rest) for way in ways)
+        assert (first.code, first.err) == (0, ""), command
+        assert first.out
+        assert others == [first, first], command
+
+
+def test_a_query_by_its_name_stands_behind_the_graph(og: Run, past: History, tmp_path: Path) -> None:
+    file = tmp_path / "items.gq"
+    file.write_text('query some() { match { $i: Item } return { $i.k } } query none() { delete Item where k = "z" }')
+    for words in (("query", past.uri, "some"), ("mutate", past.uri, "none"), ("explain", past.uri, "some")):
+        assert og(*words, "--query", str(file)).code == 0
+
+
+@each_case(
     ("words", "said"),
     [
-        (["diff", "main", "review", "g.omni"], "extra argument g.omni: if it is the graph, give it"),
-        (["branch", "list", "g.omni"], "give it with --store"),
-        (["branch", "list", "http://127.0.0.1:1"], "give it with --server"),
-        (["blob", "stat", "node", "Paper", "a", "scan", "g.omni"], "unexpected extra argument"),
+        ("diff main ./x.omni", "./x.omni looks like the address of a graph: give it as the first argument, once"),
+        ("diff main side papers.omni", "the graph comes first: give papers.omni before main"),
+        ("branch create sale papers.omni", "the graph comes first: give papers.omni before sale"),
+        ("query recent s3://bucket/x", "the graph comes first: give s3://bucket/x before recent"),
+        ("query s3://bucket/x --server http://127.0.0.1:1", "give the graph once"),
+        ("branch delete s3://bucket/x --store y", "give the graph once"),
+        ("snapshot a --store b", "give the graph once"),
+        ("snapshot one.omni two.omni", "unexpected extra argument two.omni"),
+        ("branch list x --store g.omni", "give the graph once"),
+        ("diff main side more --store x", "unexpected extra argument more"),
+        ("commit show papers.omni", "Missing argument 'ID'"),
+        ("query papers.gq", "pass it with --query papers.gq"),
+        ("mutate g.omni papers.gq", "pass it with --query papers.gq"),
+        ("explain 'query q() { match { $p: Paper } return { $p } }'", "pass it with -e"),
+        ("optimize --store http://127.0.0.1:1", "give the path or the s3:// address of the storage"),
+        ("optimize http://127.0.0.1:1", "give the path or the s3:// address of the storage"),
+        ("optimize --server http://127.0.0.1:1", "give its path or s3:// address"),
     ],
 )
-def test_a_graph_where_no_argument_is_left_is_told_its_flag(og: Run, words: list[str], said: str) -> None:
-    refused = og(*words)
+def test_a_graph_in_another_place_is_told_its_place(og: Run, words: str, said: str) -> None:
+    refused = og(*shlex.split(words))
     assert (refused.code, refused.out) == (2, "")
     assert said in " ".join(refused.err.split())
-    as_json = og(*words, "--json")
-    assert said in as_json.json()["error"]
+    assert said in og(*shlex.split(words), "--json").json()["error"]
 
 
-@pytest.mark.parametrize("words", [["snapshot", "one.omni", "two.omni"], ["branch", "list", "x", "--store", "g.omni"]])
-def test_an_extra_argument_beside_an_address_gets_no_advice(og: Run, words: list[str]) -> None:
-    refused = og(*words)
-    assert refused.code == 2
-    assert "unexpected extra argument" in refused.err
-    assert "if it is the graph" not in refused.err
+def test_the_usage_shows_the_graph_first_and_everything_that_is_required(og: Run) -> None:
+    usages = {
+        "branch create": "[GRAPH] NAME [OPTIONS]",
+        "diff": "[GRAPH] FROM TO [OPTIONS]",
+        "query": "[GRAPH] [NAME] [OPTIONS]",
+        "schema plan": "[GRAPH] --schema FILE [OPTIONS]",
+        "init": "URI --schema FILE [OPTIONS]",
+        "queries list": "[SERVER] [OPTIONS]",
+        "alias": "NAME [ARGS]... [OPTIONS]",
+    }
+    for command, usage in usages.items():
+        text = og(*command.split(), "--help").out
+        assert text.splitlines()[0] == f"Usage: omnigraph {command} {usage}"
+        assert "<str>" not in text
+        assert "list[" not in text
 
 
 # ---- `omnigraph policy`: files checked, tested and asked before a server uses them

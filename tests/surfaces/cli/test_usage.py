@@ -31,7 +31,6 @@ CASES: dict[str, dict[str, str]] = {
     "branch": {
         "branch create a": "no graph is addressed",
         "branch list": "no graph is addressed",
-        "branch list some.omni": "give it with --store",
         "branch merge": "Missing argument",
         "branch merge a --store g --strategy mine": "mine",
         "branch merge a --store g --engine cloud": "cloud",
@@ -70,7 +69,7 @@ CASES: dict[str, dict[str, str]] = {
     },
     "queries": {
         "queries list": "no server is addressed",
-        "queries list --server http://127.0.0.1:1 --queries b": "give one of --server",
+        "queries list --server http://127.0.0.1:1 --queries b": "give one of a server",
         "queries list --store papers.omni": "does not take --store",
         "queries validate": "exactly one of --config FILE and --queries PATH",
         "queries list --config a --queries b": "exactly one of --config",

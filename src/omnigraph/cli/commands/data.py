@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, Branch, Consent, Kind, Point, Quiet, Timeout, Types, scoped
+from omnigraph.cli.flags import AsJson, Branch, Consent, Kind, Point, Quiet, Timeout, Types
 from omnigraph.cli.output import print_result, print_stages, print_warning, terminal_progress
 from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
 
@@ -63,7 +64,7 @@ EngineChoice = Annotated[Engine | None, typer.Option("--engine", help="where the
 GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
 
 
-@scoped("load", positional=True)
+@scoped("load")
 def load(
     address: Address,
     data: Data = None,
@@ -86,7 +87,7 @@ def load(
     _load(address, data, mapping, mode, branch, base, engine, grammar, dry_run, report, timeout, yes, quiet, json)
 
 
-@scoped("ingest", positional=True)
+@scoped("ingest")
 def ingest(
     address: Address,
     data: Data = None,
@@ -199,7 +200,7 @@ class FileFormat(StrEnum):
     PARQUET = "parquet"
 
 
-@scoped("export", positional=True)
+@scoped("export")
 def export(
     address: Address,
     point: Point,

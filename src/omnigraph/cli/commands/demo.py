@@ -16,9 +16,9 @@ import typer
 from omnigraph.cli.commands.data import load_lines
 from omnigraph.cli.commands.history import branch_heads, head_labels, merge_lines
 from omnigraph.cli.commands.query import result_line
-from omnigraph.cli.flags import scoped
 from omnigraph.cli.output import print_text, terminal_progress
 from omnigraph.cli.rendering import RowFormat, diff_summary, draw_commits, net_change_line, render_rows
+from omnigraph.cli.scoped import scoped
 from omnigraph.errors import BadRequestError, InputFileError
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, WorkerName, above_zero, scoped
+from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, WorkerName, above_zero
 from omnigraph.cli.output import print_result, terminal_progress
 from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from omnigraph.embedding.file_job import EmbedFiles, EmbedFilesResult
@@ -47,7 +48,7 @@ Rate = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="count what would be embedded")]
 
 
-@scoped("embed", positional=True)
+@scoped("embed")
 def embed(
     address: Address,
     graph: OnGraph = False,

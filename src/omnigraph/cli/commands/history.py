@@ -18,9 +18,7 @@ from omnigraph.cli.flags import (
     Quiet,
     Timeout,
     WorkerName,
-    derived,
     refuse_address,
-    scoped,
 )
 from omnigraph.cli.output import (
     StreamedList,
@@ -44,6 +42,7 @@ from omnigraph.cli.rendering import (
     time_text,
 )
 from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import derived, scoped
 from omnigraph.errors import BranchNotFoundError
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ commit_app = typer.Typer(help="Look at the history of a graph.", no_args_is_help
 
 
 @commit_app.command("list")
-@scoped("commit list", positional=True)
+@scoped("commit list")
 def list_commits(
     address: Address,
     branch: Branch = "main",
@@ -259,7 +258,7 @@ def _actor(filter_: str | None, actor: str | None) -> str | None:
 # ---- `omnigraph log`
 
 
-@scoped("log", positional=True)
+@scoped("log")
 def log(
     address: Address,
     branch: Annotated[

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout, WorkerName, scoped
+from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout, WorkerName
 from omnigraph.cli.output import print_json, print_lines, print_result, terminal_progress
 from omnigraph.cli.rendering import counted, text_table, wrapped
 from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.errors.text import size_text
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 # ---- `omnigraph optimize`
 
 
-@scoped("optimize", positional=True)
+@scoped("optimize")
 def optimize(
     address: Address,
     indexes_only: Annotated[
@@ -121,7 +122,7 @@ def _index_lines(report: IndexReport) -> Iterator[str]:
 # ---- `omnigraph cleanup`
 
 
-@scoped("cleanup", positional=True)
+@scoped("cleanup")
 def cleanup(
     address: Address,
     keep: Annotated[
@@ -198,7 +199,7 @@ _REASONS = {
 # ---- `omnigraph repair`
 
 
-@scoped("repair", positional=True)
+@scoped("repair")
 def repair(
     address: Address,
     confirm: Annotated[bool, typer.Option("--confirm", help="heal what is safe to heal; without it only look")] = False,
@@ -265,7 +266,7 @@ _OTHER = "manifest and control files"
 _MESSAGE_WIDTH = 160
 
 
-@scoped("doctor", positional=True)
+@scoped("doctor")
 def doctor(
     address: Address,
     deep: Annotated[bool, typer.Option("--deep", help="read every file as well, as `verify` does")] = False,
@@ -322,7 +323,7 @@ def _finding_rows(item: Finding) -> Iterator[list[str]]:
 # ---- `omnigraph verify`
 
 
-@scoped("verify", positional=True)
+@scoped("verify")
 def verify(
     address: Address,
     branch: Annotated[
@@ -374,7 +375,7 @@ def _recovery() -> None:
 
 
 @app.command("list")
-@scoped("recovery list", positional=True)
+@scoped("recovery list")
 def list_recoveries(address: Address, json: AsJson = False) -> None:
     """List every recovery action, newest first, and the intents that are not settled."""
     with address.open_storage(read_only=True) as graph:

@@ -23,11 +23,11 @@ from omnigraph.cli.flags import (
     ReadBranch,
     Timeout,
     read_params,
-    scoped,
 )
 from omnigraph.cli.output import print_data, print_json, print_lines, print_result, print_text, print_warning
 from omnigraph.cli.rendering import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, counted, render_rows
 from omnigraph.cli.scope import Address, connect, server_scope
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from omnigraph.api.results import MutationResult
@@ -196,7 +196,7 @@ def explain(
 # ---- `omnigraph lint`
 
 
-@scoped("lint", positional=True)
+@scoped("lint")
 def lint(
     query: Annotated[Path, typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False)],
     address: Address,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile, WorkerName, scoped
+from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile, WorkerName
 from omnigraph.cli.output import print_json, print_result, print_text, print_warning, terminal_progress
 from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address, storage_uri
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema.plan import MigrationPlan
@@ -61,7 +62,7 @@ Backfills = Annotated[
 
 
 @app.command("show")
-@scoped("schema show", positional=True)
+@scoped("schema show")
 def show(address: Address, json: AsJson = False) -> None:
     """Print the accepted schema of a graph."""
     with address.open(read_only=True) as graph:
@@ -76,7 +77,7 @@ app.command("get", hidden=True)(show)
 
 
 @app.command("plan")
-@scoped("schema plan", positional=True)
+@scoped("schema plan")
 def plan(
     schema: SchemaFile,
     address: Address,
@@ -106,7 +107,7 @@ def plan(
 
 
 @app.command("apply")
-@scoped("schema apply", positional=True)
+@scoped("schema apply")
 def apply(
     schema: SchemaFile,
     address: Address,
@@ -145,7 +146,7 @@ def apply(
 
 
 @app.command("diff")
-@scoped("schema diff", positional=True)
+@scoped("schema diff")
 def diff(
     address: Address,
     from_: Annotated[

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile, Store, scoped
+from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile
 from omnigraph.cli.output import print_result
 from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address, storage_uri
+from omnigraph.cli.scoped import scoped
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import one_line
 
@@ -50,10 +51,10 @@ def list_queries(address: Address, config: ConfigFile = None, queries: QueryPath
 @queries_app.command("validate")
 @scoped("queries validate")
 def validate_queries(
+    address: Address,
     config: ConfigFile = None,
     graph: ConfiguredGraph = None,
     queries: QueryPath = None,
-    store: Store = None,
     schema: OptionalSchemaFile = None,
     json: AsJson = False,
 ) -> None:
@@ -64,7 +65,7 @@ def validate_queries(
     from omnigraph.server.stored_queries import check_files
 
     sources, served = _sources(config, graph, queries)
-    report = check_files(sources, _catalog(served, store, schema))
+    report = check_files(sources, _catalog(served, address, schema))
     print_result(report, _report_lines(report), json=json)
     if not report.ok:
         raise typer.Exit(1)
@@ -77,8 +78,8 @@ def _entries(address: Address, config: Path | None, queries: Path | None) -> lis
     if config is None and queries is None:
         with address.open_served("stored queries are those of a server") as graph:
             return list(graph.queries())
-    if address.names_server:
-        raise typer.BadParameter("give one of --server, --config FILE and --queries PATH")
+    if address.is_named:
+        raise typer.BadParameter("give one of a server, --config FILE and --queries PATH")
     sources, _ = _sources(config, address.graph_id, queries)
     return StoredQueries.read(sources).to_json()
 
@@ -99,19 +100,19 @@ def _sources(
     return served.queries, served
 
 
-def _catalog(served: ServedGraph | None, store: str | None, schema: Path | None) -> Catalog:
+def _catalog(served: ServedGraph | None, address: Address, schema: Path | None) -> Catalog:
     from omnigraph.lang.schema.compiler import compile_schema_file
 
-    if store is not None and (served is not None or schema is not None):
-        raise typer.BadParameter("give one of --config, --store and --schema to check against")
+    if sum((served is not None, address.is_explicit, schema is not None)) > 1:
+        raise typer.BadParameter("give one of --config, a graph and --schema to check against")
     if schema is not None:
         return compile_schema_file(schema).catalog
-    address = store if served is None else served.store
-    if address is None:
-        raise typer.BadParameter("nothing to check against: give --store URI or --schema FILE")
+    if served is None and not address.is_explicit:
+        raise typer.BadParameter("nothing to check against: give a graph or --schema FILE")
     from omnigraph.graph.graph import Graph
 
-    with Graph.open(storage_uri(address, "the graph"), read_only=True) as graph:
+    store = address.uri if served is None else storage_uri(served.store, "the graph")
+    with Graph.open(store, read_only=True) as graph:
         return graph.catalog()
 
 
