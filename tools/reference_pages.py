@@ -9,9 +9,9 @@ import sys
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
+import figures
 from pictures import CHAINS, chain_picture, walk_picture, walks
 from typer.main import get_command
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parents[1] / "docs"
 SOURCES = Path(omnigraph.__file__).parent
-RESULTS = DOCS.parent / "benchmarks/results"
 #: The chapters of the settings, by the room that reads them.
 CHAPTERS = {
     "cli": "Command line",
@@ -58,7 +57,8 @@ def main() -> None:
     }
     pages |= {f"images/walk-{name}.svg": walk_picture(name, path) for name, path in walks().items()}
     pages |= {f"images/{name}.svg": chain_picture(stages) for name, stages in CHAINS.items()}
-    pages["../README.md"] = readme()
+    pages["project/performance.md"] = figures.performance_page(NOTICE)
+    pages["../README.md"] = figures.readme((DOCS / "../README.md").read_text(encoding="utf-8"))
     stale = [name for name, text in pages.items() if _read(DOCS / name) != text]
     if "--check" in sys.argv:
         if stale:
@@ -66,39 +66,6 @@ def main() -> None:
         return
     for name, text in pages.items():
         (DOCS / name).write_text(text, encoding="utf-8")
-
-
-def readme() -> str:
-    """The README with its five figures as the result files have them."""
-    figures = [
-        *(_query_figure(*item) for item in (("point", "lance"), ("reach-3", "ladybug"), ("rrf", "lancedb"))),
-        *(_history_figure(item) for item in ("merge, both sides changed", "commit one node")),
-    ]
-    lines = ["| Operation | OmniGraph / peer | Reproduce it |", "|---|---|---|"]
-    lines += [f"| {' | '.join(figure)} |" for figure in figures]
-    text = (DOCS / "../README.md").read_text(encoding="utf-8")
-    table = "\n".join(lines)
-    return re.sub(r"(?s)(<!-- figures.*?-->\n).*(<!-- end of figures)", rf"\1{table}\n\2", text)
-
-
-def _query_figure(workload: str, peer: str) -> tuple[str, ...]:
-    found = json.loads((RESULTS / "queries.json").read_text(encoding="utf-8"))
-    (figure,) = (item for item in found["figures"] if item["workload"] == workload)
-    persons = found["dataset"]["nodes"]["Person"]
-    ratio = figure["p50_ms"]["omnigraph"] / figure["p50_ms"][peer]
-    name = "bare Lance" if peer == "lance" else peer
-    command = f"`benchmarks/queries.py --persons {persons}`"
-    return f"{figure['title']}", f"{ratio:.2f} × {name}", command
-
-
-def _history_figure(operation: str) -> tuple[str, ...]:
-    found = json.loads((RESULTS / "history.json").read_text(encoding="utf-8"))
-    fitting = (item for item in found["figures"] if item["operation"] == operation)
-    figure = next(item for item in fitting if " edges" in item["condition"])
-    ratio = median(figure["seconds"]["omnigraph"]) / median(figure["seconds"]["doltlite"])
-    edges = figure["condition"].rpartition("in ")[2].partition(" ")[0].replace(",", "")
-    command = f"`benchmarks/history.py --edges {edges}`"
-    return f"{operation}, {figure['condition']}", f"{ratio:.2f} × doltlite", command
 
 
 def openapi_page() -> str:
