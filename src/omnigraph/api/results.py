@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 from omnigraph.codec import COMPLETE, HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, Key, Text, When
 from omnigraph.commit.rows import GraphCommit, TypeChanges
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
-from omnigraph.errors import BadRequestError, BlobRangeError, Diagnostic, MergeConflict, ResourceLimitError
+from omnigraph.errors import (
+    BadRequestError,
+    BlobRangeError,
+    Diagnostic,
+    MergeConflict,
+    MergeConflictsError,
+    ResourceLimitError,
+)
 from omnigraph.lang.schema.steps import SchemaSteps, step_from_json
 
 if TYPE_CHECKING:
@@ -161,6 +168,11 @@ class MergeResult(Document):
     branch_deleted: Annotated[bool | None, OMIT_NONE] = None
     #: Why it could not be; the merge happened all the same.
     branch_delete_error: Annotated[str | None, OMIT_NONE] = None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that prints it: a dry run with conflicts ends as the merge would."""
+        return MergeConflictsError.exit_code if self.conflict_total else 0
 
 
 # ---- Receipts of schema changes

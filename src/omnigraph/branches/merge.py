@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from omnigraph.branches.deltas import row_images
 from omnigraph.branches.three_way import SOURCE, TARGET, find_row_ids, plan_rows
@@ -23,9 +24,9 @@ from omnigraph.errors import (
 )
 from omnigraph.errors.writes import RowImage
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-from omnigraph.lang.schema.rules import EdgesPerSource, End, TableRules, Unique
+from omnigraph.lang.schema.rules import EdgesPerSource, End, TableRules, Unique, rule_name
 from omnigraph.pipeline.compare import row_shape
-from omnigraph.pipeline.copying import Action, CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
+from omnigraph.pipeline.copying import Action, Copied, CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
 from omnigraph.pipeline.exchange import Scratch, ScratchPlace
 from omnigraph.pipeline.violations import Image, TableChanges
 from omnigraph.pipeline.worker_set import WorkerChoice
@@ -34,6 +35,82 @@ from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.writes.rules import Violation, check
 
+# ---- Conflicts of a merge
+#
+# A report shows a limited number of them, but never only those of one kind or type.
+
+
+@dataclass(slots=True)
+class _Group:
+    """The conflicts of one kind in one type: the first ones by what they are about, and how many there are."""
+
+    found: dict[object, MergeConflict] = field(default_factory=dict)
+    total: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no conflict is only counted."""
+        return len(self.found) == self.total
+
+
+class Conflicts:
+    """The conflicts of a merge in groups: those about rows of one type, those of one rule in one type."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, str], _Group] = {}
+
+    @property
+    def total(self) -> int:
+        """The number of conflicts."""
+        return sum(group.total for group in self._groups.values())
+
+    @property
+    def shown(self) -> tuple[MergeConflict, ...]:
+        """The conflicts in full, or as many of every group as a report holds."""
+        groups = list(self._groups.values())
+        shares = fair_shares([len(group.found) for group in groups], MAX_CONFLICTS)
+        return tuple(
+            conflict
+            for group, share in zip(groups, shares, strict=True)
+            for conflict in islice(group.found.values(), share)
+        )
+
+    def add(self, place: tuple[str, str], found: Mapping[object, MergeConflict], total: int) -> None:
+        """Add conflicts to a group by what they are about; one that it has already counts once."""
+        if not total:
+            return
+        group = self._groups.setdefault(place, _Group())
+        group.total += total - len(group.found.keys() & found.keys())
+        new = (item for item in found.items() if item[0] not in group.found)
+        group.found.update(islice(new, MAX_CONFLICTS - len(group.found)))
+
+    def add_either(self, ours: Conflicts, theirs: Conflicts) -> None:
+        """Add what the two strategies lead to; a conflict that only one of them leads to names it."""
+        for place in dict.fromkeys([*ours._groups, *theirs._groups]):
+            one, other = (side._groups.get(place, _Group()) for side in (ours, theirs))
+            found: dict[object, MergeConflict] = {}
+            for strategy, group, opposite in (("ours", one, other), ("theirs", other, one)):
+                for what, conflict in group.found.items():
+                    is_certain = what not in opposite.found and opposite.is_complete
+                    told = replace(conflict, with_strategy=strategy) if is_certain else conflict
+                    found.setdefault(what, told)
+            are_all = one.is_complete and other.is_complete
+            self.add(place, found, len(found) if are_all else max(one.total, other.total, len(found)))
+
+
+def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
+    """How much of each size has a place in a limited room, where small ones are not crowded out by large ones.
+
+    >>> fair_shares([900, 2, 400], 1_000)
+    [598, 2, 400]
+    """
+    shares = [0] * len(sizes)
+    for waiting, place in zip(range(len(sizes), 0, -1), sorted(range(len(sizes)), key=sizes.__getitem__), strict=True):
+        shares[place] = min(sizes[place], room // waiting)
+        room -= shares[place]
+    return shares
+
+
 # ---- Schema rules on the result of a merge
 #
 # Only what the merge changes is checked, against the target as it would be: its changed rows, the edges that a
@@ -41,19 +118,8 @@ from omnigraph.writes.rules import Violation, check
 # collected.
 
 
-@dataclass(slots=True)
-class Conflicts:
-    """The first conflicts in full, and how many there are."""
-
-    found: list[MergeConflict] = field(default_factory=list)
-    total: int = 0
-
-    def add(self, conflicts: Sequence[MergeConflict], total: int | None = None) -> None:
-        """Add some conflicts, of which there may be more than are shown."""
-        self.total += len(conflicts) if total is None else total
-        self.found += conflicts[: max(0, MAX_CONFLICTS - len(self.found))]
-
-
+#: The group of conflicts about rows, whatever their kind.
+_ROWS = "rows"
 _KINDS = {
     Unique: ConflictKind.UNIQUE_VIOLATION,
     End: ConflictKind.ORPHAN_EDGE,
@@ -81,6 +147,14 @@ class MergeInput:
 
 
 @dataclass(slots=True)
+class _Image:
+    """The target as one way to decide the conflicts about rows leaves it."""
+
+    plans: dict[TableKey, RowPlan]
+    copied: dict[TableKey, Copied] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class MergeJob:
     """One merge. Not thread-safe; used once."""
 
@@ -88,13 +162,14 @@ class MergeJob:
     engine: WorkerChoice
     store: TableStore
     objects: ControlObjects
+    #: Called with every write when it is staged: of two to one table, the second takes the place of the first.
+    on_staged: Callable[[TablePin, StagedWrite], None]
     conflicts: Conflicts = field(default_factory=Conflicts)
     plans: dict[TableKey, RowPlan] = field(default_factory=dict)
-    writes: dict[TableKey, StagedWrite] = field(default_factory=dict)
-    #: Tables of the target that the result depends on, beside those that are written.
+    #: Tables of the target that the result depends on; those that are written are among them.
     read: set[TableKey] = field(default_factory=set)
-    _fragments: dict[TableKey, tuple[str, ...]] = field(default_factory=dict)
     _scratch: Scratch = field(init=False)
+    _result: _Image = field(init=False)
 
     def __post_init__(self) -> None:
         self._scratch = Scratch(ScratchPlace(root=self.store.location, is_writer=True))
@@ -131,6 +206,7 @@ class MergeJob:
             ReadSetConflictError: a name means different types on the two sides.
             HistoricalVersionReclaimedError: the state where the branches last agreed was cleaned up.
         """
+        undecided: list[tuple[NodeDef | EdgeDef, RowPlan, dict[str, Table]]] = []
         for key, definition in self.given.catalog.types.items():
             states = self._states(key)
             if states is None:
@@ -142,7 +218,11 @@ class MergeJob:
                 )
             self.plans[key] = plan
             self.read.add(key)
-            self._add_row_conflicts(definition, plan, states)
+            if plan.conflict_total:
+                undecided.append((definition, plan, states))
+        shares = fair_shares([len(plan.conflicts) for _, plan, _ in undecided], MAX_CONFLICTS)
+        for (definition, plan, states), share in zip(undecided, shares, strict=True):
+            self._add_row_conflicts(definition, plan, states, share)
         reach(Failpoint.MERGE_PLANNED)
 
     def _states(self, key: TableKey) -> dict[str, Table] | None:
@@ -175,20 +255,20 @@ class MergeJob:
             message = f"the commit {commit_id} where the branches last agreed cannot be read"
             raise HistoricalVersionReclaimedError(pin.table_key, pin.version, message) from error
 
-    def _add_row_conflicts(self, definition: NodeDef | EdgeDef, plan: RowPlan, states: Mapping[str, Table]) -> None:
-        if not plan.conflict_total:
-            return
-        shown = plan.conflicts[: max(0, MAX_CONFLICTS - len(self.conflicts.found))]
+    def _add_row_conflicts(
+        self, definition: NodeDef | EdgeDef, plan: RowPlan, states: Mapping[str, Table], share: int
+    ) -> None:
+        shown = plan.conflicts[:share]
         ids = [item.entity_id for item in shown]
         images = {
             "base": self._base_images(definition, shown, states),
             "ours": _images_of(states[TARGET], definition, ids),
             "theirs": _images_of(states[SOURCE], definition, ids),
         }
-        found = []
+        found: dict[object, MergeConflict] = {}
         for item in shown:
             kind, entity_id = CONFLICTS[Choice(item.choice)], item.entity_id
-            conflict = MergeConflict(
+            found[entity_id] = MergeConflict(
                 kind=kind,
                 type_key=definition.table_key,
                 entity_id=entity_id,
@@ -197,8 +277,7 @@ class MergeJob:
                 ours=images["ours"].get(entity_id),
                 theirs=images["theirs"].get(entity_id),
             )
-            found.append(conflict)
-        self.conflicts.add(found, plan.conflict_total)
+        self.conflicts.add((definition.table_key, _ROWS), found, plan.conflict_total)
 
     def _base_images(
         self, definition: NodeDef | EdgeDef, shown: Sequence[PlannedConflict], states: Mapping[str, Table]
@@ -210,80 +289,89 @@ class MergeJob:
                 images |= _images_of(states[commit], definition, held)
         return images
 
-    # ---- staging
+    # ---- the result: staged, then checked
 
-    def stage(self, open_for_writing: Callable[[TablePin], Table]) -> None:
-        """Write the rows that the target takes over. What was written is in `writes` also when it fails."""
-        for key, plan in self.plans.items():
+    def stage(self, open_table: Callable[[TablePin], Table]) -> None:
+        """Write the rows that the target takes over; `check` looks at them."""
+        self._result = _Image(self.plans)
+        self._stage(self._result, open_table)
+
+    def check(self) -> None:
+        """Check the rules of the schema on the merged result; violations are added to `conflicts`."""
+        self._check(self._result, self.conflicts)
+
+    def check_both(self, open_table: Callable[[TablePin], Table]) -> None:
+        """Check the rules on what either strategy would make of the conflicts about rows, which hide nothing this way.
+
+        What both copy is copied once.
+        """
+        ours = _Image(self.plans)
+        theirs = _Image({key: plan.with_contested() for key, plan in self.plans.items()})
+        found = Conflicts(), Conflicts()
+        for image, conflicts, before in ((ours, found[0], {}), (theirs, found[1], ours.copied)):
+            self._stage(image, open_table, before)
+            self._check(image, conflicts)
+        self.conflicts.add_either(*found)
+
+    def _stage(
+        self, image: _Image, open_table: Callable[[TablePin], Table], before: Mapping[TableKey, Copied] | None = None
+    ) -> None:
+        for key, plan in image.plans.items():
             if not plan.parts:
                 continue
+            known = None if before is None else before.get(key)
+            if known is not None and plan.contested is None:
+                image.copied[key] = known
+                continue
+            pin = self.given.target.pins[key]
             copy = CopyPlan(
                 key=key,
                 source=self._open(self.given.source.pins[key]),
                 # The fork of a target that writes to a type for the first time has the same rows and row ids.
-                target=open_for_writing(self.given.target.pins[key]),
+                target=open_table(pin),
                 rows=plan,
                 rules=self.given.rules[key].values,
+                before=known,
             )
             engine = self.engine.for_rows(plan.count())
             copied = stage_copy(copy, engine, self._scratch, self.store.location)
-            self.writes[key] = copied.staged
-            self._fragments[key] = copied.fragments
-            violations = [
-                MergeConflict(kind=ConflictKind.VALUE_CONSTRAINT_VIOLATION, type_key=key, message=text)
-                for text in copied.violations
-            ]
-            self.conflicts.add(violations, copied.violation_total)
+            image.copied[key] = copied
+            self.on_staged(pin, copied.staged)
         reach(Failpoint.MERGE_STAGED)
 
-    # ---- checking
-
-    def check(self) -> None:
-        """Check the rules between rows on the merged result; violations are added to `conflicts`."""
+    def _check(self, image: _Image, conflicts: Conflicts) -> None:
+        kind = ConflictKind.VALUE_CONSTRAINT_VIOLATION
+        for key, copied in image.copied.items():
+            found: dict[object, MergeConflict] = {
+                text: MergeConflict(kind=kind, type_key=key, message=text) for text in copied.violations
+            }
+            conflicts.add((key, kind), found, copied.violation_total)
         privates: list[PrivateVersion] = []
         try:
             images: dict[TableKey, Image] = {}
-            for key, write in self.writes.items():
-                private = open_private(self._simple_image(key) or write)
+            for key, copied in image.copied.items():
+                private = open_private(self._simple_image(image, key) or copied.staged)
                 privates.append(private)
                 images[key] = Image(
                     table=private.table,
                     new=private.new_fragments,
-                    removed_ids=self.plans[key].deleted_ids,
-                    old_sources=self._old_sources(key),
+                    removed_ids=image.plans[key].deleted_ids,
+                    old_sources=self._old_sources(image.plans[key], key),
                 )
-            joins = self.engine.for_rows(self.changed_rows).joins
+            joins = self.engine.for_rows(sum(plan.count() for plan in image.plans.values())).joins
             changes = TableChanges(images=images, joins=joins, untouched=self._untouched)
-            orphans: set[tuple[str, str | None]] = set()
             for violation in check(self.given.rules, changes):
-                self._add_violation(violation, orphans)
+                conflicts.add((violation.key, _group_of(violation)), _conflicts_of(violation), violation.total)
         finally:
             for private in privates:
                 close_private(private, self.objects)
         reach(Failpoint.MERGE_CHECKED)
 
-    def _add_violation(self, violation: Violation, orphans: set[tuple[str, str | None]]) -> None:
-        conflicts = [
-            MergeConflict(
-                kind=_KINDS[type(violation.rule)],
-                type_key=violation.key,
-                message=text,
-                entity_id=example.ids[0] if example.ids else None,
-            )
-            for example, text in zip(violation.examples, violation.texts, strict=True)
-        ]
-        if isinstance(violation.rule, End):
-            # An edge that lacks both ends is one conflict.
-            conflicts = [c for c in conflicts if (c.type_key, c.entity_id) not in orphans]
-            orphans |= {(conflict.type_key, conflict.entity_id) for conflict in conflicts}
-        told_before = len(violation.examples) - len(conflicts)
-        self.conflicts.add(conflicts, violation.total - told_before)
-
     def _untouched(self, key: TableKey) -> Image:
         self.read.add(key)
         return Image(table=self._open(self.given.target.pins[key]))
 
-    def _simple_image(self, key: TableKey) -> StagedWrite | None:
+    def _simple_image(self, image: _Image, key: TableKey) -> StagedWrite | None:
         """The new rows behind the old ones, where no rule would notice that replaced rows are still there.
 
         Lance needs about a second per twenty million rows to make a version in which rows keep their ids; once, for
@@ -291,17 +379,37 @@ class MergeJob:
         """
         rules = self.given.rules[key]
         tables = (key, *(end.node for end in rules.ends))
-        loses_rows = (self.plans[k].count(Action.DELETE) for k in tables if k in self.plans)
+        loses_rows = (image.plans[k].count(Action.DELETE) for k in tables if k in image.plans)
         if rules.uniques or rules.per_source is not None or any(loses_rows):
             return None
-        return stage_fragments(self.writes[key].table, self._fragments[key])
+        copied = image.copied[key]
+        return stage_fragments(copied.staged.table, copied.fragments)
 
-    def _old_sources(self, key: TableKey) -> Sequence[str]:
+    def _old_sources(self, plan: RowPlan, key: TableKey) -> Sequence[str]:
         if self.given.rules[key].per_source is None:
             return ()
-        plan = self.plans[key]
         target = self._open(self.given.target.pins[key])
         return lost_sources(target, plan, self.engine.for_rows(plan.count()), self._scratch)
+
+
+def _group_of(violation: Violation) -> str:
+    # An edge that lacks both ends is one conflict.
+    return ConflictKind.ORPHAN_EDGE if isinstance(violation.rule, End) else rule_name(violation.rule)
+
+
+def _conflicts_of(violation: Violation) -> dict[object, MergeConflict]:
+    """The examples of a violation as conflicts, by what they are about."""
+    found: dict[object, MergeConflict] = {}
+    for example, text in zip(violation.examples, violation.texts, strict=True):
+        # Which of two rows with the same value is new depends on how conflicts about rows are decided.
+        what = example.ids[0] if isinstance(violation.rule, End) else (str(example.value), frozenset(example.ids))
+        found[what] = MergeConflict(
+            kind=_KINDS[type(violation.rule)],
+            type_key=violation.key,
+            message=text,
+            entity_id=example.ids[0] if example.ids else None,
+        )
+    return found
 
 
 def _images_of(table: Table, definition: NodeDef | EdgeDef, ids: list[str]) -> dict[str, RowImage]:

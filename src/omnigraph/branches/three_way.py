@@ -8,7 +8,7 @@ of ids that are the same for all states: one task decides about each range.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,10 +77,13 @@ def plan_rows(
     held = {label: tables_of[number] for label, number in pair_of.items()}
     decided = _decide(held, base, strategy)
     return RowPlan(
-        parts=tuple(decided.parts),
-        deleted_ids=[str(item) for item in decided.deleted_ids.to_pylist()],
+        parts=tuple(decided.taken.parts),
+        deleted_ids=decided.taken.ids_of_deleted(),
         conflicts=tuple(decided.conflicts),
         conflict_total=decided.conflict_total,
+        contested=RowPlan(parts=tuple(decided.contested.parts), deleted_ids=decided.contested.ids_of_deleted())
+        if decided.conflict_total
+        else None,
     )
 
 
@@ -108,19 +111,30 @@ def decide_bucket(item: _Bucket) -> Message:
         for label, name in item.names.items()
     }
     decided = _decide(deltas, item.base, item.strategy)
-    name, parts = file_parts(item.plans, item.number, decided.parts)
-    deleted: Message = {"rows": 0}
-    if len(decided.deleted_ids):
-        batch = pa.RecordBatch.from_arrays([decided.deleted_ids], names=["id"])
-        deleted = write_keys(item.plans, item.number, [batch])
     return {
-        "name": name,
-        "parts": parts,
-        "deleted": deleted,
+        "taken": _write_rows(item, decided.taken),
+        "contested": _write_rows(item, decided.contested),
         "conflicts": [(c.entity_id, c.choice, c.holder) for c in decided.conflicts],
         "conflict_total": decided.conflict_total,
         "rows": sum(delta.num_rows for delta in deltas.values()),
     }
+
+
+def _write_rows(item: _Bucket, rows: _ChosenRows) -> Message:
+    name, parts = file_parts(item.plans, item.number, rows.parts)
+    deleted: Message = {"rows": 0}
+    if len(rows.deleted_ids):
+        batch = pa.RecordBatch.from_arrays([rows.deleted_ids], names=["id"])
+        deleted = write_keys(item.plans, item.number, [batch])
+    return {"name": name, "parts": parts, "deleted": deleted}
+
+
+def _read_rows(folder: AnswerFolder, answers: Sequence[Message]) -> RowPlan:
+    """What tasks wrote by `_write_rows`."""
+    return RowPlan(
+        parts=tuple(part for answer in answers for part in filed_parts(folder, answer["name"], answer["parts"])),
+        deleted_ids=key_files(folder, [answer["deleted"] for answer in answers]),
+    )
 
 
 def _plan_in_tasks(
@@ -153,21 +167,34 @@ def _plan_in_tasks(
         for answer in answers
         for entity_id, choice, holder in answer["conflicts"]
     ]
-    return RowPlan(
-        parts=tuple(part for answer in answers for part in filed_parts(folder, answer["name"], answer["parts"])),
-        deleted_ids=key_files(folder, [answer["deleted"] for answer in answers]),
+    return replace(
+        _read_rows(folder, [answer["taken"] for answer in answers]),
         conflicts=tuple(conflicts[:MAX_CONFLICTS]),
         conflict_total=sum(int(answer["conflict_total"]) for answer in answers),
+        contested=_read_rows(folder, [answer["contested"] for answer in answers]) if conflicts else None,
     )
 
 
 # ---- decisions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decided:
+@dataclass(frozen=True, slots=True)
+class _ChosenRows:
+    """Rows of the source for the target, and the ids of the rows that it has not any more."""
+
     parts: list[HeldRows]
     deleted_ids: Array
+
+    def ids_of_deleted(self) -> list[str]:
+        """The ids as texts."""
+        return [str(item) for item in self.deleted_ids.to_pylist()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    taken: _ChosenRows
+    #: What would be taken besides if every conflict were decided for the source.
+    contested: _ChosenRows
     conflicts: list[PlannedConflict]
     conflict_total: int
 
@@ -182,14 +209,17 @@ def _decide(deltas: Mapping[str, Rows], base: Base, strategy: str | None) -> _De
     if strategy is not None:
         # Row conflicts only: whichever side is preferred, the rules of the schema are checked afterwards.
         choices[choices > Choice.TAKE] = Choice.TAKE if strategy == "theirs" else Choice.KEEP
-    taken = choices == Choice.TAKE
     in_source, in_target = source != ABSENT, target != ABSENT
-    deleted = taken & ~in_source & in_target
-    parts = [
-        *states.parts(Action.UPDATE, taken & in_source & in_target),
-        *states.parts(Action.INSERT, taken & in_source & ~in_target),
-        *states.parts(Action.DELETE, deleted),
-    ]
+
+    def rows_of_source(wanted: NDArray[np.bool_]) -> _ChosenRows:
+        deleted = wanted & ~in_source & in_target
+        parts = [
+            *states.parts(Action.UPDATE, wanted & in_source & in_target),
+            *states.parts(Action.INSERT, wanted & in_source & ~in_target),
+            *states.parts(Action.DELETE, deleted),
+        ]
+        return _ChosenRows(parts, states.ids.filter(pa.array(deleted)))
+
     is_conflict = choices > Choice.TAKE
     found = pa.table(
         {
@@ -199,8 +229,8 @@ def _decide(deltas: Mapping[str, Rows], base: Base, strategy: str | None) -> _De
         }
     ).sort_by("id")
     return _Decided(
-        parts=parts,
-        deleted_ids=states.ids.filter(pa.array(deleted)),
+        taken=rows_of_source(choices == Choice.TAKE),
+        contested=rows_of_source(is_conflict),
         conflicts=[
             PlannedConflict(entity_id=row["id"], choice=row["choice"], holder=row["holder"])
             for row in found.slice(0, MAX_CONFLICTS).to_pylist()

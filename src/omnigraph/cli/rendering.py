@@ -15,6 +15,7 @@ from itertools import takewhile, zip_longest
 from typing import TYPE_CHECKING
 
 from omnigraph.errors.text import one_line
+from omnigraph.errors.writes import usable_strategies
 
 if TYPE_CHECKING:
     from omnigraph.api.diffs import ReportedDiff
@@ -464,28 +465,35 @@ _DELETED = "(deleted)"
 def conflict_lines(source: str, target: str, conflicts: Sequence[MergeConflict], total: int) -> Iterator[str]:
     """Why a merge is not possible, the conflicts, and what to do about them."""
     yield f"{source} cannot be merged into {target}, nothing was changed: {counted(total, 'conflict')}"
-    shown = conflicts[:MAX_SHOWN]
-    about_rows = [conflict for conflict in shown if conflict.kind.is_about_a_row]
-    others = [conflict for conflict in shown if not conflict.kind.is_about_a_row]
+    about_rows = [conflict for conflict in conflicts if conflict.kind.is_about_a_row][:MAX_SHOWN]
+    others = [conflict for conflict in conflicts if not conflict.kind.is_about_a_row][:MAX_SHOWN]
     sides = (f"ours ({target})", f"theirs ({source})")
     yield from text_table(
         ("kind", "type", "id", "property", "base", *sides),
         [row for conflict in about_rows for row in _side_by_side(conflict)],
     )
+    depends = any(conflict.with_strategy for conflict in others)
     yield from text_table(
-        ("kind", "type", "id", "message"),
-        [(*_names(conflict), fit(conflict.message, 2 * _ID_WIDTH)) for conflict in others],
+        ("kind", "type", "id", "message", *(("arises with",) if depends else ())),
+        [
+            (*_names(conflict), fit(conflict.message, 2 * _ID_WIDTH), *((_condition(conflict),) if depends else ()))
+            for conflict in others
+        ],
     )
-    if total > len(shown):
-        yield f"… and {total - len(shown):,} more"
-    if others:
-        yield "change one of the branches and merge again"
+    if more := total - len(about_rows) - len(others):
+        yield f"… and {more:,} more"
+    if usable := " or ".join(usable_strategies(conflicts)):
+        yield f"change one of the branches, or decide all of them with --strategy {usable}"
     else:
-        yield "change one of the branches, or decide all of them with --strategy ours or theirs"
+        yield "change one of the branches and merge again"
 
 
 def _names(conflict: MergeConflict) -> tuple[str, str, str]:
     return str(conflict.kind), conflict.type_key, fit(conflict.entity_id or "-", _ID_WIDTH)
+
+
+def _condition(conflict: MergeConflict) -> str:
+    return "any decision" if conflict.with_strategy is None else f"--strategy {conflict.with_strategy}"
 
 
 def _side_by_side(conflict: MergeConflict) -> Iterator[tuple[str, ...]]:

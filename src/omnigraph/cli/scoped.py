@@ -322,6 +322,9 @@ def derived(operation_id: str) -> Callable[[Callable[[_Result], Iterable[str]]],
                 print_json(document.to_json())
             else:
                 print_lines(renderer(found))
+            # Some answers say that the operation would fail.
+            if code := getattr(found, "exit_code", 0):
+                raise typer.Exit(code)
 
         run.__signature__ = inspect.Signature(list(_parameters(entry, declared)))  # type: ignore[attr-defined]  # functions take it
         run.__doc__ = renderer.__doc__

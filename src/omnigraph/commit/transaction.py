@@ -108,6 +108,8 @@ class Transaction(AbstractContextManager["Transaction"]):
         self._state: ManifestState | None = None
         self._snapshot: Snapshot | None = None
         self._staged: dict[TableKey, StagedTable] = {}
+        #: Writes that another one to the same table took the place of.
+        self._superseded: list[StagedTable] = []
         self._is_declared = False
         #: Versions of tables that the write changes, and of those that were only looked at.
         self.touched: dict[TableKey, int | None] = {}
@@ -234,9 +236,11 @@ class Transaction(AbstractContextManager["Transaction"]):
     # ---- Staged writes
 
     def stage(self, pin: TablePin, write: StagedWrite | None) -> None:
-        """Add a staged write to a table that the snapshot reads at this pin, if there is one."""
+        """Add a staged write to a table that the snapshot reads at this pin, if there is one; the last one counts."""
         if write is not None:
             key = pin.table_key
+            if key in self._staged:
+                self._superseded.append(self._staged[key])
             self.touched[key] = pin.version
             self._staged[key] = StagedTable(table_key=key, incarnation=pin.incarnation, staged=write)
 
@@ -315,7 +319,7 @@ class Transaction(AbstractContextManager["Transaction"]):
         finally:
             # Also after an interrupt: before the intent is on disk nothing but this try knows the staged files.
             if not self._is_declared and not self._policy.keeps_files:
-                discard_staged(self.environment, list(self._staged.values()))
+                discard_staged(self.environment, [*self._superseded, *self._staged.values()])
 
     def _may_repeat(self, error: Exception) -> bool:
         """Whether preparing it again is invisible."""

@@ -156,6 +156,10 @@ _SHOWN_CONFLICTS = 3
 MAX_CONFLICTS = 1_000
 
 
+#: The ways to decide all conflicts about rows: for the target, or for the source.
+STRATEGIES = ("ours", "theirs")
+
+
 class ConflictKind(StrEnum):
     """The kind of a merge conflict. The first three concern one row, the others the merged result."""
 
@@ -193,6 +197,9 @@ class MergeConflict(Document):
 
     Of a conflict about a row, the row as it was (`base`), on the target (`ours`) and on the source (`theirs`): an
     object with `properties` and for edges `endpoints`; None where there is no row.
+
+    A conflict about the merged result may depend on how conflicts about rows are decided: `with_strategy` is the
+    strategy, `ours` or `theirs`, that leads to it. It is None where both do, and where there is nothing to decide.
     """
 
     type_key: Annotated[str, ENTITY_TYPE]
@@ -202,6 +209,13 @@ class MergeConflict(Document):
     base: _Side = None
     ours: _Side = None
     theirs: _Side = None
+    with_strategy: Annotated[str | None, OMIT_NONE] = None
+
+
+def usable_strategies(conflicts: Sequence[MergeConflict]) -> list[str]:
+    """The strategies that leave none of some conflicts."""
+    others = [conflict.with_strategy for conflict in conflicts if not conflict.kind.is_about_a_row]
+    return [] if None in others else [name for name in STRATEGIES if name not in others]
 
 
 class MergeConflictsError(OmniError):
@@ -223,9 +237,10 @@ class MergeConflictsError(OmniError):
         listing = "; ".join(conflict.message for conflict in conflicts[:_SHOWN_CONFLICTS])
         more = f"; and {total - _SHOWN_CONFLICTS:,} more" if total > _SHOWN_CONFLICTS else ""
         several = "1 conflict" if total == 1 else f"{total:,} conflicts"
+        usable = " or ".join(f"`{name}`" for name in usable_strategies(conflicts))
         advice = (
-            "change one of the branches, or decide all of them with the strategy `ours` or `theirs`"
-            if all(conflict.kind.is_about_a_row for conflict in conflicts)
+            f"change one of the branches, or decide all of them with the strategy {usable}"
+            if usable
             else "change one of the branches and merge again"
         )
         super().__init__(

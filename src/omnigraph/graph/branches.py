@@ -31,6 +31,7 @@ from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import check_branch_name, is_ulid
 from omnigraph.errors import BadRequestError, BranchNotFoundError, MergeConflictsError, OmniError, ReadSetConflictError
 from omnigraph.errors.requests import MERGE
+from omnigraph.errors.writes import STRATEGIES
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.maintenance.cleanup import reclaim_forks_quietly
 from omnigraph.pipeline.workers import Progress
@@ -117,7 +118,6 @@ def _publish(environment: GraphEnvironment, make_head: Callable[[ManifestState, 
 # ---- Merging branches
 
 
-STRATEGIES = ("ours", "theirs")
 #: Rows up to which a merge may be planned while all writers wait.
 _MAX_ROWS_IN_WINDOW = 100_000
 POLICY = RetryPolicy(is_bulk=True)
@@ -254,6 +254,7 @@ def _try_merge(graph: OpenGraph, transaction: Transaction, call: MergeCall) -> t
         engine=call.workers,
         store=environment.tables,
         objects=environment.objects,
+        on_staged=transaction.stage,
     )
     try:
         return source, _run_merge(transaction, job, call, result)
@@ -267,25 +268,24 @@ def _run_merge(transaction: Transaction, job: MergeJob, call: MergeCall, result:
         job.plan()
         transaction.is_large = job.changed_rows > _MAX_ROWS_IN_WINDOW
         stage.update(1, job.changed_rows)
-    if not job.conflicts.total:
+    if job.conflicts.total:
+        with call.progress.stage("check the result", 1) as stage:
+            job.check_both(transaction.open)
+            stage.update(1, 0)
+    else:
         with call.progress.stage("copy rows", 1) as stage:
-            try:
-                # A dry run stages beside the rows that the target reads, and makes no fork.
-                job.stage(transaction.open if call.dry_run else transaction.open_for_writing)
-            finally:
-                for key, write in job.writes.items():
-                    transaction.stage(target.pins[key], write)
+            # A dry run stages beside the rows that the target reads, and makes no fork.
+            job.stage(transaction.open if call.dry_run else transaction.open_for_writing)
             stage.update(1, job.changed_rows)
         with call.progress.stage("check the result", 1) as stage:
             job.check()
             stage.update(1, 0)
     if job.conflicts.total and not call.dry_run:
-        found = tuple(job.conflicts.found)
-        raise MergeConflictsError(call.source, call.target, found, job.conflicts.total)
+        raise MergeConflictsError(call.source, call.target, job.conflicts.shown, job.conflicts.total)
     result = replace(result, changes=job.changes)
     if call.dry_run:
         return _preview(result, job)
-    read = job.read - job.writes.keys()
+    read = job.read - transaction.touched.keys()
     transaction.read.update({key: target.pins[key].version for key in read})
     transaction.require(BaseStays(target.commit_id))
     with call.progress.stage("commit", 1):
@@ -304,6 +304,6 @@ def _outcome(bases: set[str], source: str, target: str) -> MergeOutcome:
 
 
 def _preview(result: MergeResult, job: MergeJob) -> MergeResult:
-    found, total = tuple(job.conflicts.found), job.conflicts.total
+    total = job.conflicts.total
     outcome = MergeOutcome.CONFLICTS if total else result.outcome
-    return replace(result, outcome=outcome, conflicts=found, conflict_total=total)
+    return replace(result, outcome=outcome, conflicts=job.conflicts.shown, conflict_total=total)

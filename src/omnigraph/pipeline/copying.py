@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,7 +13,7 @@ from omnigraph.core.arrow import Array, Batch, Column, Rows, pa
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.lang.schema.rules import ValueRule
-from omnigraph.pipeline.exchange import BUCKET, Exchange, Scratch, key_files, run_exchange, write_keys
+from omnigraph.pipeline.exchange import BUCKET, Exchange, Scratch, joined_keys, key_files, run_exchange, write_keys
 from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import Message, Workers, advance
@@ -120,6 +120,15 @@ class RowPlan:
     #: The first conflicts in the order of their ids, and how many there are.
     conflicts: tuple[PlannedConflict, ...] = ()
     conflict_total: int = 0
+    #: What the target would take over besides if every conflict were decided for the source; None without conflicts.
+    contested: RowPlan | None = None
+
+    def with_contested(self) -> RowPlan:
+        """The same plan with every conflict decided for the source."""
+        if self.contested is None:
+            return self
+        parts = (*self.parts, *self.contested.parts)
+        return replace(self, parts=parts, deleted_ids=joined_keys(self.deleted_ids, self.contested.deleted_ids))
 
     def count(self, *actions: Action) -> int:
         """The number of changed rows of the target, of some kinds or of all."""
@@ -177,6 +186,14 @@ class CopyPlan:
     target: Table
     rows: RowPlan
     rules: tuple[ValueRule, ...] = ()
+    #: The same plan without the contested rows, where it is staged already: its rows are not copied again.
+    before: Copied | None = None
+
+    @property
+    def coming(self) -> RowPlan:
+        """The rows that are still to be copied."""
+        contested = self.rows.contested
+        return self.rows if self.before is None or contested is None else contested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,19 +222,21 @@ def stage_copy(plan: CopyPlan, engine: WorkerSet, scratch: Scratch, root: GraphL
     finally:
         # Also after an interrupt: nothing else knows these files.
         ledgers.close(is_committed=is_staged)
+    before = plan.before
     fragments = [text for answer in answers for text in answer["fragments"]]
+    bad = [str(text) for answer in answers for text in answer["violations"]]
+    bad_total = sum(int(answer["violation_total"]) for answer in answers)
+    if before is not None:
+        fragments, bad = [*before.fragments, *fragments], [*before.violations, *bad]
+        bad_total += before.violation_total
     if not shrunk:
         staged = stage_fragments(plan.target, fragments)
     elif not fragments:
         staged = stage_removal(plan.target, shrunk, plan.rows.count(Action.DELETE))
     else:
         staged = stage_replacement(plan.target, fragments, shrunk)
-    bad = [str(text) for answer in answers for text in answer["violations"]]
     return Copied(
-        staged=staged,
-        fragments=tuple(fragments),
-        violations=tuple(bad[:MAX_CONFLICTS]),
-        violation_total=sum(int(answer["violation_total"]) for answer in answers),
+        staged=staged, fragments=tuple(fragments), violations=tuple(bad[:MAX_CONFLICTS]), violation_total=bad_total
     )
 
 
@@ -241,7 +260,7 @@ class CopyItem:
 def _items(plan: CopyPlan, ledgers: AnswerFolder) -> list[CopyItem]:
     source, target = table_address(plan.source), table_address(plan.target)
     # Rows that keep ids lie apart from new rows, which have none.
-    groups = [group for action in (Action.UPDATE, Action.INSERT) for group in _grouped(plan.rows, action)]
+    groups = [group for action in (Action.UPDATE, Action.INSERT) for group in _grouped(plan.coming, action)]
     return [
         CopyItem(
             number=number,

@@ -228,6 +228,14 @@ def key_files(folder: AnswerFolder, answers: Iterable[Message]) -> KeyFiles:
     return KeyFiles(folder, names, sum(int(answer["rows"]) for answer in found))
 
 
+def joined_keys(first: Sequence[str], second: Sequence[str]) -> Sequence[str]:
+    """The keys of both; those in files of one folder stay there."""
+    if isinstance(first, KeyFiles) and isinstance(second, KeyFiles):
+        assert first.folder == second.folder, "keys of one plan lie together"
+        return KeyFiles(first.folder, (*first.names, *second.names), first.total + second.total)
+    return [*first, *second]
+
+
 # ---- The folder of one large comparison or merge: made with its first file, gone with the object that uses it
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from omnigraph.errors import ConflictKind
+from omnigraph.errors import ConflictKind, MergeConflictsError
 from omnigraph.graph.graph import Graph
 from support.branched_people import (
     all_branches,
     conflicts_of,
     edge,
+    files,
     in_memory_and_files,
     named,
     put,
@@ -265,7 +266,7 @@ ORPHANS = [
 
 SEVERAL = [
     Scenario(
-        "conflicts about rows of all types are collected, and rules are not asked yet",
+        "conflicts about rows of all types are collected, and what their decision leaves in the way",
         (
             'update Book set { year: 1900 } where name = "b1"',
             'insert Author { name: "new" } insert Book { name: "x", year: 1700, isbn: "n" }',
@@ -282,6 +283,7 @@ SEVERAL = [
             (INSERT, BOOK, "Book 'x' was inserted on both sides with different values"),
             (UPDATE, CITES, "Cites 'c1' was changed on both sides to different values"),
             (UPDATE, BOOK, "Book 'b1' was changed on both sides to different values"),
+            (CARD, LEADS, "'a1' has 2 edges"),
         ),
         [cite("c1", "b1", "b2")],
     ),
@@ -411,7 +413,10 @@ def test_a_row_that_a_strategy_decides_has_to_obey_the_rules(rules: Graph, strat
     run(rules, 'update Book set { isbn: "z" } where name = "b1"', "feature")
     run(rules, 'update Book set { isbn: "i1" } where name = "b3"', "feature")
     run(rules, 'update Book set { year: 1900 } where name = "b1"')
-    assert named(conflicts_of(rules, "feature")) == [(UPDATE, BOOK, "b1")]
+    row, taken = conflicts_of(rules, "feature")
+    assert (row.kind, row.entity_id, row.with_strategy) == (UPDATE, "b1", None)
+    assert (taken.kind, taken.type_key, taken.with_strategy) == (UNIQUE, BOOK, "ours")
+    assert taken.to_json()["with_strategy"] == "ours"
     if is_merged:
         rules.merge("feature", strategy=strategy)
         held = {row["id"]: row["isbn"] for row in everything(rules)[BOOK]}
@@ -429,13 +434,34 @@ def test_a_strategy_that_keeps_a_node_needs_its_edges(rules: Graph, strategy: st
     run(rules, 'delete Book where name = "b4"', "feature")
     run(rules, 'update Book set { year: 1900 } where name = "b4"')
     put(rules, "main", cite("c1", "b3", "b4"))
-    assert named(conflicts_of(rules, "feature")) == [(DELETE, BOOK, "b4")]
+    row, orphan = conflicts_of(rules, "feature")
+    assert (row.kind, row.entity_id) == (DELETE, "b4")
+    assert (orphan.kind, orphan.entity_id, orphan.with_strategy) == (ORPHAN, "c1", "theirs")
+    with pytest.raises(MergeConflictsError, match=r"or decide all of them with the strategy `ours`$"):
+        rules.merge("feature")
     if strategy == "ours":
         rules.merge("feature", strategy=strategy)
         assert [row["id"] for row in everything(rules)[CITES]] == ["c1"]
     else:
         found = conflicts_of(rules, "feature", strategy=strategy)
         assert named(found) == [(ORPHAN, CITES, "c1")]
+
+
+@in_memory_and_files
+def test_many_conflicts_of_one_kind_hide_no_other(rules: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report with room for three shows some of every kind, and counts all; no file of the attempt stays."""
+    monkeypatch.setattr("omnigraph.branches.merge.MAX_CONFLICTS", 3)
+    rules.create_branch("feature")
+    put(rules, "main", *({"type": "Book", "data": {"name": f"n{number}", "year": 1900}} for number in range(9)))
+    put(rules, "feature", *({"type": "Book", "data": {"name": f"n{number}", "year": 1901}} for number in range(9)))
+    for branch in ("main", "feature"):
+        run(rules, link("Leads", "a1", "b1"), branch)
+    before = files(rules)
+    preview = rules.merge("feature", dry_run=True)
+    kinds = [conflict.kind for conflict in preview.conflicts]
+    assert (kinds, preview.conflict_total) == ([INSERT, INSERT, CARD], 10)
+    assert preview.exit_code == MergeConflictsError.exit_code
+    assert files(rules) == before
 
 
 # ---- values

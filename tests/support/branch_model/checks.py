@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -317,10 +318,26 @@ class BranchChecks(BranchWrites):
             assert it.theirs == theirs[it.type_key].get(it.entity_id)
             base = plan.base[it.type_key].get(it.entity_id)
             assert it.base == (None if base is UNDECIDED else base)
+        others = [it for it in found if not it.kind.is_about_a_row]
+        if not plan.decided:
+            assert {it.with_strategy for it in others} <= {None}
+            self.check_violations(plan, others)
+        for strategy, decided in plan.decided.items():
+            # Nothing comes up later: the decision leads to these conflicts and to no others.
+            told = [it for it in others if it.with_strategy in (None, strategy)]
+            self.check_violations(decided, told)
+            preview = self.graph.merge(source, target, strategy=strategy, dry_run=True, engine="local")
+            assert self.subjects(preview.conflicts) == self.subjects(told)
+
+    def subjects(self, found: Iterable[MergeConflict]) -> set[tuple[str, ...]]:
+        """What conflicts are about: the entities and values that their messages quote."""
+        return {(it.kind, it.type_key, *sorted(re.findall(r"'[^']*'", it.message))) for it in found}
+
+    def check_violations(self, plan: MergePlan, found: Iterable[MergeConflict]) -> None:
+        """The conflicts are the violations of rules in the merged result."""
         others: dict[str, list[MergeConflict]] = {}
         for it in found:
-            if not it.kind.is_about_a_row:
-                others.setdefault(str(it.kind), []).append(it)
+            others.setdefault(str(it.kind), []).append(it)
         orphans = others.pop("orphan_edge", [])
         assert Counter((it.type_key, it.entity_id) for it in orphans) == Counter(plan.orphans)
         # One of the holders is named, and every tuple at least once.

@@ -211,6 +211,8 @@ class MergePlan:
     crowded: frozenset[Place] = frozenset()
     #: Where the branches last agreed.
     base: CommonState = field(default_factory=dict)
+    #: The same merge with each strategy, where conflicts about rows are undecided.
+    decided: dict[str, MergePlan] = field(default_factory=dict)
 
     @property
     def is_possible(self) -> bool:
@@ -377,7 +379,8 @@ class GraphModel:
                     assert row is not UNDECIDED, "a branch knows what it holds"
                     result[key][entity_id] = row
         if rows and strategy is None:
-            return MergePlan(outcome, ours, frozenset(rows), base=base)
+            decided = {it: self.plan_merge(source, target, it) for it in ("ours", "theirs")}
+            return MergePlan(outcome, ours, frozenset(rows), base=base, decided=decided)
         return check_result(MergePlan(outcome, result, base=base), ours)
 
     def parents(self, commit_id: str) -> Iterator[str]:

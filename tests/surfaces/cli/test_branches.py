@@ -6,7 +6,7 @@ import io
 import re
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -247,13 +247,13 @@ def test_conflicts_are_a_table_on_stderr_or_in_json_and_exit_with_1(og: Run, sto
     assert og("snapshot", store, "--json").json() == before
 
 
-def test_conflicts_of_a_dry_run_are_a_table_on_stdout_or_in_the_receipt_and_exit_with_0(og: Run, store: str) -> None:
+def test_conflicts_of_a_dry_run_are_a_table_on_stdout_or_in_the_receipt_and_exit_with_1(og: Run, store: str) -> None:
     disagree(store)
     outcome = merge(og, store, "--dry-run", "--quiet")
-    assert (outcome.code, outcome.out, outcome.err) == (0, TABLE, "")
+    assert (outcome.code, outcome.out, outcome.err) == (1, TABLE, "")
     as_json = merge(og, store, "--dry-run", "--json", "--quiet")
     body = as_json.json()
-    assert (as_json.code, body["outcome"], body["commit"]) == (0, "conflicts", None)
+    assert (as_json.code, body["outcome"], body["commit"]) == (1, "conflicts", None)
     assert [conflict["kind"] for conflict in body["merge_conflicts"]] == ["divergent_update"]
 
 
@@ -309,6 +309,20 @@ def test_a_violated_rule_is_shown_with_its_message_and_without_a_strategy(og: Ru
     assert "unique_violation  node:Person" in outcome.err
     assert "--strategy" not in outcome.err
     assert outcome.err.endswith("change one of the branches and merge again\n")
+
+
+def test_a_violation_that_only_one_strategy_leads_to_names_it() -> None:
+    kind, key = ConflictKind.ORPHAN_EDGE, "edge:Cites"
+    row = conflicts(1, base="a", ours="b", theirs="c")
+    orphan = MergeConflict(kind=kind, type_key=key, entity_id="c1", message="no end", with_strategy="theirs")
+    *_, head, _, line, advice = conflict_lines("s", "main", [*row, orphan], 2)
+    assert re.split(r"  +", head) == ["kind", "type", "id", "message", "arises with"]
+    assert re.split(r"  +", line) == ["orphan_edge", key, "c1", "no end", "--strategy theirs"]
+    assert advice == "change one of the branches, or decide all of them with --strategy ours"
+    either = replace(orphan, entity_id="c2", with_strategy=None)
+    *_, line, advice = conflict_lines("s", "main", [*row, orphan, either], 3)
+    assert line.endswith("any decision")
+    assert advice == "change one of the branches and merge again"
 
 
 def conflicts(count: int, **images: str) -> list[MergeConflict]:
