@@ -627,6 +627,52 @@ def test_an_end_without_a_value_or_with_an_unknown_one(graph: Graph, folder: Pat
     assert {(item.line, item.field, item.value) for item in found} == {(3, "to", '["4","s"]'), (4, "from", "z")}
 
 
+@each_case("kind", ["csv", "jsonl", "parquet", "frame"])
+def test_records_without_a_key_or_an_end_are_passed_over_if_a_mapping_says_so(tmp_path: Path, kind: str) -> None:
+    graph = Graph.init(tmp_path / f"{kind}.omni", SCHEMA)
+    rows = [
+        {"name": "a", "boss": "b", "series": "s", "number": 1},
+        {"name": "b", "boss": None, "series": None, "number": 2},
+        {"name": None, "boss": "-", "series": "t", "number": None},
+    ]
+    path = tmp_path / f"x.{kind}"
+    match kind:
+        case "csv":
+            write(path, "name,boss,series,number", "a,b,s,1", "b,,,2", ",-,t,")
+        case "jsonl":
+            write(path, *map(json.dumps, rows))
+        case "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+    source = {} if kind == "frame" else {"source": str(path)}
+    boss = {"column": "boss", "null": "-"}
+    entries: dict[str, dict[str, Any]] = {
+        "nodes": {
+            "Person": source | {"columns": {"name": "name"}},
+            "Slot": source | {"columns": {"series": "series", "number": "number"}},
+        },
+        "edges": {
+            "Knows": source | {"from": "name", "to": boss, "columns": {}},
+            "At": source | {"from": "name", "to": {"series": "series", "number": "number"}, "columns": {}},
+        },
+    }
+    frame = pa.Table.from_pylist(rows)
+    frames = {"frames": dict.fromkeys(("Person", "Slot", "Knows", "At"), frame)} if kind == "frame" else {}
+    found = rejected(graph, lambda: load(graph, mapping=entries, **frames))
+    assert {"missing value for Person.name", "missing `to` of Knows"} <= {item.rule for item in found}
+    for types in entries.values():
+        for entry in types.values():
+            entry["skip_null"] = True
+    loaded = load(graph, mapping=entries, **frames)
+    assert (loaded.nodes_loaded, loaded.edges_loaded) == ({"Person": 2, "Slot": 1}, {"At": 1, "Knows": 1})
+    assert (ends_of(graph, "edge:Knows"), ends_of(graph, "edge:At")) == ([("a", "b")], [("a", '["1","s"]')])
+
+
+def test_a_place_behind_records_that_were_passed_over(graph: Graph, folder: Path) -> None:
+    entry = {"source": str(write(folder / "x.csv", "name,age", ",1", ",x", "a,old")), "skip_null": True}
+    found = rejected(graph, lambda: load(graph, mapping={"nodes": {"Person": entry}}))
+    assert [(item.line, item.rule) for item in found] == [(4, "invalid value for Person.age")]
+
+
 def test_several_sources_of_one_type(graph: Graph, folder: Path) -> None:
     write(folder / "z.csv", "name,age", "a,1", "b,1")
     write(folder / "a.jsonl", '{"who": "a", "age": 2}')

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import pyarrow
 
 from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.core.source import did_you_mean, nearest
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.shaping import RawRecords
+from omnigraph.pipeline.load.shaping import End, RawRecords
 from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped, refuse_null_texts
 from omnigraph.pipeline.load.value_sources import EndSource, Transforms, ValueSource, column_source
 from omnigraph.pipeline.load.values import Reading, Timestamps
 from omnigraph.pipeline.violations import shown
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from omnigraph.pipeline.load.mapping import MappedType
@@ -168,6 +168,8 @@ class ColumnMap:
     timestamps: Timestamps = Timestamps.REFUSE
     #: Columns that are not read: they have one text, or null, in all records.
     constants: Mapping[str, str | None] = field(default_factory=dict)
+    #: Whether records without a key, or without an end, are passed over.
+    skips_null: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -195,7 +197,12 @@ def map_columns(
     if mapped.columns is None and explicit is None and "id" in source.names:
         explicit = column_source("id")
     found = ColumnMap(
-        properties=chosen, id=explicit, ends=mapped.ends, timestamps=mapped.timestamps, constants=source.constants
+        properties=chosen,
+        id=explicit,
+        ends=mapped.ends,
+        timestamps=mapped.timestamps,
+        constants=source.constants,
+        skips_null=mapped.skips_null,
     )
     repeated = [column for column in found.columns if source.names.count(column) > 1]
     if repeated:
@@ -482,15 +489,69 @@ def raw_records(
     for side, end in zip(("from", "to"), chosen.ends or (), strict=False):
         if not isinstance(end, ValueSource):
             plain |= {f"{side}.{member}": source.only_column for member, source in end.items()}
-    return RawRecords(
+    found = RawRecords(
         shape=shape,
         columns={name: values(source) for name, source in chosen.properties.items()},
         ids=None if chosen.id is None else ids(chosen.id),
         ends=(ends[0], ends[1]) if ends else None,
         lines=numbers,
         reading=Reading(is_text=is_text, timestamps=chosen.timestamps),
-        plain={name: found for name, found in plain.items() if found is not None},
+        plain={name: column for name, column in plain.items() if column is not None},
     )
+    return _identified(found) if chosen.skips_null else found
+
+
+# ---- Records that are passed over
+
+
+def _identified(raw: RawRecords) -> RawRecords:
+    """The records that have a key, and both ends if they are edges."""
+    wanted = [raw.columns[name] for name in raw.shape.key_members if name in raw.columns]
+    for end in raw.ends or ():
+        wanted += end.values() if isinstance(end, Mapping) else [end]
+    keep = np.ones(raw.count, dtype=bool)
+    for values in wanted:
+        keep &= _is_present(values)
+    if keep.all():
+        return raw
+    return replace(
+        raw,
+        columns={name: _kept(values, keep) for name, values in raw.columns.items()},
+        ids=None if raw.ids is None else _kept(raw.ids, keep),
+        ends=None if raw.ends is None else (_kept_end(raw.ends[0], keep), _kept_end(raw.ends[1], keep)),
+        lines=raw.lines[keep],
+    )
+
+
+def _is_present(values: Given | MappedColumn) -> NDArray[np.bool_]:
+    if isinstance(values, list):
+        return np.array([value is not None for value in values], dtype=bool)
+    if not isinstance(values, MappedColumn):
+        return np.asarray(values.is_valid())
+    # What cannot be read is a bad value, not a missing one.
+    read, violations = values.prepare()
+    found = np.array(read.is_valid())
+    found[list(violations)] = True
+    return found
+
+
+def _kept(values: Given | MappedColumn, keep: NDArray[np.bool_]) -> Given | MappedColumn:
+    if isinstance(values, MappedColumn):
+        columns = {name: _kept_values(column, keep) for name, column in values.columns.items()}
+        return replace(values, columns=columns, count=int(keep.sum()))
+    return _kept_values(values, keep)
+
+
+def _kept_values(values: Given, keep: NDArray[np.bool_]) -> Given:
+    if isinstance(values, list):
+        return [value for value, is_kept in zip(values, keep.tolist(), strict=True) if is_kept]
+    return values.filter(pa.array(keep))
+
+
+def _kept_end(end: End, keep: NDArray[np.bool_]) -> End:
+    if isinstance(end, Mapping):
+        return {name: _kept(values, keep) for name, values in end.items()}
+    return _kept(end, keep)
 
 
 # ---- rows of JSON

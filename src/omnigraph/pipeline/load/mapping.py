@@ -104,6 +104,8 @@ class MappedType:
     ends: tuple[EndSource, EndSource] | None = None
     csv: CsvOptions = field(default_factory=CsvOptions)
     timestamps: Timestamps = Timestamps.REFUSE
+    #: Whether records without a key, or without an end, are passed over.
+    skips_null: bool = False
 
     @property
     def named_columns(self) -> list[str]:
@@ -149,6 +151,7 @@ class _TypeBody(BaseModel):
     null: str | list[str] | None = None
     multiline: Annotated[bool, Field(strict=False)] | None = None
     timestamps: str | None = None
+    skip_null: Annotated[bool, Field(strict=False)] = False
 
 
 class _MappingBody(BaseModel):
@@ -275,6 +278,7 @@ class _Reader:
                 multiline=bool(body.multiline),
             ),
             timestamps=self.timestamps_of(body.timestamps, where),
+            skips_null=body.skip_null,
         )
 
     def _ends(self, key: TableKey, body: _TypeBody, where: str) -> tuple[EndSource, EndSource] | None:

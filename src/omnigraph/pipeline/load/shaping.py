@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: A column of ids, or columns of key members by name.
-_End: TypeAlias = "Given | MappedColumn | Mapping[str, Given | MappedColumn]"
+End: TypeAlias = "Given | MappedColumn | Mapping[str, Given | MappedColumn]"
 _STRING = PropertyType(base=ScalarType(Scalar.STRING), nullable=True)
 _BLOB = ScalarType(Scalar.BLOB)
 
@@ -54,7 +54,7 @@ class RawRecords:
     #: Explicit ids, where the source has any.
     ids: Given | MappedColumn | None = None
     #: Source and target of edges.
-    ends: tuple[_End, _End] | None = None
+    ends: tuple[End, End] | None = None
     #: Line or record of each record, counted from 1 within its part of the input.
     lines: NDArray[np.int64]
     reading: Reading = AS_IS
@@ -91,7 +91,7 @@ class RawRecords:
             )
 
 
-def _cut(end: _End, part: slice) -> _End:
+def _cut(end: End, part: slice) -> End:
     if isinstance(end, Mapping):
         return {name: column[part] for name, column in end.items()}
     return end[part]
@@ -246,7 +246,7 @@ def _apply_rule(rule: ValueRule, column: Array, judge: Shaped) -> None:
 # ---- ends and ids
 
 
-def _end_column(name: str, given: _End, end: EndType, judge: Shaped) -> Array:
+def _end_column(name: str, given: End, end: EndType, judge: Shaped) -> Array:
     if isinstance(given, Mapping):
         found = _composed(given, end, judge, name)
     else:
