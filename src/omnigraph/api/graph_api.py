@@ -99,8 +99,9 @@ class GraphApi(ReadingApi, MaintenanceApi):
         """Load files, mapped tables or frames of any size; all of it becomes visible at once, or nothing does.
 
         `source` is a file, directory or pattern of graph records (JSON lines, packed or not); `mapping` says which
-        tables feed which types, and how their columns are read; `frames` maps type names to Spark, Arrow or pandas
-        frames, which a mapping beside them may describe as well.
+        tables feed which types, and how their columns are read; `frames` maps type names to frames, which a mapping
+        beside them may describe as well: of Spark, pandas and polars, Arrow tables and everything with the Arrow stream
+        protocol, lists of dictionaries.
 
         `append` inserts and refuses ids that exist, `merge` replaces whole rows by id, `overwrite` replaces every type
         that is present. With `base` a missing branch is created in the same commit. `dry_run` does everything but the

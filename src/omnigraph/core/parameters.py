@@ -116,7 +116,7 @@ def _converted(value: object) -> PlainValue:
             made = convert()
             if type(made) is not kind:
                 return plain_value(made)
-    raise ValueError(f"an object of type {_called(kind)} is not a parameter value")
+    raise ValueError(f"an object of type {_called(kind)} is not a value")
 
 
 def _of_numpy(value: Any) -> PlainValue:
@@ -130,7 +130,7 @@ def _of_numpy(value: Any) -> PlainValue:
             return [plain_value(item) for item in value]
         case "U" | "S" | "O" if value.ndim == 0:
             return plain_value(value.item())
-    raise ValueError(f"a numpy {value.dtype} is not a parameter value")
+    raise ValueError(f"a numpy {value.dtype} is not a value")
 
 
 def _numpy_moment(value: Any) -> date | datetime | None:
@@ -212,4 +212,4 @@ def _from_json(value: Mapping[object, object]) -> PlainValue:
                 raise ValueError(f"{text[:80]!r} is not a value of `{name}`") from problem
         case [(str(name), str(text))] if name == _UNFIT:
             raise ValueError(text)
-    raise ValueError("an object is not a parameter value")
+    raise ValueError("an object is not a value")

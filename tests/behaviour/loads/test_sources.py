@@ -859,15 +859,15 @@ def test_frames_of_several_kinds_are_one_commit(graph: Graph) -> None:
 @each_case(
     ("frames", "text"),
     [
-        ({"Person": [{"name": "a"}]}, "frame `Person` is a list: give a Spark frame"),
-        ({"Person": None}, "NoneType"),
+        ({"Person": ["a"]}, "frame `Person`, record 1 is a str: give a list of dictionaries"),
+        ({"Person": None}, "frame `Person` is a NoneType: give a frame of Spark, pandas or polars, an Arrow table or"),
         ({"Persn": pa.table({"name": ["a"]})}, "there is no type `Persn`: did you mean `Person`"),
         ({"Person": pa.table({"nam": ["a"]})}, "Person has no property `nam`"),
         ({"Knows": pa.table({"from": ["a"]})}, "there is no column `to`"),
         ({"Knows": pa.table({"since": [1]})}, "there is no column `src`"),
         ({"Person": pd.Series(["a"], name="name")}, "Series"),
-        ({"Person": pd.DataFrame({"name": ["a", 1]})}, "frame `Person` cannot be read"),
-        ({"Person": pd.DataFrame([["a", "b"]], columns=["name", "name"])}, "cannot be read: Dup"),
+        ({"Person": pd.DataFrame({"name": ["a", 1]})}, "`name` holds values of several types, `str` in row 1 and"),
+        ({"Person": pd.DataFrame([["a", "b"]], columns=["name", "name"])}, "cannot be read: two columns have one name"),
         ({"Person": pa.table([pa.array(["a"]), pa.array(["b"])], names=["name", "name"])}, "name"),
     ],
 )

@@ -342,7 +342,7 @@ def test_parameters_come_from_the_command_line_or_a_file(og: Run, things: str, t
         pytest.param("$n: [I32]", {"n": 1}, "is not a list", id="no list"),
         pytest.param("$n: Vector(3)", {"n": [1]}, "vector of 1 numbers", id="dimension"),
         pytest.param("$n: I32?", {"n": 1, "m": 2}, "`m` is not declared", id="extra"),
-        pytest.param("$n: I32?", {"n": {}}, "an object is not a parameter value", id="object"),
+        pytest.param("$n: I32?", {"n": {}}, "an object is not a value", id="object"),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(

@@ -338,7 +338,7 @@ def test_values_that_are_not_json_are_sent_with_their_type() -> None:
         fake.graph().query(ALL, {"x": [b"\x00", date(2024, 2, 29), float("nan")], "y": object()})
     sent = json.loads(fake.requests[0].content)["params"]
     assert sent["x"] == [{"$bytes": "AA=="}, {"$date": "2024-02-29"}, {"$float": "nan"}]
-    assert sent["y"] == {"$unfit": "an object of type `object` is not a parameter value"}
+    assert sent["y"] == {"$unfit": "an object of type `object` is not a value"}
 
 
 def test_the_name_of_a_branch_is_one_segment_of_the_path() -> None:

@@ -400,6 +400,8 @@ class LoadJob:
 
     def close(self, *, is_committed: bool) -> None:
         """Remove every file that no version refers to: all of them when the load did not happen."""
+        for frame in self._frames:
+            frame.close()
         self._ledgers.close(is_committed=is_committed)
 
     def _remove_fragments(self) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from omnigraph.core.arrow import Rows, pa
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.load.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
 from omnigraph.pipeline.load.inputs import check_one_input, find_files
+from omnigraph.pipeline.load.local_frames import LocalRows, StreamedRows, local_rows
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, TypeMapping, endings_of, read_mapping
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
 from omnigraph.pipeline.load.plan import LoadPlan
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-# ---- Frames: Spark, Arrow and pandas
+# ---- Frames: of Spark, and of this process
 #
 # A mapping says how a frame is read. Without one, columns have the names of properties, edges bring their ends in
 # `from` and `to` (or `src` and `dst`), and any type may bring `id`.
@@ -76,7 +76,7 @@ class Frame:
     """A frame and the type that it feeds."""
 
     type_key: TableKey
-    #: A Spark frame, or an Arrow table in this process.
+    #: A Spark frame, or `LocalRows`.
     data: Any
     columns: SourceColumns
     mapped: MappedType
@@ -84,7 +84,12 @@ class Frame:
     @property
     def is_local(self) -> bool:
         """Whether the rows are in this process already."""
-        return isinstance(self.data, pa.Table)
+        return isinstance(self.data, LocalRows)
+
+    def close(self) -> None:
+        """Forget the rows of a stream."""
+        if isinstance(self.data, StreamedRows):
+            self.data.close()
 
 
 def read_frames(
@@ -110,7 +115,7 @@ def read_frames(
             _refuse_source(key, mapping)
             entry = MappedType(type_key=key, source="", timestamps=mapping.timestamps)
         data = _data(name, given)
-        columns = arrow_columns(data.schema) if isinstance(data, Rows) else access().columns(data)
+        columns = arrow_columns(data.schema) if isinstance(data, LocalRows) else access().columns(data)
         columns = replace(columns, index=_index_names(given))
         if key.kind == "edge" and entry.ends is None:
             known = {*columns.names, *columns.index}
@@ -190,27 +195,20 @@ def _index_names(given: Any) -> tuple[str, ...]:
 
 
 def _data(name: str, given: object) -> object:
-    if isinstance(given, pa.Table):
+    # Spark first: its frames can be streamed as well, and then all of their rows would come into this process.
+    if type(given).__module__.partition(".")[0] == "pyspark" and hasattr(given, "mapInArrow"):
         return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
-    module = type(given).__module__.partition(".")[0]
-    if module == "pyspark" and hasattr(given, "mapInArrow"):
-        return given
-    if module == "pandas" and hasattr(given, "to_numpy") and hasattr(given, "columns"):
-        try:
-            return pa.Table.from_pandas(given, preserve_index=False)
-        except (ValueError, TypeError) as error:
-            # Two columns of one name, or values of several types in one.
-            raise BadRequestError(f"frame `{name}` cannot be read: {error}") from error
-    raise BadRequestError(
-        f"frame `{name}` is a {type(given).__name__}: give a Spark frame, an Arrow table or a pandas frame"
-    )
+    rows = local_rows(name, given)
+    if rows is not None:
+        return rows
+    hint = ": give `frame.collect()`" if type(given).__name__ == "LazyFrame" else ""
+    raise BadRequestError(f"frame `{name}` is a {type(given).__name__}{hint or _FRAME_KINDS}")
 
 
 # ---- Planning the input of a load
 
 
+_FRAME_KINDS = ": give a frame of Spark, pandas or polars, an Arrow table or stream, or a list of dictionaries"
 _FRAME_PER_TYPE = 'give a frame per type, as in frames={"Paper": papers}'
 
 
