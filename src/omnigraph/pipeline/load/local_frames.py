@@ -149,7 +149,7 @@ def _column(given: Any, where: str) -> Column:
     if module == "pandas":
         # Objects: what is missing may be any of several values.
         given = given.where(given.notna(), None).tolist()
-    elif module == "numpy" and given.ndim == 1 and kind in "biufM":
+    elif module == "numpy" and given.ndim == 1 and kind in tuple("biufM"):
         return _arrow(given, where)
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise BadRequestError(f"{where} is a {type(given).__name__}: give a list of values")
