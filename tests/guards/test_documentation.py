@@ -90,10 +90,25 @@ def test_a_shown_schema_compiles(body: str) -> None:
     assert compile_schema(body).catalog.nodes
 
 
-@pytest.mark.parametrize("body", _blocks("gq"))
-def test_a_shown_query_compiles(body: str) -> None:
-    catalog = compile_schema_file(ROOT / "docs/start/papers.pg").catalog
-    assert compile_file(body, catalog)
+@each_case(
+    "page", [page for page in PAGES if "```gq" in page.read_text("utf-8")], ids=lambda it: str(it.relative_to(ROOT))
+)
+def test_a_shown_query_compiles(page: Path) -> None:
+    """Against the schema that a comment at the top of the page names, else that of the first steps."""
+    text = page.read_text(encoding="utf-8")
+    named = re.match(r"<!-- schema: (\S+) -->", text)
+    catalog = compile_schema_file(ROOT / (named[1] if named else "docs/start/papers.pg")).catalog
+    for block in FENCE.finditer(text):
+        if block["language"] == "gq":
+            assert compile_file(block["body"], catalog)
+
+
+def test_the_recipes_are_those_of_their_file() -> None:
+    shown = FENCE.finditer((ROOT / "docs/guide/query-recipes.md").read_text(encoding="utf-8"))
+    held = (ROOT / "docs/guide/recipes.gq").read_text(encoding="utf-8")
+    recipes = [block["body"] for block in shown if block["language"] == "gq"]
+    assert recipes
+    assert [body for body in recipes if body not in held] == []
 
 
 @each_case("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
