@@ -69,7 +69,14 @@ class Tool:
 
     name: str
     description: str
+    _: KW_ONLY
     is_destructive: bool = False
+    #: Arguments of a typical call; its description ends with them.
+    example: Mapping[str, object] | None = None
+    #: Arguments of a call that does not give them: an agent reads little at a time.
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    #: The list of the answer of which a beginning is of use when all of it is too long.
+    rows: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

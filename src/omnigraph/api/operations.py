@@ -19,6 +19,9 @@ _TEXT = MappingProxyType({"text": "query"})
 _MUTATION = "api.results:MutationResult"
 _LOAD = "api.results:LoadResult"
 _ROWS = "api.answers:Rows"
+#: What an agent reads at a time unless it asks for more.
+_FEW_ROWS = MappingProxyType({"first": 100})
+_FEW_CHANGES = MappingProxyType({"limit": 100})
 _BLOB_ALSO = MappingProxyType({302: "it is external, and this is its address", 304: "the caller has it already"})
 
 _ENTRIES = (
@@ -72,8 +75,14 @@ _ENTRIES = (
         cost=Cost.BOUNDED_READ,
         tool=Tool(
             "query",
-            "Run one read in the query language, on the head of a branch or on a state of the past. Example: "
-            "query recent($year: I32) { match { $p: Paper  $p.year >= $year } return { $p.title } limit 10 }",
+            "Run one read in the query language, on the head of a branch or on a state of the past.",
+            example={
+                "query": "query recent($year: I32) { match { $p: Paper  $p.year >= $year } "
+                "return { $p.title, $p.year } order { $p.year desc } limit 10 }",
+                "params": {"year": 2024},
+            },
+            defaults=_FEW_ROWS,
+            rows="rows",
         ),
     ),
     Operation(
@@ -101,7 +110,9 @@ _ENTRIES = (
         member="text",
         tool=Tool(
             "explain",
-            "Explain a query: its meaning and its plan, without running it; `analyze` runs it and adds times.",
+            "Explain a query: its meaning and its plan, without running it; `analyze` runs it and adds times. Checks a "
+            "query before it runs, also a mutation.",
+            example={"query": "query titles() { match { $p: Paper } return { $p.title } }", "analyze": True},
         ),
     ),
     Operation(
@@ -192,7 +203,7 @@ _ENTRIES = (
         member="branches",
         call="branches",
         command=Command("branch list"),
-        tool=Tool("branches", "The branches of the graph."),
+        tool=Tool("branches", "The branches of the graph.", rows="branches"),
     ),
     Operation(
         id="list_commits",
@@ -203,7 +214,7 @@ _ENTRIES = (
         result="api.answers:Commits",
         call="commits",
         member="commits",
-        tool=Tool("commits", "The commits of a branch, newest first."),
+        tool=Tool("commits", "The commits of a branch, newest first.", example={"branch": "main"}, rows="commits"),
     ),
     Operation(
         id="get_log",
@@ -230,7 +241,13 @@ _ENTRIES = (
         query="DiffParams",
         result="branches.diffs:DiffPage",
         cost=Cost.BOUNDED_READ,
-        tool=Tool("diff", "Changes between two branches or commits, entity by entity, in pages."),
+        tool=Tool(
+            "diff",
+            "Changes between two branches or commits, entity by entity. A page has `next_page_token` while there are "
+            "more.",
+            example={"from": "main", "to": "draft", "kind": ["node"]},
+            defaults=_FEW_CHANGES,
+        ),
     ),
     Operation(
         id="get_commit_changes",
@@ -254,7 +271,11 @@ _ENTRIES = (
         names=_FILTERS,
         errors=(409, 413),
         tool=Tool(
-            "changes", "Changes of a branch, commit by commit: from the beginning, after a commit, or after a cursor."
+            "changes",
+            "Changes of a branch, commit by commit: from the beginning, after a commit, or after a cursor. A page has "
+            "`next_page_token` while there are more, and `cursor` at the end.",
+            example={"branch": "main", "start": "beginning"},
+            defaults={**_FEW_CHANGES, "max_bytes": 32 * 1024},
         ),
     ),
     Operation(
@@ -284,8 +305,13 @@ _ENTRIES = (
         tool=Tool(
             "mutate",
             "Run one mutation in the query language: insert, update or delete. All of it becomes visible at once, or "
-            "nothing does. Example: query add($doi: String) { insert Paper { doi: $doi } }",
+            "nothing does.",
             is_destructive=True,
+            example={
+                "query": "query add($doi: String, $title: String) { insert Paper { doi: $doi, title: $title } }",
+                "params": {"doi": "10.1000/1", "title": "On graphs"},
+                "branch": "draft",
+            },
         ),
     ),
     Operation(
@@ -330,6 +356,13 @@ _ENTRIES = (
             "adds, `overwrite` replaces all rows of the types that are present. With `from`, a missing branch is "
             "created.",
             is_destructive=True,
+            example={
+                "data": '{"type": "Paper", "data": {"doi": "10.1000/1", "title": "On graphs"}}\n'
+                '{"edge": "Cites", "from": "10.1000/1", "to": "10.1000/2"}',
+                "mode": "merge",
+                "branch": "draft",
+                "from": "main",
+            },
         ),
     ),
     Operation(
@@ -372,7 +405,11 @@ _ENTRIES = (
             "branch create",
             {"name": Flag("branch", "NAME"), "base": Flag("branch or commit it begins at", "BASE", "--from")},
         ),
-        tool=Tool("branch_create", "Create a branch from another branch or from a commit."),
+        tool=Tool(
+            "branch_create",
+            "Create a branch from another branch or from a commit.",
+            example={"name": "draft", "from": "main"},
+        ),
     ),
     Operation(
         id="delete_branch",
@@ -386,7 +423,12 @@ _ENTRIES = (
         call="delete_branch",
         names={"name": "branch"},
         command=Command("branch delete", {"name": Flag("branch", "NAME")}, loss="deletes branch {name} of"),
-        tool=Tool("branch_delete", "Delete a branch and the work on it that was not merged.", is_destructive=True),
+        tool=Tool(
+            "branch_delete",
+            "Delete a branch and the work on it that was not merged.",
+            is_destructive=True,
+            example={"branch": "draft"},
+        ),
     ),
     Operation(
         id="merge_branches",
@@ -417,6 +459,7 @@ _ENTRIES = (
             "branch_merge",
             "Merge a branch into another one, `main` by default. `dry_run` only tells what would happen.",
             is_destructive=True,
+            example={"source": "draft", "dry_run": True},
         ),
     ),
     # ---- stored queries and agents

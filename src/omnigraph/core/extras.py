@@ -11,6 +11,7 @@ from omnigraph.errors import MissingPackageError
 #: The extra that installs a package, by the name under which the package is imported.
 EXTRAS = MappingProxyType(
     {
+        "anyio": "server",
         "boto3": "aws",
         "cedarpy": "server",
         "networkx": "networkx",

@@ -195,6 +195,11 @@ class Policy:
         return cls._compiled(YamlDocument(SourceText(text, file), code=CODE))
 
     @classmethod
+    def allowing(cls, rule: str, actions: Iterable[Action]) -> Policy:
+        """The policy of one rule: every actor may do these actions, on every branch."""
+        return cls(PolicyRules(rules=(Rule(id=rule, group=None, actions=frozenset(actions)),)))
+
+    @classmethod
     def _compiled(cls, document: YamlDocument) -> Policy:
         policy = cls(read_rules(document))
         # A policy that cannot be evaluated is found when it is read, not at the first request.
@@ -279,7 +284,7 @@ class Policy:
 
 
 #: The policy of a server that has tokens and no policy file: every actor may read, and nothing else.
-READ_ONLY = Policy(PolicyRules(rules=(Rule(id="default-read-only", group=None, actions=frozenset({Action.READ})),)))
+READ_ONLY = Policy.allowing("default-read-only", [Action.READ])
 
 
 # ---- The policy gate

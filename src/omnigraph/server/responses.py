@@ -35,9 +35,14 @@ if TYPE_CHECKING:
 # ---- Responses in the forms that all routes share
 
 
+def json_text(value: object) -> str:
+    """A value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def json_bytes(document: Mapping[str, object]) -> bytes:
-    """A document as compact JSON text."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    """A document as compact JSON in UTF-8."""
+    return json_text(document).encode()
 
 
 def json_response(

@@ -83,6 +83,12 @@ _WRITE_TIMEOUT = Duration(
     "The time limit of a load or a merge before its commit, whatever its caller asks for; `0` for no limit.",
 )
 _QUERY_ROWS = WholeNumber("OMNIGRAPH_QUERY_MAX_ROWS", 10_000_000, "Rows that one answer may have.", lowest=1)
+_TOOL_BYTES = WholeNumber(
+    "OMNIGRAPH_TOOL_MAX_BYTES",
+    64 * 1024,
+    "Bytes of rows in the answer to an agent; more are cut, and the answer says so.",
+    lowest=1024,
+)
 _READ_MEMORY = WholeNumber(
     "OMNIGRAPH_SERVER_READ_MEMORY_BYTES",
     4096 * MEBIBYTE,
@@ -138,6 +144,7 @@ class ServerSettings:
     export_timeout_s: float | None = _EXPORT_TIMEOUT.default_s
     longest_write_s: float | None = None
     query_max_rows: int = _QUERY_ROWS.default
+    tool_max_bytes: int = _TOOL_BYTES.default
     read_memory_bytes: int = _READ_MEMORY.default
     require_all_graphs: bool = False
     allowed_hosts: frozenset[str] = frozenset()
@@ -216,6 +223,7 @@ class ServerSettings:
             export_timeout_s=_EXPORT_TIMEOUT.read_s() or None,
             longest_write_s=_WRITE_TIMEOUT.read_s() or None,
             query_max_rows=_QUERY_ROWS.read(),
+            tool_max_bytes=_TOOL_BYTES.read(),
             read_memory_bytes=_READ_MEMORY.read(max(memory // 2, _LOWEST_BYTES)),
             require_all_graphs=_REQUIRE_ALL.is_on(),
             allowed_hosts=frozenset(host.strip() for host in hosts if host.strip()),

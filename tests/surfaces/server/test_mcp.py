@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, Tool
 
 from omnigraph.errors import BadRequestError
-from omnigraph.server import mcp as endpoint
+from omnigraph.server import inner_requests
+from omnigraph.server.agent_tools import BUILT_INS, stored_tool
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
 from omnigraph.server.config import single_graph
-from omnigraph.server.mcp import BUILT_INS, stored_tool
 from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
 from omnigraph.server.stored_queries import BUILT_IN_TOOLS, StoredQueries
@@ -158,7 +159,13 @@ def test_a_stored_query_is_described_with_its_parameters_and_the_branch_apart(gu
     assert tools["people"].description == "Everybody, by name\n\nTakes nothing."
     assert tools["older_than"].input_schema["required"] == ["age"]
     assert tools["older_than"].input_schema["properties"]["age"] == {"type": "integer"}
-    assert set(tools["older_than"].input_schema["properties"]) == {"age", "__branch", "__snapshot", "__timeout_s"}
+    assert set(tools["older_than"].input_schema["properties"]) == {
+        "age",
+        "__branch",
+        "__snapshot",
+        "__timeout_s",
+        "__first",
+    }
     written = tools["add_person"].input_schema
     assert written["properties"]["age"] == {"type": ["integer", "null"]}
     assert written["required"] == ["name"]
@@ -207,7 +214,7 @@ def _parameter(folder: Path, declared: str) -> dict[str, object]:
 def test_a_stored_query_answers_as_its_route_does(guarded: Service, mode: str) -> None:
     done = _call(guarded, "act-bot", "older_than", mode, age=40)
     with client_of(guarded, "act-bot") as client:
-        body = client.post("/graphs/default/queries/older_than", json={"params": {"age": 40}})
+        body = client.post("/graphs/default/queries/older_than", json={"params": {"age": 40}, "first": 100})
     assert done.structured_content == body.json()
     assert json.loads(done.content[0].text) == body.json()
     assert [row["name"] for row in done.structured_content["rows"]] == ["alan", "grace"]
@@ -339,9 +346,38 @@ def test_writes_in_flight_are_limited_as_elsewhere(guarded: Service) -> None:
 
 
 def test_an_answer_that_is_too_large_is_refused_with_advice(guarded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "MAX_ANSWER_BYTES", 50)
+    monkeypatch.setattr(inner_requests, "MAX_ANSWER_BYTES", 50)
     done = _call(guarded, "act-bot", "people")
     assert done.structured_content["resource_limit"]["resource"] == "mcp_answer_bytes"
+
+
+def test_an_agent_gets_few_rows_and_the_way_to_more(guarded: Service) -> None:
+    done = _call(guarded, "act-bot", "people", __first=2).structured_content
+    assert (len(done["rows"]), done["row_count"], done["truncated"]) == (2, 2, True)
+    assert done["note"] == "the first 2 rows: for more give a larger `first`, a condition, or count instead"
+    whole = _call(guarded, "act-bot", "people").structured_content
+    assert (whole["row_count"], whole["truncated"], whole.get("note")) == (3, False, None)
+
+
+@each_case("limit", [1, 25])
+def test_rows_that_are_too_long_for_an_agent_are_cut(
+    guarded: Service, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(guarded, "settings", replace(guarded.settings, tool_max_bytes=limit))
+    done = _call(guarded, "act-bot", "people").structured_content
+    assert [row["name"] for row in done["rows"]] == ["ada"]
+    assert (done["row_count"], done["truncated"]) == (1, True)
+    assert done["note"].startswith(f"the first 1 rows, cut at {limit} B: narrow the question")
+
+
+def test_every_tool_with_arguments_shows_a_call_that_its_schema_allows() -> None:
+    for tool in BUILT_INS.values():
+        described, _, example = tool.description.partition("\n\nExample: ")
+        assert described
+        assert example or not tool.required
+        if example:
+            arguments = json.loads(example)
+            assert set(tool.required) <= set(arguments) <= set(tool.properties)
 
 
 def test_a_failure_that_nobody_foresaw_tells_nothing(
@@ -404,6 +440,39 @@ def test_a_message_that_makes_no_sense_is_an_error_of_the_protocol(
     assert answer.status_code == 200
     assert answer.json()["error"]["code"] == code
     assert "Traceback" not in answer.text
+
+
+REVISION = "io.modelcontextprotocol/protocolVersion"
+META = {REVISION: "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+HEADERS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
+CALL = {"Mcp-Method": "tools/call", "Mcp-Name": "=?base64?cGVvcGxl?="}
+
+
+@each_case(
+    ("method", "meta", "headers", "status", "code"),
+    [
+        ("tools/list", META, HEADERS, 200, None),
+        ("tools/call", META, HEADERS | CALL, 200, None),
+        ("tools/call", META, HEADERS | CALL | {"Mcp-Name": "schema"}, 400, -32020),
+        ("tools/call", META, HEADERS | CALL | {"Mcp-Name": "=?base64?%?="}, 400, -32020),
+        ("tools/list", META, HEADERS | {"Mcp-Method": "tools/call"}, 400, -32020),
+        ("tools/list", META, {}, 400, -32020),
+        ("tools/list", META | {REVISION: "2099-01-01"}, HEADERS, 400, -32022),
+        ("tools/list", META | {REVISION: 3}, HEADERS, 400, -32602),
+        ("tools/list", {REVISION: "2026-07-28"}, HEADERS, 400, -32602),
+        ("tools/list", {}, HEADERS, 400, -32602),
+        ("initialize", META, HEADERS | {"Mcp-Method": "initialize"}, 404, -32601),
+        ("server/discover", {}, {}, 200, -32601),
+    ],
+)
+def test_a_request_that_stands_alone_says_what_its_headers_say(
+    guarded: Service, method: str, meta: dict[str, Any], headers: dict[str, str], status: int, code: int | None
+) -> None:
+    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"name": "people", "_meta": meta}}
+    with client_of(guarded, "act-bot") as client:
+        answer = client.post(PATH, json=message, headers=headers)
+    told = answer.json()
+    assert (answer.status_code, told["id"], told.get("error", {}).get("code")) == (status, 7, code)
 
 
 def test_a_notification_is_taken(guarded: Service) -> None:
