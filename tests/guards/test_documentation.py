@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from guards.shown_commands import Shell, commands_of
+from omnigraph import Graph, GraphApi
 from omnigraph.lang.query.compiler import compile_file
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 from support.server_processes import Nursery
@@ -125,6 +126,13 @@ def test_every_page_is_in_the_navigation() -> None:
     linked = (ROOT / "docs/project/decisions/index.md").read_text(encoding="utf-8")
     missing = [str(p) for p in pages if str(p) not in navigation and p.name not in linked]
     assert missing == []
+
+
+def test_every_method_of_a_graph_is_on_a_page_of_the_reference() -> None:
+    shown = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/reference/python").glob("*.md"))
+    named = set(re.findall(r"^::: omnigraph\.\S+\.(\w+)$", shown, re.MULTILINE))
+    public = {name for kind in (Graph, GraphApi) for name in dir(kind) if not name.startswith("_")}
+    assert public - named == set()
 
 
 def test_the_readme_is_short() -> None:
