@@ -104,8 +104,8 @@ def merge(session: Session) -> None:
     write_papers(folder / "new", shuffled(rows // 2, rows + rows // 2), "new")
     graph = session.graph("papers", PAPERS)
     load = {name: paper_mapping(folder / name) for name in ("old", "new")}
-    session.timed("append", lambda: graph.load(mapping=load["old"], mode="append"))
-    session.timed("merge", lambda: graph.load(mapping=load["new"], mode="merge"))
+    session.timed("append", lambda: graph.load(mapping=load["old"], mode="append", engine="spark"))
+    session.timed("merge", lambda: graph.load(mapping=load["new"], mode="merge", engine="spark"))
     session.timed("merge, by hand", lambda: merge_by_hand(session))
     expect(graph, "Paper", rows + rows // 2)
 
@@ -127,10 +127,10 @@ def diff(session: Session) -> None:
         write_edges(folder / name, ends[0][order], ends[1][order], weight, order)
     graph = session.graph("cites", CITES)
     mapping = edge_mapping(folder / "old", folder / "nodes")
-    session.timed("append edges", lambda: graph.load(mapping=mapping, mode="append"))
+    session.timed("append edges", lambda: graph.load(mapping=mapping, mode="append", engine="spark"))
     graph.create_branch("before")
     mapping = edge_mapping(folder / "new")
-    session.timed("merge edges", lambda: graph.load(mapping=mapping, mode="merge"))
+    session.timed("merge edges", lambda: graph.load(mapping=mapping, mode="merge", engine="spark"))
 
     def compare() -> None:
         with graph.diff("before", "main") as found:
@@ -161,10 +161,10 @@ def both_sides(session: Session) -> None:
     write_papers(folder / "ours", shuffled(0, changed), "ours")
     write_papers(folder / "theirs", shuffled(changed, 2 * changed), "theirs")
     graph = session.graph("papers", PAPERS)
-    graph.load(mapping=paper_mapping(folder / "old"), mode="append")
+    graph.load(mapping=paper_mapping(folder / "old"), mode="append", engine="spark")
     graph.create_branch("work")
-    graph.load(mapping=paper_mapping(folder / "ours"), mode="merge")
-    graph.load(mapping=paper_mapping(folder / "theirs"), mode="merge", branch="work")
+    graph.load(mapping=paper_mapping(folder / "ours"), mode="merge", engine="spark")
+    graph.load(mapping=paper_mapping(folder / "theirs"), mode="merge", branch="work", engine="spark")
 
     def take() -> None:
         result = graph.merge("work")
@@ -184,7 +184,7 @@ def unique(session: Session) -> None:
     def refused() -> None:
         total = 0
         try:
-            graph.load(mapping=paper_mapping(folder / "equal"), mode="append")
+            graph.load(mapping=paper_mapping(folder / "equal"), mode="append", engine="spark")
         except LoadRejectedError as error:
             total = error.report.total
         assert total == rows - 1, total
@@ -203,7 +203,7 @@ def hubs(session: Session) -> None:
     write_edges(folder / "edges", sources, random.integers(0, nodes, rows), 1, None)
     graph = session.graph("cites", CITES)
     mapping = edge_mapping(folder / "edges", folder / "nodes")
-    session.timed(f"append of {rows:,} edges", lambda: graph.load(mapping=mapping, mode="append"))
+    session.timed(f"append of {rows:,} edges", lambda: graph.load(mapping=mapping, mode="append", engine="spark"))
     expect(graph, "Cites", rows)
 
 

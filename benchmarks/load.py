@@ -111,11 +111,11 @@ def compare_loads(run: Run, files: Files, options: argparse.Namespace) -> None:
     # Warm: classes are loaded, workers started, and the input is in the cache of the system.
     small = ensure(options.data, 1_000, 10_000, lines=False)
     plain_parquet(small)
-    Graph.init(run.folder("warm.omni"), SCHEMA).load(mapping=small.mapping, mode="append")
+    Graph.init(run.folder("warm.omni"), SCHEMA).load(mapping=small.mapping, mode="append", engine="spark")
     for path in files.folder.rglob("*.parquet"):
         path.read_bytes()
     # Ours first: its peak of memory should not hold what the JVM kept of another job.
-    run.time(name("append from Parquet"), lambda: graph.load(mapping=files.mapping, mode="append"))
+    run.time(name("append from Parquet"), lambda: graph.load(mapping=files.mapping, mode="append", engine="spark"))
     run.time(name("Spark writes plain Parquet"), plain_parquet)
     run.ratio("append / parquet", label, name("append from Parquet"), name("Spark writes plain Parquet"))
     run.time(name("bare Lance, one process, no checks"), lambda: bare_lance(run, files))
@@ -124,13 +124,15 @@ def compare_loads(run: Run, files: Files, options: argparse.Namespace) -> None:
         run.ratio("append / ladybug", label, name("append from Parquet"), name("ladybug COPY"))
     if files.lines.exists():
         lines = Graph.init(run.folder("lines.omni"), SCHEMA)
-        run.time(name("append from JSONL"), lambda: lines.load(files.lines, mode="append"))
+        run.time(name("append from JSONL"), lambda: lines.load(files.lines, mode="append", engine="spark"))
         run.ratio("append JSONL / append Parquet", label, name("append from JSONL"), name("append from Parquet"))
     changed = one_percent(run, graph)
     mapping = {"edges": {"Knows": {"source": str(changed), "id": "id", "from": "from", "to": "to"}}}
-    run.time(name("merge of 1 %"), lambda: graph.load(mapping=mapping, mode="merge"))
+    run.time(name("merge of 1 %"), lambda: graph.load(mapping=mapping, mode="merge", engine="spark"))
     run.ratio("merge 1 % / append", label, name("merge of 1 %"), name("append from Parquet"))
-    run.time(name("overwrite from Parquet"), lambda: graph.load(mapping=files.mapping, mode="overwrite"))
+    run.time(
+        name("overwrite from Parquet"), lambda: graph.load(mapping=files.mapping, mode="overwrite", engine="spark")
+    )
     run.ratio("overwrite / append", label, name("overwrite from Parquet"), name("append from Parquet"))
     read_tables(run, files, store, label)
 
@@ -228,7 +230,7 @@ def command_line(run: Run) -> None:
     schema.write_text(SCHEMA)
     omnigraph = [sys.executable, "-m", "omnigraph"]
     subprocess.run([*omnigraph, "init", str(store), "--schema", str(schema)], check=True, stdout=subprocess.DEVNULL)
-    load = [*omnigraph, "load", str(store), "--data", str(data), "--mode", "overwrite", "--quiet"]
+    load = [*omnigraph, "load", str(store), "--data", str(data), "--mode", "overwrite", "--engine", "spark", "--quiet"]
     # Once aside: the first session of a machine records the class-data archive.
     subprocess.run(load, check=True, stdout=subprocess.DEVNULL)
     times: dict[str, list[float]] = {"cli": [], "bare": []}

@@ -103,7 +103,7 @@ def prepare(scratch: Path, options: argparse.Namespace) -> Readers:
     files = ensure(options.data, options.persons, options.edges, lines=False)
     store, parquet = scratch / "graph.omni", scratch / "knows"
     with Graph.init(store, SCHEMA) as graph:
-        graph.load(mapping=files.mapping, mode="append")
+        graph.load(mapping=files.mapping, mode="append", engine="spark")
     spark = spark_session()
     spark.dataSource.register(OmniGraphDataSource)
     spark_frame(spark, store, "Knows").write.parquet(str(parquet))

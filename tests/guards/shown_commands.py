@@ -86,9 +86,7 @@ class Shell:
 
     def _omnigraph(self, words: list[str]) -> tuple[int, str]:
         """In this process: a page has many commands, and starting one costs more than most of them."""
-        is_remote = "--server" in words
-        is_load = words[0] == "load" and "local" not in words
-        if not is_remote and (is_load or (words[0] == "export" and "--out" in words)):
+        if "spark" in words:
             self._start_spark()
         with pytest.raises(SystemExit) as ended:
             main(words)

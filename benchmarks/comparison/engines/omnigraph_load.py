@@ -13,4 +13,4 @@ def fill(graph: Graph, dataset: Dataset) -> None:
     """Append every row of the dataset; all of them become visible at once."""
     nodes = {name: {"source": str(dataset.node_path(name))} for name in dataset.nodes}
     edges = {name: {"source": str(dataset.edge_path(name)), "from": "from", "to": "to"} for name in dataset.edges}
-    graph.load(mapping={"nodes": nodes, "edges": edges}, mode="append")
+    graph.load(mapping={"nodes": nodes, "edges": edges}, mode="append", engine="spark")

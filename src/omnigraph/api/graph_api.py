@@ -88,7 +88,7 @@ class GraphApi(ReadingApi, MaintenanceApi):
         branch: str = "main",
         base: str | None = None,
         actor: str | None = None,
-        engine: str = "spark",
+        engine: str = "auto",
         spark: Session | None = None,
         dry_run: bool = False,
         grammar: str = "strict",
@@ -105,16 +105,23 @@ class GraphApi(ReadingApi, MaintenanceApi):
 
         `append` inserts and refuses ids that exist, `merge` replaces whole rows by id, `overwrite` replaces every type
         that is present. With `base` a missing branch is created in the same commit. `dry_run` does everything but the
-        commit. `engine="local"` runs the same stages in this process, for small inputs. `timeout_s` and `cancel` stop
-        it before its commit begins, as Ctrl-C does: jobs end, and what they wrote is removed.
+        commit. `timeout_s` and `cancel` stop it before its commit begins, as Ctrl-C does: jobs end, and what they wrote
+        is removed.
+
+        Inputs up to 32 MiB run in this process, larger ones on Spark, and so do frames and tables of Spark and loads
+        with `spark=`; `engine` of the receipt says which it was, and why. `engine="local"` and `engine="spark"` force
+        one of them: stages and results are the same.
 
         >>> import tempfile
         >>> folder = tempfile.mkdtemp()
         >>> lines = Path(folder, "papers.jsonl")
         >>> written = lines.write_text('{"type": "Paper", "data": {"doi": "10.1"}}')
         >>> graph = Graph.init(folder + "/papers.omni", "node Paper { doi: String @key }")
-        >>> graph.load(lines, mode="append", engine="local").nodes_loaded
+        >>> receipt = graph.load(lines, mode="append")
+        >>> receipt.nodes_loaded
         {'Paper': 1}
+        >>> print(receipt.engine)
+        in process: 39 B of input, Spark starts above 32 MiB
 
         Raises:
             LoadRejectedError: records are wrong; `report` names them with exact totals. Nothing was written.

@@ -168,7 +168,7 @@ class ReadingApi:
         types: Sequence[str] | None = None,
         format: str = "jsonl",
         parts: bool = False,
-        engine: str = "spark",
+        engine: str = "auto",
         spark: Session | None = None,
         progress: Progress | None = None,
         timeout_s: float | None = None,
@@ -178,7 +178,8 @@ class ReadingApi:
 
         `-` or a stream of text gets sorted JSON lines from this process, without Spark. A path appears when it is
         complete: one sorted file, with `parts` a directory of sorted files, as `parquet` a directory per type and a
-        mapping. `engine="local"` writes it without Spark too. Memory stays bounded whatever the size of the graph.
+        mapping. Tables up to 32 MiB are written by this process, larger ones by Spark, which `spark=` forces as well;
+        `engine` can say `local` or `spark`. Memory stays bounded whatever the size of the graph.
         `timeout_s` and `cancel` stop it as they stop a query; a path does not appear then.
 
         >>> import sys, tempfile

@@ -22,6 +22,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.lang.schema.steps import SchemaSteps, step_from_json
+from omnigraph.pipeline.engine_choice import ChosenEngine
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,6 +91,8 @@ class LoadResult(Document):
         ),
     ] = field(default_factory=dict)
     dry_run: bool = False
+    #: Where the work was done; None in receipts of earlier releases.
+    engine: Annotated[ChosenEngine | None, OMIT_NONE] = None
     actor: Actor
     commit: GraphCommit | None
 
@@ -287,6 +290,8 @@ class ExportResult(Document):
     nodes: Mapping[str, int]
     edges: Mapping[str, int]
     commit_id: Annotated[str, Key("graph_commit_id")]
+    #: Where the work was done; None where a server did it.
+    engine: Annotated[ChosenEngine | None, OMIT_NONE] = None
 
     @property
     def total_entities(self) -> int:

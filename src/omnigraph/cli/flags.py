@@ -14,6 +14,7 @@ import typer
 
 from omnigraph.client.addresses import looks_like_address
 from omnigraph.errors import BadRequestError, InputFileError
+from omnigraph.pipeline.engine_choice import Engine
 
 if TYPE_CHECKING:
     from omnigraph.core.source import SourceText
@@ -39,14 +40,6 @@ class Operation(StrEnum):
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
-
-
-class WorkerName(StrEnum):
-    """The names of workers, with `auto` for a choice by size."""
-
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 SchemaFile = Annotated[Path, typer.Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)]
@@ -120,9 +113,7 @@ Timeout = Annotated[
 ]
 Consent = Annotated[bool, typer.Option("--yes", help="consent to a loss on a remote graph")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no echo and no progress")]
-EngineChoice = Annotated[
-    WorkerName, typer.Option("--engine", help="where the work is done; auto: Spark when it is much")
-]
+EngineChoice = Annotated[Engine, typer.Option("--engine", help="where the work is done; auto: Spark when it is much")]
 Kinds = Annotated[
     list[Kind] | None, typer.Option("--kind", help="only nodes or only edges; may be given again", show_default=False)
 ]

@@ -29,12 +29,12 @@ from omnigraph.cli.flags import (
     Quiet,
     SnapshotId,
     Timeout,
-    WorkerName,
     refuse_address,
 )
 from omnigraph.cli.output import print_json, print_lines, terminal_progress
 from omnigraph.cli.scope import Address, ScopeFlags, check_flags, is_graph_folder, looks_like_graph
 from omnigraph.client.addresses import looks_like_address
+from omnigraph.pipeline.engine_choice import Engine
 
 _Result = TypeVar("_Result")
 
@@ -307,7 +307,7 @@ def derived(operation_id: str) -> Callable[[Callable[[_Result], Iterable[str]]],
         def run(address: Address, *, json: bool, yes: bool = False, quiet: bool = False, **values: object) -> None:
             if "actor" in declared:
                 values["actor"] = address.actor
-            if values.get("engine", WorkerName.AUTO) is not WorkerName.AUTO:
+            if values.get("engine", Engine.AUTO) is not Engine.AUTO:
                 address.refuse_on_server("--engine")
             if command.loss is not None:
                 address.require_consent(command.loss.format(**values), yes=yes, json=json)
@@ -353,7 +353,7 @@ def _parameter_of(declared: inspect.Parameter, flag: Flag | None) -> inspect.Par
     """A parameter of the method as an argument if it is required, else as a flag."""
     name, default = declared.name, declared.default
     if flag is None:
-        return _parameter(name, _SHARED[name], WorkerName(default) if name == "engine" else default)
+        return _parameter(name, _SHARED[name], Engine(default) if name == "engine" else default)
     if default is _EMPTY:
         info = typer.Argument(metavar=flag.metavar, help=flag.help, callback=refuse_address)
         return _parameter(name, Annotated[str, info], default)

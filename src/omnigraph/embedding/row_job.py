@@ -40,8 +40,9 @@ from omnigraph.embedding.row_vectors import (
 from omnigraph.embedding.stale_rows import EmbedTarget, TargetWork, WorkFinder, embed_targets
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.errors.requests import EMBED
+from omnigraph.pipeline.engine_choice import Engine, choose_engine, rows_of
 from omnigraph.pipeline.workers import Progress, Workers
-from omnigraph.spark import AUTO, ElasticWorkers, choose_workers, takes_spark
+from omnigraph.spark import ElasticWorkers, choose_workers
 from omnigraph.storage.datasets.partitions import table_address
 from omnigraph.storage.datasets.tables import Table
 
@@ -173,7 +174,7 @@ class _Run:
         self._settings = settings
         self._budget = budget
         # Most commits change little: comparing each of them on Spark would take longer than embedding.
-        comparing = AUTO if call.engine == "spark" else call.engine
+        comparing = Engine.AUTO if call.engine == Engine.SPARK else call.engine
         self._engine = ElasticWorkers(comparing, call.spark, call.progress)
         #: Texts embedded and vectors found, by target, over all tries.
         self._embedded: defaultdict[str, int] = defaultdict(int)
@@ -210,8 +211,8 @@ class _Run:
     def _workers(self, work: Sequence[TargetWork]) -> Workers:
         call = self._call
         texts = sum(len(item.embedded) for item in work)
-        name = "spark" if takes_spark(call.engine, is_large=texts > _SMALL_TEXTS) else "local"
-        return choose_workers(name, call.spark, call.progress, texts * _TEXT_BYTES)
+        chosen = choose_engine(call.engine, rows_of(texts, _SMALL_TEXTS))
+        return choose_workers(chosen.name, call.spark, call.progress, texts * _TEXT_BYTES)
 
     # ---- vectors
 

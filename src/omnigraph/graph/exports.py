@@ -18,12 +18,20 @@ from omnigraph.core.ids import check_branch_name
 from omnigraph.errors import BadRequestError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+from omnigraph.pipeline.engine_choice import (
+    AUTO_LOCAL_MAX_BYTES,
+    ChosenEngine,
+    Engine,
+    bytes_of,
+    check_engine,
+    choose_engine,
+)
 from omnigraph.pipeline.export.files import local_target
 from omnigraph.pipeline.export.formats import refuse_long_line, shape_of
 from omnigraph.pipeline.export.job import Exported, ExportFormat, ExportSource, export_files, export_stream
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
 from omnigraph.pipeline.workers import Progress, Silent, operation
-from omnigraph.spark import check_engine, choose_workers
+from omnigraph.spark import choose_workers
 from omnigraph.storage.datasets.blobs import BlobFacts, look_at_blobs
 from omnigraph.storage.datasets.fragments import read_addresses
 from omnigraph.storage.datasets.partitions import stored_bytes
@@ -45,7 +53,7 @@ class ExportCall:
     types: Sequence[str] | None
     format: str = "jsonl"
     parts: bool = False
-    engine: str = "local"
+    engine: str = Engine.LOCAL
     spark: Session | None = None
     progress: Progress
     limits: ReadLimits
@@ -59,7 +67,7 @@ def export(
     types: Sequence[str] | None = None,
     format: str = "jsonl",
     parts: bool = False,
-    engine: str = "spark",
+    engine: str = "auto",
     spark: Session | None = None,
     progress: Progress | None = None,
     timeout_s: float | None = None,
@@ -99,22 +107,35 @@ def _export(graph: OpenGraph, snapshot: Snapshot, call: ExportCall) -> ExportRes
         target = call.target
         if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:
             path = local_target(target, graph.uri)
-            sources = _sources(graph, snapshot, definitions, format_)
-            size = sum(stored_bytes(source.table) for source in sources)
+            with call.progress.stage("look at the tables", 1) as stage:
+                sources = _sources(graph, snapshot, definitions, format_)
+                size = sum(stored_bytes(source.table) for source in sources)
+                chosen = _choose(call, size)
+                stage.note(str(chosen))
             exported = export_files(
                 sources,
                 path,
                 format=format_,
                 parts=call.parts,
-                workers=choose_workers(call.engine, call.spark, call.progress, size),
+                workers=choose_workers(chosen.name, call.spark, call.progress, size),
                 progress=call.progress,
                 durable=graph.environment.durable,
             )
-            return _result(str(path), format_, exported, snapshot)
+            return _result(str(path), format_, exported, snapshot, chosen)
         if format_ is ExportFormat.PARQUET or call.parts:
             raise BadRequestError("a stream takes JSON lines: give a path for Parquet or for parts")
         sources = _sources(graph, snapshot, definitions, format_)
-        return _result(STDOUT, format_, export_stream(sources, line_writer(target), call.progress), snapshot)
+        written = export_stream(sources, line_writer(target), call.progress)
+        return _result(STDOUT, format_, written, snapshot, _STREAMED)
+
+
+_STREAMED = ChosenEngine(name=Engine.LOCAL, reason="a stream")
+
+
+def _choose(call: ExportCall, size: int) -> ChosenEngine:
+    """The engine for tables that take so many bytes."""
+    only_spark = "" if call.spark is None else "a Spark session was given"
+    return choose_engine(call.engine, bytes_of("tables", size, AUTO_LOCAL_MAX_BYTES.read()), only_spark=only_spark)
 
 
 def _format(call: ExportCall) -> ExportFormat:
@@ -166,7 +187,9 @@ def _base64_bytes(facts: BlobFacts) -> int:
     return -(-facts.largest_bytes // 3) * 4
 
 
-def _result(target: str, format_: ExportFormat, exported: Exported, snapshot: Snapshot) -> ExportResult:
+def _result(
+    target: str, format_: ExportFormat, exported: Exported, snapshot: Snapshot, engine: ChosenEngine
+) -> ExportResult:
     counts: dict[str, dict[str, int]] = {"node": {}, "edge": {}}
     for key, rows in exported.rows.items():
         counts[key.kind][key.name] = rows
@@ -177,6 +200,7 @@ def _result(target: str, format_: ExportFormat, exported: Exported, snapshot: Sn
         nodes=counts["node"],
         edges=counts["edge"],
         commit_id=snapshot.commit_id,
+        engine=engine,
     )
 
 

@@ -19,10 +19,11 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.errors.requests import LOAD
 from omnigraph.graph.open_graph import OpenGraph
+from omnigraph.pipeline.engine_choice import AUTO_LOCAL_MAX_BYTES, ChosenEngine, bytes_of, choose_engine
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
 from omnigraph.pipeline.load.plan import Grammar, LoadPlan, external_rule, shapes_of
-from omnigraph.pipeline.load.sources import FrameAccess, check_local, look_at_input
+from omnigraph.pipeline.load.sources import FrameAccess, LoadInput, check_local, look_at_input
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.workers import Progress, operation
 from omnigraph.spark import make_engine, session_of_frames
@@ -105,13 +106,12 @@ class _Run:
 
     def execute(self) -> LoadResult:
         call = self._call
-        given = look_at_input(call.source, call.mapping, call.frames, self._schema.catalog, _spark_frames)
-        session = call.spark
-        if call.engine == "local":
-            check_local(given, local_load_max_bytes())
-        else:
-            session = session_of_frames(session, given.frames)
-        engine = make_engine(call.engine, session, call.progress, given.size_bytes)
+        with call.progress.stage("look at the input", 1) as stage:
+            given = look_at_input(call.source, call.mapping, call.frames, self._schema.catalog, _spark_frames)
+            chosen = _choose(call, given)
+            stage.note(str(chosen))
+        session = None if chosen.is_local else session_of_frames(call.spark, given.frames)
+        engine = make_engine(chosen.name, session, call.progress, given.size_bytes)
         schema = self._schema
         plan = LoadPlan(
             shapes=shapes_of(schema.catalog, schema.identities, schema.rules),
@@ -133,7 +133,7 @@ class _Run:
             job.plan_parts()
             first, tables = self._targets(job)
             job.stage(tables, self._forked)
-            return self._transaction.run(lambda _: self._try(job, first))
+            return replace(self._transaction.run(lambda _: self._try(job, first)), engine=chosen)
         finally:
             job.close(is_committed=self._transaction.has_effect)
 
@@ -201,6 +201,23 @@ class _Run:
             commit=commit,
             dry_run=call.dry_run,
         )
+
+
+def _choose(call: LoadCall, given: LoadInput) -> ChosenEngine:
+    """The engine for an input.
+
+    Raises:
+        BadRequestError: there is no such engine, or it does not read this input.
+        ResourceLimitError: the input is too large for this process, and Spark was excluded or is not installed.
+    """
+    most = local_load_max_bytes()
+    most_by_itself = min(most, AUTO_LOCAL_MAX_BYTES.read())
+    amount = bytes_of("input", given.likely_bytes, most_by_itself, stored=given.size_bytes)
+    only_spark = given.only_spark or ("a Spark session was given" if call.spark is not None else "")
+    chosen = choose_engine(call.engine, amount, only_spark=only_spark)
+    if chosen.is_local:
+        check_local(given, most)
+    return chosen
 
 
 def _spark_frames() -> FrameAccess:

@@ -120,7 +120,7 @@ def load(
     branch: str = MAIN,
     base: str | None = None,
     actor: str | None = None,
-    engine: str = "spark",
+    engine: str = "auto",
     spark: Session | None = None,
     dry_run: bool = False,
     grammar: str = "strict",

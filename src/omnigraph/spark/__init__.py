@@ -17,30 +17,24 @@ if TYPE_CHECKING:
     from omnigraph.spark.frames import SparkFrames as SparkFrames
     from omnigraph.spark.session import SparkSettings as SparkSettings
     from omnigraph.spark.session import spark_session as spark_session
-    from omnigraph.spark.worker_choice import AUTO as AUTO
     from omnigraph.spark.worker_choice import ElasticWorkers as ElasticWorkers
     from omnigraph.spark.worker_choice import Session as Session  # for annotations only
-    from omnigraph.spark.worker_choice import check_engine as check_engine
     from omnigraph.spark.worker_choice import choose_workers as choose_workers
     from omnigraph.spark.worker_choice import make_engine as make_engine
     from omnigraph.spark.worker_choice import session_of_frames as session_of_frames
-    from omnigraph.spark.worker_choice import takes_spark as takes_spark
 
 #: Where the names are; only those of `worker_choice` are of use without pyspark.
 _HOMES = {
-    "AUTO": "worker_choice",
     "ElasticWorkers": "worker_choice",
     "OmniGraphDataSource": "data_source",
     "SparkFrames": "frames",
     "SparkSettings": "session",
-    "check_engine": "worker_choice",
     "check_executors": "executors",
     "choose_workers": "worker_choice",
     "make_engine": "worker_choice",
     "session_of_frames": "worker_choice",
     "spark_frame": "data_source",
     "spark_session": "session",
-    "takes_spark": "worker_choice",
 }
 
 __all__ = list(_HOMES)

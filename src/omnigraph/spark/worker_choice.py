@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from omnigraph.core.budget import patiently
-from omnigraph.core.extras import is_installed, need
+from omnigraph.core.extras import need
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.engine_choice import Engine, check_engine, choose_engine, rows_of
 from omnigraph.pipeline.keys import SMALL_ROWS, Joins
 from omnigraph.pipeline.upsert import Matcher
 from omnigraph.pipeline.worker_set import WorkerSet
@@ -26,28 +27,14 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Session: TypeAlias = SparkSession
 
-ENGINES = ("spark", "local")
-
-
-def check_engine(engine: str) -> None:
-    """Refuse an engine that does not exist.
-
-    Raises:
-        BadRequestError: there is none of that name.
-    """
-    if engine not in ENGINES:
-        raise BadRequestError(f"there is no engine {engine!r}: give {' or '.join(ENGINES)}")
-
 
 def choose_workers(engine: str, session: Session | None, progress: Progress, input_bytes: int) -> Workers:
-    """The workers of an engine. The first use of Spark in a process starts a JVM.
+    """The workers of a chosen engine. The first use of Spark in a process starts a JVM.
 
     Raises:
-        BadRequestError: there is no such engine.
         SparkError: Spark does not start, or its executors lack this package.
     """
-    check_engine(engine)
-    if engine == "local":
+    if engine == Engine.LOCAL:
         return LocalWorkers(progress)
     # Lazy: work in process needs no Spark.
     need("pyspark", "Spark")
@@ -133,13 +120,12 @@ def session_facts(workers: SparkWorkers) -> list[str]:
 
 
 def make_engine(name: str, spark: Session | None, progress: Progress, input_bytes: int) -> WorkerSet:
-    """Make the workers; the first use of Spark in a process starts a JVM.
+    """Make the workers of a chosen engine; the first use of Spark in a process starts a JVM.
 
     Raises:
-        BadRequestError: there is no such engine.
         SparkError: Spark does not start, or its executors lack this package.
     """
-    if name != "spark":
+    if name == Engine.LOCAL:
         workers = choose_workers(name, spark, progress, input_bytes)
         return WorkerSet(workers=workers, joins=Joins(), matcher=Matcher(LocalWorkers(Silent())), progress=progress)
     # Lazy: work in process needs no Spark.
@@ -170,17 +156,10 @@ def make_engine(name: str, spark: Session | None, progress: Progress, input_byte
 # ---- Workers chosen by the size of the work
 
 
-AUTO = "auto"
-CHOICES = (AUTO, "local", "spark")
 #: Rows that this process compares or copies by itself.
 ELASTIC_ROWS = 2_000_000
 #: A guess of what a row takes, for the memory of a session that is started.
 _ROW_BYTES = 200
-
-
-def takes_spark(engine: str, *, is_large: bool) -> bool:
-    """Whether work of an engine runs on Spark; `auto` leaves it in this process where Spark is not installed."""
-    return engine == "spark" or (engine == AUTO and is_large and is_installed("pyspark"))
 
 
 class ElasticWorkers:
@@ -189,8 +168,7 @@ class ElasticWorkers:
     def __init__(
         self, engine: str, session: Session | None, progress: Progress, *, small_rows: int | None = None
     ) -> None:
-        if engine not in CHOICES:
-            raise BadRequestError(f"there is no engine {engine!r}: give {', '.join(CHOICES)}")
+        check_engine(engine)
         self._engine = engine
         self._session = session
         self._progress = progress
@@ -200,7 +178,7 @@ class ElasticWorkers:
 
     def is_large(self, rows: int) -> bool:
         """Whether so many rows are kept in files, and never in memory together."""
-        return self._engine == "spark" or rows > self.small_rows
+        return self._engine == Engine.SPARK or rows > self.small_rows
 
     def for_rows(self, rows: int) -> WorkerSet:
         """The workers for this row count.
@@ -208,10 +186,9 @@ class ElasticWorkers:
         Raises:
             SparkError: Spark does not start, or its executors lack this package.
         """
-        is_large = takes_spark(self._engine, is_large=rows > self.small_rows)
-        name = "spark" if is_large else "local"
-        if name not in self._made:
+        chosen = choose_engine(self._engine, rows_of(rows, self.small_rows))
+        if chosen.name not in self._made:
             # Work that fits here is done before a person could follow it.
-            progress = self._progress if is_large else Silent()
-            self._made[name] = make_engine(name, self._session, progress, rows * _ROW_BYTES)
-        return self._made[name]
+            progress = Silent() if chosen.is_local else self._progress
+            self._made[chosen.name] = make_engine(chosen.name, self._session, progress, rows * _ROW_BYTES)
+        return self._made[chosen.name]

@@ -466,6 +466,9 @@ def test_progress_counts_types_and_rows(graph: Graph, tmp_path: Path) -> None:
                 def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
                     seen.append((tasks, rows))
 
+                def note(self, fact: str) -> None:
+                    seen.append(fact)
+
             yield Stage()
 
     graph.export(io.StringIO(), progress=Watch())
@@ -473,6 +476,7 @@ def test_progress_counts_types_and_rows(graph: Graph, tmp_path: Path) -> None:
     assert seen[-1] == (5, 18)
     seen.clear()
     graph.export(tmp_path / "out", progress=Watch(), engine="local")
+    assert seen[:2] == [("look at the tables", 1), "in process: as asked"]
     assert ("sort rows", 5) in seen
     assert seen[-1] == (5, 18)
 
@@ -557,7 +561,7 @@ def test_an_export_on_spark_is_the_one_of_this_process(
 
     one = graph.export(folder / "all.jsonl", spark=spark)
     parts = graph.export(folder / "parts", parts=True, spark=spark)
-    files = graph.export(folder / "parquet", format="parquet")
+    files = graph.export(folder / "parquet", format="parquet", engine="spark")
 
     assert (folder / "all.jsonl").read_bytes().decode() == whole.getvalue()
     lines = [line for path in parts.files for line in lines_of(Path(path).read_text("utf-8"))]

@@ -624,9 +624,9 @@ def test_a_table_that_cannot_be_found_or_read_is_explained(untouched: Graph, fol
     def mapping(name: str) -> dict[str, Any]:
         return {"nodes": {"Member": {"table": name, "columns": {"code": "code"}}}}
 
-    with refused(untouched, BadRequestError, "`table: a.b.c`: a Spark table needs Spark", "--engine spark"):
+    with refused(untouched, BadRequestError, "`table: a.b.c` is a Spark table", "--engine spark"):
         load(untouched, mapping=mapping("a.b.c"))
-    with refused(untouched, BadRequestError, "a Spark frame needs Spark"):
+    with refused(untouched, BadRequestError, "frame Member is a Spark frame"):
         load(untouched, frames={"Member": spark.range(1).selectExpr("'a' AS code")})
     (folder / "x.parquet").write_bytes(b"")
     damaged = {"nodes": {"Member": {"source": str(folder / "x.parquet")}}}

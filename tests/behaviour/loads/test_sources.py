@@ -716,7 +716,7 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
     ({"nodes": {"Person": {"source": "x.parquet"}}}, "x.parquet: it is damaged"),
     ({"nodes": {"Person": {"source": "no.csv"}}}, "no.csv: there is no such file"),
     ({"nodes": {"Person": {"source": "*.no"}}}, "no file"),
-    ({"nodes": {"Person": {"table": "t"}}}, "a Spark table needs Spark"),
+    ({"nodes": {"Person": {"table": "t"}}}, "`table: t` is a Spark table, which the engine `local` does not read"),
     ({"nodes": {"Person": {"source": "twice.csv"}}}, "twice"),
     ({"nodes": {"Person": PERSON | {"columns": {"name": "name", "age": "name"}}}}, "`name`"),
 ]

@@ -411,7 +411,7 @@ def interrupted_load(
             data = {"doi": f"10.1/{number}", "title": f"number {number}"}
             out.write(json.dumps({"type": "Paper", "data": data}) + "\n")
     command = [sys.executable, "-m", "omnigraph", "load", str(root), "--data", str(lines)]
-    command += ["--mode", "append", *(["--json"] if as_json else [])]
+    command += ["--mode", "append", "--engine", "spark", *(["--json"] if as_json else [])]
     process = subprocess.Popen(
         command,
         env=os.environ | {"OMNIGRAPH_SPARK_ARCHIVE": "off", "TMPDIR": str(tmp_path)},

@@ -278,20 +278,20 @@ def work(folder: Path) -> dict[str, object]:
             # Little data goes the way of much data: relations are joined on executors.
             joins = partial(spark_joins.SparkJoins, small_rows=0, small_ids=0)
             patch.setattr(spark_joins, "SparkJoins", joins)
-            appended = dict(graph.load(folder / "lines", mode="append").rows)
-        appended |= graph.load(mapping=folder / "people.yaml", mode="append").rows
+            appended = dict(graph.load(folder / "lines", mode="append", engine="spark").rows)
+        appended |= graph.load(mapping=folder / "people.yaml", mode="append", engine="spark").rows
         report["appended"] = appended
-        merged = graph.load(folder / "changes.jsonl", mode="merge")
+        merged = graph.load(folder / "changes.jsonl", mode="merge", engine="spark")
         report["merged"] = {"rows": dict(merged.rows), "superseded": merged.superseded}
         try:
-            graph.load(folder / "bad.jsonl", mode="append")
+            graph.load(folder / "bad.jsonl", mode="append", engine="spark")
         except LoadRejectedError as error:
             report["refused"] = error.message
         out = folder / "out"
         out.mkdir()
-        lines = graph.export(out / "all.jsonl")
+        lines = graph.export(out / "all.jsonl", engine="spark")
         graph.export(out / "local.jsonl", engine="local")
-        graph.export(out / "tables", format="parquet")
+        graph.export(out / "tables", format="parquet", engine="spark")
         report["exported"] = {**lines.nodes, **lines.edges}
         report["titles"] = titles(out / "all.jsonl", ["d0", "d1", "d2", "new"])
         report["same_lines"] = (out / "all.jsonl").read_bytes() == (out / "local.jsonl").read_bytes()
@@ -377,7 +377,7 @@ def travel(folder: Path) -> dict[str, object]:
 
     write_lines(folder / "one.jsonl", [{"type": "Paper", "data": {"doi": "d", "title": "t"}}])
     with Graph.init(folder / "papers.omni", SCHEMA) as graph:
-        graph.load(folder / "one.jsonl", mode="append")
+        graph.load(folder / "one.jsonl", mode="append", engine="spark")
         spark = spark_session()
         spark.dataSource.register(OmniGraphDataSource)
         frame = spark.read.format("omnigraph").option("type", "Paper").load(graph.uri)
@@ -463,8 +463,8 @@ def fail(folder: Path) -> dict[str, object]:
     report: dict[str, object] = {}
     with Graph.init(folder / "papers.omni", SCHEMA) as graph:
         calls: dict[str, Callable[[], object]] = {
-            "load": lambda: graph.load(folder / "one.jsonl", mode="append"),
-            "export": lambda: graph.export(folder / "out.jsonl"),
+            "load": lambda: graph.load(folder / "one.jsonl", mode="append", engine="spark"),
+            "export": lambda: graph.export(folder / "out.jsonl", engine="spark"),
         }
         for name, call in calls.items():
             with pytest.raises(SparkError) as caught:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,17 +21,6 @@ from support.servers import listening
 
 def ids(text: str) -> list[str]:
     return [json.loads(line)["data"]["id"] for line in text.splitlines()]
-
-
-@pytest.fixture
-def local_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command asks for Spark; what Spark does is tested elsewhere."""
-    export = Graph.export
-
-    def locally(self: Graph, target: Any, **options: Any) -> Any:
-        return export(self, target, **options, engine="local")
-
-    monkeypatch.setattr(Graph, "export", locally)
 
 
 def test_lines_go_to_stdout_and_flags_choose_them(og: Run, past: History, things: str) -> None:
@@ -51,7 +40,6 @@ def test_lines_go_to_stdout_and_flags_choose_them(og: Run, past: History, things
     assert ids(og("export", things).out) == ["empty", "full", "nulls"], "every value is JSON"
 
 
-@pytest.mark.usefixtures("local_engine")
 def test_a_file_is_written_and_counted(og: Run, past: History, tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
     outcome = og("export", past.uri, "--branch", "side", "--out", str(target))
@@ -59,16 +47,17 @@ def test_a_file_is_written_and_counted(og: Run, past: History, tmp_path: Path) -
     assert ids(target.read_text()) == ["a", "b", "c"]
     assert "node:Item: 3" in outcome.out
     assert f"to {target} (1 file)" in outcome.out
+    assert "in process: " in outcome.out.splitlines()[-1]
     again = og("export", past.uri, "--out", str(target))
     assert again.code == 1
     assert "an export replaces nothing" in again.err
 
 
-@pytest.mark.usefixtures("local_engine")
 def test_json_tells_what_was_written(og: Run, past: History, tmp_path: Path) -> None:
     target = tmp_path / "out"
     found = og("export", past.uri, "--out", str(target), "--format", "parquet", "--json").json()
     assert found["format"] == "parquet"
+    assert found["engine"]["name"] == "local"
     assert found["nodes"] == {"Item": 1}
     assert found["graph_commit_id"] == past.commits[6]
     assert sorted(Path(file).name for file in found["files"]) == ["mapping.yaml", "part-00000.parquet"]
@@ -110,7 +99,7 @@ def store(tmp_path: Path, og) -> str:
 
 @pytest.fixture
 def load(og):
-    return lambda *words: og("load", *words, "--engine", "local")
+    return lambda *words: og("load", *words)
 
 
 def test_the_receipt_counts_every_type_and_progress_goes_to_stderr(store: str, load) -> None:
@@ -118,10 +107,14 @@ def test_the_receipt_counts_every_type_and_progress_goes_to_stderr(store: str, l
     assert result.code == 0
     assert result.out.splitlines()[:2] == ["node Person: 3", "edge Knows: 2"]
     assert result.out.splitlines()[2].startswith("5 records in commit ")
+    chosen = result.out.splitlines()[3]
+    assert re.fullmatch(r"in process: \d+ B of input, Spark starts above 32 MiB", chosen)
     lines = result.err.splitlines()
     assert lines[0] == f"load into {store} (direct, local)"
-    assert [line.partition(":")[0] for line in lines[1:]] == ["write fragments", "check relations", "commit"]
-    assert "5 rows in" in lines[1]
+    stages = ["look at the input", "write fragments", "check relations", "commit"]
+    assert [line.partition(":")[0] for line in lines[1:]] == stages
+    assert lines[1].endswith(f"({chosen})")
+    assert "5 rows in" in lines[2]
 
 
 def test_the_receipt_as_json_names_the_commit(store: str, load, og: Run) -> None:
@@ -196,7 +189,7 @@ def test_a_branch_is_created_with_its_data_and_a_typo_is_not(store: str, load) -
 def test_ingest_is_a_deprecated_merge_of_forgiving_grammar(store: str, tmp_path: Path, og: Run) -> None:
     data = tmp_path / "old.jsonl"
     data.write_text('{"type": "Person",\n "data": {"email": "x@y", "name": "X", "shoe": 42}}')
-    result = og("ingest", store, "--data", str(data), "--engine", "local", "--quiet")
+    result = og("ingest", store, "--data", str(data), "--quiet")
     assert result.code == 0, result.err
     assert result.err == "`ingest` is deprecated: use `load --mode merge`\n"
     assert "1 record in commit" in result.out

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, Branch, Consent, Kind, Point, Quiet, Timeout, Types
+from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Kind, Point, Quiet, Timeout, Types
 from omnigraph.cli.output import print_result, print_stages, print_warning, terminal_progress
 from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
+from omnigraph.pipeline.engine_choice import Engine
 
 if TYPE_CHECKING:
     from omnigraph.api.results import BlobInfo, ExportResult, LoadResult
@@ -35,13 +36,6 @@ class Mode(StrEnum):
     OVERWRITE = "overwrite"
     APPEND = "append"
     MERGE = "merge"
-
-
-class Engine(StrEnum):
-    """The workers of a load."""
-
-    SPARK = "spark"
-    LOCAL = "local"
 
 
 class InputGrammar(StrEnum):
@@ -60,7 +54,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="do everything but the c
 ReportFile = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="write refused records to FILE as JSON")
 ]
-EngineChoice = Annotated[Engine | None, typer.Option("--engine", help="where the work is done: spark is the default")]
 GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
 
 
@@ -72,7 +65,7 @@ def load(
     mode: Annotated[Mode | None, typer.Option("--mode", help="required")] = None,
     branch: Branch = "main",
     base: Base = None,
-    engine: EngineChoice = None,
+    engine: EngineChoice = Engine.AUTO,
     grammar: GrammarChoice = InputGrammar.STRICT,
     dry_run: DryRun = False,
     report: ReportFile = None,
@@ -95,7 +88,7 @@ def ingest(
     mode: Annotated[Mode, typer.Option("--mode")] = Mode.MERGE,
     branch: Branch = "main",
     base: Base = "main",
-    engine: EngineChoice = None,
+    engine: EngineChoice = Engine.AUTO,
     grammar: GrammarChoice = InputGrammar.COMPATIBLE,
     dry_run: DryRun = False,
     report: ReportFile = None,
@@ -115,7 +108,7 @@ def _load(
     mode: Mode,
     branch: str,
     base: str | None,
-    engine: Engine | None,
+    engine: Engine,
     grammar: InputGrammar,
     dry_run: bool,
     report: Path | None,
@@ -126,7 +119,7 @@ def _load(
 ) -> None:
     if (data is None) == (mapping is None):
         raise typer.BadParameter("give one of --data PATH and --mapping FILE")
-    if engine is not None:
+    if engine is not Engine.AUTO:
         address.refuse_on_server("--engine")
     if mapping is not None:
         address.refuse_on_server("--mapping")
@@ -144,7 +137,7 @@ def _load(
                 branch=branch,
                 base=base,
                 actor=actor,
-                engine=engine or Engine.SPARK,
+                engine=engine,
                 grammar=grammar,
                 dry_run=dry_run,
                 progress=progress,
@@ -179,6 +172,8 @@ def load_lines(result: LoadResult) -> Iterator[str]:
     else:
         created = f", a new branch from {result.base}" if result.branch_created else ""
         yield f"{records} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})"
+    if result.engine is not None:
+        yield str(result.engine)
 
 
 def _write_report(path: Path, report: LoadReport) -> None:
@@ -205,11 +200,10 @@ def export(
     address: Address,
     point: Point,
     type: Types = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="PATH", help="file or directory to create; written through Spark")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="PATH", help="file or directory to create")] = None,
     format: Annotated[FileFormat, typer.Option("--format", help="with --out")] = FileFormat.JSONL,
     parts: Annotated[bool, typer.Option("--parts", help="with --out, a directory of JSONL files")] = False,
+    engine: EngineChoice = Engine.AUTO,
     timeout: Timeout = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
     json: AsJson = False,
@@ -220,6 +214,8 @@ def export(
         raise typer.BadParameter("--parts, --json and --format parquet need --out")
     if parts and format is FileFormat.PARQUET:
         raise typer.BadParameter("Parquet is always written in parts: leave out --parts")
+    if engine is not Engine.AUTO:
+        address.refuse_on_server("--engine")
     if jsonl:
         print_warning("`--jsonl` is deprecated: it is the default format")
     with address.open(read_only=True) as graph, _piped():
@@ -228,6 +224,7 @@ def export(
             types=type,
             format=format,
             parts=parts,
+            engine=engine,
             progress=terminal_progress(quiet=out is None),
             timeout_s=timeout,
             **state,
@@ -252,7 +249,8 @@ def _export_lines(result: ExportResult) -> list[str]:
     counts = [f"edge:{name}: {count:,}" for name, count in result.edges.items()]
     counts += [f"node:{name}: {count:,}" for name, count in result.nodes.items()]
     files = counted(len(result.files), "file", form="d")
-    return [*counts, f"exported commit {result.commit_id} to {result.target} ({files})"]
+    lines = [*counts, f"exported commit {result.commit_id} to {result.target} ({files})"]
+    return lines if result.engine is None else [*lines, str(result.engine)]
 
 
 # ---- `omnigraph blob`

@@ -98,7 +98,9 @@ def _tell(root: Path, folder: Path) -> None:
 
 def _load(story: _Story, graph: Graph, folder: Path) -> None:
     with story.step("load: JSON lines through Spark, validated, one commit"):
-        receipt = graph.load(folder / "data.jsonl", mode="append", actor="demo", progress=terminal_progress())
+        receipt = graph.load(
+            folder / "data.jsonl", mode="append", actor="demo", engine="spark", progress=terminal_progress()
+        )
         print_text(_indented("\n".join(load_lines(receipt))))
     with story.step("refused: an edge to a node that does not exist; nothing is written"):
         try:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, WorkerName, above_zero
+from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, above_zero
 from omnigraph.cli.output import print_result, terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
+from omnigraph.pipeline.engine_choice import Engine
 
 if TYPE_CHECKING:
     from omnigraph.embedding.file_job import EmbedFiles, EmbedFilesResult
@@ -54,7 +55,7 @@ def embed(
     graph: OnGraph = False,
     branch: GraphBranch = None,
     engine: Annotated[
-        WorkerName | None, typer.Option("--engine", help="where a graph is embedded; auto: Spark when it is much")
+        Engine | None, typer.Option("--engine", help="where a graph is embedded; auto: Spark when it is much")
     ] = None,
     rate: Rate = None,
     dry_run: DryRun = False,
@@ -104,7 +105,7 @@ def embed(
             branch=branch or "main",
             reembed=reembed_all,
             rate=rate,
-            engine=engine or WorkerName.AUTO,
+            engine=engine or Engine.AUTO,
             actor=address.actor,
             dry_run=dry_run,
             progress=terminal_progress(quiet=quiet),

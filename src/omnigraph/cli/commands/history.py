@@ -17,7 +17,6 @@ from omnigraph.cli.flags import (
     PageLimit,
     Quiet,
     Timeout,
-    WorkerName,
     refuse_address,
 )
 from omnigraph.cli.output import (
@@ -44,6 +43,7 @@ from omnigraph.cli.rendering import (
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import derived, scoped
 from omnigraph.errors import BranchNotFoundError
+from omnigraph.pipeline.engine_choice import Engine
 
 if TYPE_CHECKING:
     from omnigraph.api.graph_api import GraphApi
@@ -124,13 +124,13 @@ def diff(
     other: Annotated[str, typer.Argument(metavar="TO", help="branch or commit", callback=refuse_address)],
     address: Address,
     only: ChangeFilter,
-    engine: EngineChoice = WorkerName.AUTO,
+    engine: EngineChoice = Engine.AUTO,
     timeout: Timeout = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Show what turns one state of a graph into another: entities that came (+), changed (~) and went (-)."""
-    if engine is not WorkerName.AUTO:
+    if engine is not Engine.AUTO:
         address.refuse_on_server("--engine")
     with (
         address.open(read_only=True) as graph,

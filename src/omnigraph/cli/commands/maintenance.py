@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout, WorkerName
+from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout
 from omnigraph.cli.output import print_json, print_lines, print_result, terminal_progress
 from omnigraph.cli.rendering import counted, text_table, wrapped
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.errors.text import size_text
+from omnigraph.pipeline.engine_choice import Engine
 
 if TYPE_CHECKING:
     from omnigraph.graph.graph import Graph
@@ -34,7 +35,7 @@ def optimize(
         bool, typer.Option("--indexes-only", help="build missing indexes and nothing else")
     ] = False,
     branch: Branch = "main",
-    engine: EngineChoice = WorkerName.AUTO,
+    engine: EngineChoice = Engine.AUTO,
     timeout: Timeout = None,
     quiet: Quiet = False,
     json: AsJson = False,

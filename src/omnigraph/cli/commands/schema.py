@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile, WorkerName
+from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile
 from omnigraph.cli.output import print_json, print_result, print_text, print_warning, terminal_progress
 from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.cli.scoped import scoped
+from omnigraph.pipeline.engine_choice import Engine
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema.plan import MigrationPlan
@@ -113,14 +114,14 @@ def apply(
     address: Address,
     allow_data_loss: AllowDataLoss = False,
     backfill: Backfills = None,
-    engine: EngineChoice = WorkerName.AUTO,
+    engine: EngineChoice = Engine.AUTO,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Make a schema the accepted one, with all tables, in one commit; or change nothing."""
     actor = address.actor
-    if engine is not WorkerName.AUTO:
+    if engine is not Engine.AUTO:
         address.refuse_on_server("--engine")
     fills = _backfills(backfill)
     if allow_data_loss:

@@ -37,6 +37,10 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 #: Folders in which tables keep their log.
 _TABLE_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 _COMPRESSIONS: dict[str, Literal["gzip", "zstd", "bz2"]] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+#: Endings of files that pack their columns.
+_COLUMNAR = frozenset({"parquet", "orc"})
+#: How many times larger than a packed file its content usually is.
+_LIKELY_RATIO = 5
 
 
 UNPACK_MAX_RATIO = WholeNumber(
@@ -86,6 +90,12 @@ class InputFile:
                 f"{self.path} ({size_text(self.size)}) unpacks to more than {ratio} times its size; if it is meant to, "
                 f"raise {UNPACK_MAX_RATIO} or {UNPACK_ALLOWED_BYTES}",
             )
+
+    @property
+    def likely_bytes(self) -> int:
+        """About how large the content is, as far as the name tells; nothing is read."""
+        is_packed = self.compression is not None or self.ending in _COLUMNAR
+        return self.size * _LIKELY_RATIO if is_packed else self.size
 
     @property
     def compression(self) -> Literal["gzip", "zstd", "bz2"] | None:

@@ -13,6 +13,7 @@ from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.pipeline.engine_choice import has_spark
 from omnigraph.pipeline.load.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
 from omnigraph.pipeline.load.inputs import check_one_input, find_files
 from omnigraph.pipeline.load.local_frames import LocalRows, StreamedRows, local_rows
@@ -220,14 +221,27 @@ class LoadInput:
     source: str | None = None
     mapped: tuple[MappedType, ...] = ()
     frames: tuple[Frame, ...] = ()
-    #: The size of all files.
+    #: The size of all files as they are stored, and of frames in this process.
     size_bytes: int = 0
+    #: About the same without compression.
+    likely_bytes: int = 0
 
     @property
     def is_ordered(self) -> bool:
         """Whether the records have an order, so that the last one of an id may win."""
         tables = [item for item in self.mapped if item.format is SourceFormat.TABLE]
         return not self.frames and not tables
+
+    @property
+    def only_spark(self) -> str:
+        """The first source that only Spark reads, with what it is; empty where there is none."""
+        for item in self.mapped:
+            if item.format is SourceFormat.TABLE:
+                return f"`table: {item.source}` is a Spark table"
+        for frame in self.frames:
+            if not frame.is_local:
+                return f"{frame.mapped.source} is a Spark frame"
+        return ""
 
     @property
     def declared_types(self) -> set[TableKey]:
@@ -253,7 +267,11 @@ def look_at_input(
     if source is not None:
         path = os.fspath(source)
         files = find_files(path, GRAPH_ENDINGS)
-        return LoadInput(source=path, size_bytes=sum(file.size for file in files))
+        return LoadInput(
+            source=path,
+            size_bytes=sum(file.size for file in files),
+            likely_bytes=sum(file.likely_bytes for file in files),
+        )
     read = TypeMapping()
     if mapping is not None:
         read = read_mapping(mapping, catalog, with_frames=frames is not None)
@@ -263,14 +281,19 @@ def look_at_input(
     _refuse_unfed(read, found)
     if not found and not read.types:
         raise BadRequestError(f"there is nothing to load: {_FRAME_PER_TYPE}")
-    sizes = [
-        file.size
+    files = [
+        file
         for item in read.types
         if item.format is not SourceFormat.TABLE
         for file in find_files(item.source, endings_of(item))
     ]
-    sizes += [frame.data.nbytes for frame in found if frame.is_local]
-    return LoadInput(mapped=read.types, frames=found, size_bytes=sum(sizes))
+    in_memory = sum(frame.data.nbytes for frame in found if frame.is_local)
+    return LoadInput(
+        mapped=read.types,
+        frames=found,
+        size_bytes=sum(file.size for file in files) + in_memory,
+        likely_bytes=sum(file.likely_bytes for file in files) + in_memory,
+    )
 
 
 def _refuse_unfed(mapping: TypeMapping, frames: tuple[Frame, ...]) -> None:
@@ -290,23 +313,18 @@ def check_local(given: LoadInput, limit_bytes: int) -> None:
         ResourceLimitError: it is too large.
         BadRequestError: it needs Spark.
     """
-    advice = 'leave the engine out, or choose it with `--engine spark` (engine="spark")'
-    for item in given.mapped:
-        if item.format is SourceFormat.TABLE:
-            raise BadRequestError(
-                f"`table: {item.source}`: a Spark table needs Spark, and this is the engine `local`: {advice}"
-            )
-    for frame in given.frames:
-        if not frame.is_local:
-            raise BadRequestError(
-                f"{frame.mapped.source}: a Spark frame needs Spark, and this is the engine `local`: {advice}"
-            )
+    if reason := given.only_spark:
+        raise BadRequestError(
+            f"{reason}, which the engine `local` does not read: leave the engine out, or choose Spark with "
+            '`--engine spark` (engine="spark")'
+        )
     if given.size_bytes > limit_bytes:
+        way_out = "use the default engine" if has_spark() else "install Spark (`pip install 'omnigraph[spark]'`)"
         raise ResourceLimitError(
             "strict_input_arrow_bytes",
             limit_bytes,
             given.size_bytes,
-            "use the default engine, which has no limit, or raise OMNIGRAPH_LOCAL_LOAD_MAX_BYTES",
+            f"{way_out}, which has no limit, or raise OMNIGRAPH_LOCAL_LOAD_MAX_BYTES",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from omnigraph.api.answers import StoredQueryList
 from omnigraph.api.models import LoadBody, LoadParams, MutateBody, StoredQueryBody
 from omnigraph.api.operation import IF_GRAPH_COMMIT, Operation
 from omnigraph.api.results import LoadResult
-from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.ids import is_ulid
@@ -273,7 +271,6 @@ async def _authorize(call: GraphCall, wanted: _LoadRequest) -> None:
 
 
 def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal) -> LoadResult:
-    is_small = os.path.getsize(path) <= local_load_max_bytes()
     try:
         return call.graph.load(
             path,
@@ -281,7 +278,6 @@ def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal
             branch=wanted.branch,
             base=wanted.base,
             actor=call.actor,
-            engine="local" if is_small else "spark",
             dry_run=wanted.dry_run,
             grammar=wanted.grammar,
             timeout_s=wanted.timeout_s,
