@@ -406,7 +406,9 @@ class Joins:
         return Found(bad.num_rows, [Example(row["key"], (row["address"], other_of[row["key"]])) for row in shown])
 
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
-        """Rows whose key is none of the ids."""
+        """Rows whose key is none of the ids. The smaller side is held, the other one streams by."""
+        if total_rows(ids) < total_rows(references):
+            return _missing_among(references, _keys(ids)["key"].combine_chunks())
         mine = _keys(references)
         left = wanted = pa.array(mine["key"].unique(), pa.utf8())
         for table in find_keys(ids, wanted, wanted):
@@ -487,6 +489,16 @@ def _of_others(mine: Rows, theirs: Rows, owner: str) -> Found:
     shown = bad.group_by(["key", owner]).aggregate([("address", "min"), ("other", "min")])
     shown = shown.sort_by([("key", "ascending"), ("address_min", "ascending")]).slice(0, MAX_EXAMPLES)
     return Found(total, [Example(row["key"], (row["address_min"], row["other_min"])) for row in shown.to_pylist()])
+
+
+def _missing_among(references: Sequence[KeyScan], ids: Array) -> Found:
+    """Rows that stream by and whose key is none of the ids."""
+    total, first = 0, _EMPTY
+    for table in (table for scan in references for table in scan_keys(scan)):
+        bad = table.select(["key", "address"]).filter(pc.invert(pc.is_in(table["key"], ids)))
+        total += bad.num_rows
+        first = pa.concat_tables([first, bad]).sort_by("address").slice(0, MAX_EXAMPLES)
+    return Found(total, _first_rows(first).examples)
 
 
 def _first_rows(rows: Rows) -> Found:
