@@ -65,8 +65,9 @@ ROWS = [
 ]
 ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: $age } }"
 
-#: ULIDs, times in microseconds, and hashes of schemas, which hold an id of their graph.
-_OWN = re.compile(r"01[0-9A-HJKMNP-TV-Z]{24}|\b1[789]\d{14}\b|sha256:[0-9a-f]{64}")
+#: ULIDs, times in microseconds, hashes of schemas, which hold an id of their graph, and sizes of bodies, which are sent
+#: unpacked and with line ends of their own.
+_OWN = re.compile(r"01[0-9A-HJKMNP-TV-Z]{24}|\b1[789]\d{14}\b|sha256:[0-9a-f]{64}|\d+ B of input[^\"]*")
 
 
 def make_history(root: Path, outside: Path) -> str:

@@ -290,7 +290,7 @@ class ExportResult(Document):
     nodes: Mapping[str, int]
     edges: Mapping[str, int]
     commit_id: Annotated[str, Key("graph_commit_id")]
-    #: Where the work was done; None where a server did it.
+    #: Where the work was done; None for a stream, and where a server did it.
     engine: Annotated[ChosenEngine | None, OMIT_NONE] = None
 
     @property

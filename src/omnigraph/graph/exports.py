@@ -126,10 +126,7 @@ def _export(graph: OpenGraph, snapshot: Snapshot, call: ExportCall) -> ExportRes
             raise BadRequestError("a stream takes JSON lines: give a path for Parquet or for parts")
         sources = _sources(graph, snapshot, definitions, format_)
         written = export_stream(sources, line_writer(target), call.progress)
-        return _result(STDOUT, format_, written, snapshot, _STREAMED)
-
-
-_STREAMED = ChosenEngine(name=Engine.LOCAL, reason="a stream")
+        return _result(STDOUT, format_, written, snapshot, None)
 
 
 def _choose(call: ExportCall, size: int) -> ChosenEngine:
@@ -188,7 +185,7 @@ def _base64_bytes(facts: BlobFacts) -> int:
 
 
 def _result(
-    target: str, format_: ExportFormat, exported: Exported, snapshot: Snapshot, engine: ChosenEngine
+    target: str, format_: ExportFormat, exported: Exported, snapshot: Snapshot, engine: ChosenEngine | None
 ) -> ExportResult:
     counts: dict[str, dict[str, int]] = {"node": {}, "edge": {}}
     for key, rows in exported.rows.items():

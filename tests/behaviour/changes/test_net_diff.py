@@ -498,7 +498,7 @@ def test_pages_of_changes_compare_once(
         small.setattr(worker_choice, "ELASTIC_ROWS", 1_000)
         expected, _ = poll(calm, start="beginning", limit=1_000)
     small.setattr(worker_choice, "ELASTIC_ROWS", 0)
-    small.setattr(engine_choice, "has_spark", lambda: False)  # so that `auto` means this process
+    small.setattr(engine_choice, "is_installed", lambda _: False)  # so that `auto` means this process
     calls: list[int] = []
     real = deltas.filed_deltas
 
@@ -533,7 +533,7 @@ def test_blocks_of_a_feed_are_those_of_memory(states: tuple[Graph, str, str], sm
     with Graph.open(graph.uri, read_only=True) as other:
         expected, _ = poll(other, start="beginning", limit=1_000)
     small.setattr(worker_choice, "ELASTIC_ROWS", 0)
-    small.setattr(engine_choice, "has_spark", lambda: False)
+    small.setattr(engine_choice, "is_installed", lambda _: False)
     with Graph.open(graph.uri, read_only=True) as other:
         found, _ = poll(other, start="beginning", limit=1_000)
     assert found == expected
@@ -543,7 +543,7 @@ def test_long_ids_keep_their_place(graph: Graph, small: pytest.MonkeyPatch) -> N
     """A page token holds a part of a long id, so the place behind it is looked for."""
     names = [f"{'long ' * 80}{n}" for n in range(6)]
     commit = run(graph, "".join(map(person, names)) + knows(names[0], names[1]))
-    small.setattr(engine_choice, "has_spark", lambda: False)
+    small.setattr(engine_choice, "is_installed", lambda _: False)
     page = graph.changes(commit, limit=2, kinds=["node"])
     seen = [change.id for change in page.changes]
     while page.next_page_token is not None:

@@ -89,6 +89,7 @@ def test_a_file_holds_what_a_stream_gets(graph: Graph, tmp_path: Path) -> None:
         "edges": {"Near": 1, "Same": 2},
         "total_entities": 18,
         "graph_commit_id": graph.snapshot().commit_id,
+        "engine": {"name": "local", "reason": "as asked"},
     }
     assert list(tmp_path.iterdir()) == [target]
 
@@ -312,7 +313,7 @@ def test_a_target_that_exists_stays_as_it_is(graph: Graph, tmp_path: Path) -> No
     [
         ({"format": "csv"}, "give one of jsonl, parquet"),
         ({"format": "parquet", "parts": True}, "always written in parts"),
-        ({"engine": "magic"}, "give spark or local"),
+        ({"engine": "magic"}, "give auto, local, spark"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(

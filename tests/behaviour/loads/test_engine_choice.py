@@ -79,7 +79,7 @@ def test_without_spark_this_process_works_up_to_its_bound(
     graph: Graph, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (engine_choice, sources):
-        monkeypatch.setattr(module, "has_spark", lambda: False)
+        monkeypatch.setattr(module, "is_installed", lambda _: False)
     monkeypatch.setenv("OMNIGRAPH_AUTO_LOCAL_MAX_BYTES", "0")
     assert loaded(graph, lines) == "in process: 44 B of input, and Spark is not installed"
     monkeypatch.setenv("OMNIGRAPH_LOCAL_LOAD_MAX_BYTES", "43")

@@ -57,7 +57,7 @@ def loaded(name: str) -> Callable[[Any], object]:
         with NamedTemporaryFile("w", suffix=".jsonl") as file:
             file.write(row(name))
             file.flush()
-            return graph.load(file.name, mode="merge", engine="local")
+            return graph.load(file.name, mode="merge")
 
     return load
 

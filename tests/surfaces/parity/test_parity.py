@@ -402,7 +402,7 @@ def test_mutations(twins: Pair) -> None:
 
 def test_loads(twins: Pair, files: Path) -> None:
     def load(source: object, **options: Any) -> Callable[[Any], object]:
-        return lambda graph: graph.load(source, engine="local", **options)
+        return lambda graph: graph.load(source, **options)
 
     story: Story = {
         "a dry run": load(files / "good.jsonl", mode="merge", dry_run=True),

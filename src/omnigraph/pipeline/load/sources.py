@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from omnigraph.core.extras import is_installed
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.pipeline.engine_choice import has_spark
 from omnigraph.pipeline.load.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
 from omnigraph.pipeline.load.inputs import check_one_input, find_files
 from omnigraph.pipeline.load.local_frames import LocalRows, StreamedRows, local_rows
@@ -319,7 +319,8 @@ def check_local(given: LoadInput, limit_bytes: int) -> None:
             '`--engine spark` (engine="spark")'
         )
     if given.size_bytes > limit_bytes:
-        way_out = "use the default engine" if has_spark() else "install Spark (`pip install 'omnigraph[spark]'`)"
+        has_spark = is_installed("pyspark")
+        way_out = "use the default engine" if has_spark else "install Spark (`pip install 'omnigraph[spark]'`)"
         raise ResourceLimitError(
             "strict_input_arrow_bytes",
             limit_bytes,
