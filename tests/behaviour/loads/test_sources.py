@@ -1199,6 +1199,7 @@ def test_the_receipt_as_json(peopled: Graph, folder: Path) -> None:
         "superseded": 1,
         "nulled": {},
         "dry_run": False,
+        "engine": {"name": "local", "reason": "as asked"},
         "actor_id": "me",
         "commit": {
             "graph_commit_id": commit.commit_id,

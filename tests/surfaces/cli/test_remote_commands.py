@@ -40,9 +40,9 @@ def home(pair: Twins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def both(og: Run, pair: Twins) -> Run:
     """Run a command on the storage and on the server; what they print is the same but for ids, times and addresses."""
 
-    def run(*words: str, is_write: bool = False, local: tuple[str, ...] = ()) -> Outcome:
+    def run(*words: str, is_write: bool = False) -> Outcome:
         actor = ("--as", ACTOR) if is_write else ()
-        embedded = og(*words, "--store", pair.store, "--quiet", *actor, *local)
+        embedded = og(*words, "--store", pair.store, "--quiet", *actor)
         served = og("--server", "lab", "--graph", "people", "--quiet", *words)
         address = f"{pair.url}/graphs/people"
         assert served.code == embedded.code, served.err + served.out
@@ -96,11 +96,10 @@ def test_writes_and_the_history_print_the_same(both: Run, og: Run, pair: Twins, 
     rows = tmp_path / "more.jsonl"
     rows.write_text('{"type": "Person", "data": {"name": "mary", "age": 91}}\n')
     load = ("load", "--data", str(rows), "--mode", "merge")
-    local = ("--engine", "local")
-    both(*load, "--dry-run", is_write=True, local=local)
-    both(*load, "--json", is_write=True, local=local)
+    both(*load, "--dry-run", is_write=True)
+    both(*load, "--json", is_write=True)
     rows.write_text('{"type": "Person", "data": {"nme": "x"}}\n')
-    refused = both(*load, "--json", is_write=True, local=local)
+    refused = both(*load, "--json", is_write=True)
     assert refused.code == 1
     both("branch", "create", "draft", "--json", is_write=True)
     both("mutate", "-e", ADD, "--params", '{"name": "kay"}', "--branch", "draft", is_write=True)
