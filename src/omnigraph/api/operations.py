@@ -77,8 +77,8 @@ _ENTRIES = (
             "query",
             "Run one read in the query language, on the head of a branch or on a state of the past.",
             example={
-                "query": "query recent($year: I32) { match { $p: Paper  $p.year >= $year } "
-                "return { $p.title, $p.year } order { $p.year desc } limit 10 }",
+                "query": "match { $p: Paper  $p.year >= $year } "
+                "return { $p.title, $p.year } order { $p.year desc } limit 10",
                 "params": {"year": 2024},
             },
             defaults=_FEW_ROWS,
@@ -308,7 +308,7 @@ _ENTRIES = (
             "nothing does.",
             is_destructive=True,
             example={
-                "query": "query add($doi: String, $title: String) { insert Paper { doi: $doi, title: $title } }",
+                "query": "insert Paper { doi: $doi, title: $title }",
                 "params": {"doi": "10.1000/1", "title": "On graphs"},
                 "branch": "draft",
             },

@@ -75,16 +75,17 @@ class ReadingApi:
     ) -> Result:
         """Run one read on one snapshot: a branch head, a commit, a graph version or a moment.
 
-        It never waits for a writer, and nothing that is written meanwhile changes it. `timeout_s` bounds the time that
-        it works, over all batches; `cancel` is a `threading.Event` that another thread sets to stop it. Either stops it
+        The text is one query, with or without `query name(…) { … }` around it, or several with the `name` of one. It
+        never waits for a writer, and nothing that is written meanwhile changes it. `timeout_s` bounds the time that it
+        works, over all batches; `cancel` is a `threading.Event` that another thread sets to stop it. Either stops it
         within about a tenth of a second. Its intermediate results take at most `OMNIGRAPH_QUERY_MEMORY_BYTES`.
 
         >>> import tempfile
         >>> from omnigraph import Graph
         >>> root = tempfile.mkdtemp() + "/papers.omni"
         >>> graph = Graph.init(root, "node Paper { doi: String @key }")
-        >>> receipt = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
-        >>> graph.query("query all() { match { $p: Paper } return { $p.doi as doi } }").to_pylist()
+        >>> receipt = graph.mutate("insert Paper { doi: $doi }", {"doi": "10.1"})
+        >>> graph.query("match { $p: Paper } return { $p.doi as doi }").to_pylist()
         [{'doi': '10.1'}]
 
         Raises:

@@ -195,16 +195,23 @@ STORED = "a query by its name alone is stored on a server"
 
 
 @dataclass(frozen=True, slots=True)
-class QueryFlags:
-    """A query and its parameters, from files or from the command line."""
+class QuerySource:
+    """The text of a query, from a file or from the command line."""
 
     query: QueryFile = None
     query_string: QueryText = None
-    params: Params = None
-    params_file: ParamsFile = None
 
-    def source(self) -> SourceText:
-        """The one source that the flags name."""
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a text."""
+        return self.query is not None or self.query_string is not None
+
+    def text(self) -> SourceText:
+        """The one text that the flags name.
+
+        Raises:
+            typer.BadParameter: they name none, or two.
+        """
         from omnigraph.core.source import SourceText
         from omnigraph.lang.query.compiler import read_queries
 
@@ -216,37 +223,39 @@ class QueryFlags:
             raise typer.BadParameter("the query text is empty")
         return SourceText(self.query_string, "<query>")
 
-    def source_or(self, name: str | None) -> SourceText | str:
-        """The source that the flags name; without one the name of a query that a server has stored."""
-        if self.query is None and self.query_string is None and name is not None:
-            return name
-        return self.source()
+    def text_or(self, name: str | None) -> SourceText | str:
+        """The text that the flags name; without one the name of a query that a server has stored."""
+        return name if name is not None and not self.is_given else self.text()
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterFlags:
+    """The parameters of a query."""
+
+    params: Params = None
+    params_file: ParamsFile = None
 
     def values(self) -> dict[str, object]:
-        """The parameters that the flags name."""
-        return read_params(self.params, self.params_file)
+        """The parameters that the flags name.
 
-
-def read_params(text: str | None, path: Path | None) -> dict[str, object]:
-    """The parameters that the flags name.
-
-    Raises:
-        BadRequestError: they are not a JSON object.
-        InputFileError: the file cannot be read.
-    """
-    if text is not None and path is not None:
-        raise typer.BadParameter("give one of --params and --params-file")
-    if path is not None:
+        Raises:
+            BadRequestError: they are not a JSON object.
+            InputFileError: the file cannot be read.
+        """
+        text = self.params
+        if text is not None and self.params_file is not None:
+            raise typer.BadParameter("give one of --params and --params-file")
+        if self.params_file is not None:
+            try:
+                text = self.params_file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise InputFileError(str(self.params_file), str(error)) from error
+        if text is None:
+            return {}
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputFileError(str(path), str(error)) from error
-    if text is None:
-        return {}
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"the parameters are not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise BadRequestError('the parameters are not a JSON object such as {"name": "value"}')
-    return values
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadRequestError(f"the parameters are not JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise BadRequestError('the parameters are not a JSON object such as {"name": "value"}')
+        return values

@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import takewhile, zip_longest
 from typing import TYPE_CHECKING
 
+from omnigraph.core.source import UNNAMED
 from omnigraph.errors.text import one_line
 from omnigraph.errors.writes import usable_strategies
 
@@ -89,8 +90,9 @@ def render_rows(
 
 
 def header_line(result: Result) -> str:
-    """`N rows from branch B via Q`."""
-    return f"{counted(result.row_count, 'row', form='d')} from {result.target} via {result.query_name}"
+    """`N rows from branch B via Q`, without the name where the query has none."""
+    via = "" if result.query_name == UNNAMED else f" via {result.query_name}"
+    return f"{counted(result.row_count, 'row', form='d')} from {result.target}{via}"
 
 
 def _text(value: object) -> str:

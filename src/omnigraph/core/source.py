@@ -108,6 +108,9 @@ MAX_MESSAGE = 1_000
 # worked out only when a finding is reported.
 
 
+#: The name of a query whose text gives it none.
+UNNAMED = "query"
+
 #: What to do about a finding, or how to find out.
 Hint = str | Callable[[], str | None] | None
 

@@ -288,6 +288,18 @@ def test_a_query_comes_from_a_file_or_the_command_line(og: Run, things: str, tmp
     assert printed[0].startswith("3 rows")
 
 
+def test_a_text_without_a_name_is_a_query(og: Run, past: History) -> None:
+    read, write = "match { $i: Item { k: $k } } return { $i.k as k }", 'delete Item where k = "nothing"'
+    found = og("query", past.uri, "-e", read, "--params", '{"k": "b"}')
+    assert found.out == "1 row from branch main\nk\n-\nb\n"
+    assert og("mutate", past.uri, "-e", write).out == "nothing matched, nothing changed\n"
+    assert og("explain", past.uri, "-e", read).out.startswith("read query($k: String)")
+    judged = og("lint", past.uri, "-e", f"{write} {write}")
+    assert (judged.code, judged.out) == (0, "OK    mutation query\n1 query, 0 errors, 0 warnings\n")
+    wrong = og("query", past.uri, "-e", "match { $i: Item\n $i.kk = 1 } return { $i.k }")
+    assert wrong.err.startswith("<query>:2:2: error T6")
+
+
 def test_a_name_selects_among_several_queries(og: Run, things: str, tmp_path: Path) -> None:
     path = tmp_path / "q.gq"
     path.write_text(f"{SOME}\n{NOTHING}\n{BY_NAME}", encoding="utf-8")

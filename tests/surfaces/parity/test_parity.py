@@ -56,6 +56,10 @@ def load_commit(graph: Any) -> str:
 QUERIES: dict[str, Callable[[Any], object]] = {
     "every type of value": lambda g: g.query(EVERYTHING),
     "parameters": lambda g: g.query(OLDER, {"age": 40}),
+    "a text without a name": lambda g: g.query("match { $p: Person } return { $p.name } order { $p.name } limit 2"),
+    "its parameters": lambda g: g.query("match { $p: Person  $p.age > $a } return { $p.name }", {"a": 40}),
+    "a parameter of it without a type": lambda g: g.query("match { $p: Person } return { $x }", {"x": 1}),
+    "what it means": lambda g: g.explain("match { $p: Person  $p.age > $a } return { $p.name }"),
     "aggregates": lambda g: g.query(COUNT),
     "no rows": lambda g: g.query(NONE),
     "one of several by name": lambda g: g.query(NAMES + OLDER, name="names"),
@@ -380,6 +384,9 @@ def test_mutations(twins: Pair) -> None:
     story: Story = {
         "insert": lambda g: g.mutate(ADD, {"name": "new", "age": 3}),
         "update": lambda g: g.mutate(SET_AGE, {"name": "ada", "age": 4}, branch="draft/one"),
+        "a text without a name": lambda g: g.mutate(
+            "update Person set { age: $a } where name = $n", {"a": 5, "n": "ada"}
+        ),
         "nothing matches": lambda g: g.mutate(SET_AGE, {"name": "nobody", "age": 4}),
         "one of several": lambda g: g.mutate(ADD + SET_AGE, {"name": "two"}, name="add"),
         "a condition that holds": conditional,

@@ -15,14 +15,12 @@ from omnigraph.cli.flags import (
     AsJson,
     Branch,
     OptionalSchemaFile,
-    Params,
-    ParamsFile,
+    ParameterFlags,
     Point,
-    QueryFlags,
     QueryName,
+    QuerySource,
     ReadBranch,
     Timeout,
-    read_params,
 )
 from omnigraph.cli.output import print_data, print_json, print_lines, print_result, print_text, print_warning
 from omnigraph.cli.rendering import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, counted, render_rows
@@ -32,6 +30,7 @@ from omnigraph.cli.scoped import scoped
 if TYPE_CHECKING:
     from omnigraph.api.results import MutationResult
     from omnigraph.api.rows import Result
+    from omnigraph.core.source import SourceText
     from omnigraph.lang.query.lint import LintReport
 
 
@@ -51,7 +50,8 @@ def query(
     address: Address,
     *,
     name: QueryName = None,
-    source: QueryFlags,
+    source: QuerySource,
+    parameters: ParameterFlags,
     point: Point,
     timeout: Timeout = None,
     format: RowFormatOption = None,
@@ -67,7 +67,7 @@ def query(
     state = point.arguments()
     if sum(item is not None for item in (point.snapshot, point.graph_version, point.as_of)) > 1:
         raise typer.BadParameter("give one of --snapshot, --graph-version and --as-of")
-    text, values = source.source_or(name), source.values()
+    text, values = source.text_or(name), parameters.values()
     if isinstance(text, str):
         if point.graph_version is not None or point.as_of is not None:
             raise typer.BadParameter("a stored query reads a branch or a --snapshot")
@@ -115,7 +115,8 @@ def mutate(
     address: Address,
     *,
     name: QueryName = None,
-    source: QueryFlags,
+    source: QuerySource,
+    parameters: ParameterFlags,
     branch: Branch = "main",
     if_commit: Annotated[
         str | None, typer.Option("--if-commit", metavar="ID", help="run only while the branch head is ID")
@@ -126,7 +127,7 @@ def mutate(
 
     With a source, NAME selects the query inside it; without one, it is a stored query of a server.
     """
-    text, values = source.source_or(name), source.values()
+    text, values = source.text_or(name), parameters.values()
     actor = address.actor
     result: MutationResult
     if isinstance(text, str):
@@ -155,7 +156,8 @@ def explain(
     *,
     name: QueryName = None,
     schema: OptionalSchemaFile = None,
-    source: QueryFlags,
+    source: QuerySource,
+    parameters: ParameterFlags,
     branch: ReadBranch = None,
     analyze: Annotated[bool, typer.Option("--analyze", help="run the query, show rows and time per operator")] = False,
     timeout: Timeout = None,
@@ -168,7 +170,7 @@ def explain(
 
     if schema is not None and address.is_explicit:
         raise typer.BadParameter("give --schema FILE or a graph, not both")
-    text, values = source.source(), source.values()
+    text, values = source.text(), parameters.values()
     if schema is not None:
         if analyze or values or branch is not None:
             raise typer.BadParameter("--analyze, --params and --branch need a graph, not --schema")
@@ -197,44 +199,38 @@ def explain(
 
 
 @scoped("lint")
-def lint(
-    query: Annotated[Path, typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False)],
-    address: Address,
-    schema: OptionalSchemaFile = None,
-    json: AsJson = False,
-) -> None:
-    """Check every query of a file against a schema, or against the accepted one of a graph.
+def lint(address: Address, source: QuerySource, schema: OptionalSchemaFile = None, json: AsJson = False) -> None:
+    """Check every query of a file or a text against a schema, or against the accepted one of a graph.
 
     Prints one line per query, then warnings and a total. Exits with 1 when a query has an error.
     """
     if schema is not None and address.is_explicit:
         raise typer.BadParameter("give --schema FILE or a graph, not both")
-    report = lint_graph(address, query) if schema is None else lint_files(schema, query)
+    text = source.text()
+    report = lint_graph(address, text) if schema is None else lint_file(schema, text)
     print_result(report, report_lines(report), json=json)
     if report.errors:
         raise typer.Exit(1)
 
 
-def lint_files(schema: Path, query: Path) -> LintReport:
-    """The lint report of a query file against a schema file."""
-    from omnigraph.lang.query.compiler import read_queries
+def lint_file(schema: Path, text: SourceText) -> LintReport:
+    """The lint report of queries against a schema file."""
     from omnigraph.lang.query.lint import lint_queries
     from omnigraph.lang.schema.compiler import compile_schema_file
 
     compiled = compile_schema_file(schema)
     for warning in compiled.warnings:
         print_warning(warning.render())
-    return lint_queries(read_queries(query), compiled.catalog, str(schema))
+    return lint_queries(text, compiled.catalog, str(schema))
 
 
-def lint_graph(address: Address, query: Path) -> LintReport:
-    """The lint report of a query file against the accepted schema of a graph."""
-    from omnigraph.lang.query.compiler import read_queries
+def lint_graph(address: Address, text: SourceText) -> LintReport:
+    """The lint report of queries against the accepted schema of a graph."""
     from omnigraph.lang.query.lint import lint_queries
 
     with address.open_storage(read_only=True) as graph:
         catalog = graph.catalog()
-    return lint_queries(read_queries(query), catalog, address.uri)
+    return lint_queries(text, catalog, address.uri)
 
 
 def report_lines(report: LintReport) -> Iterator[str]:
@@ -271,8 +267,8 @@ def alias(
     args: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="values, in the order of the alias: JSON, else text")
     ] = None,
-    params: Params = None,
-    params_file: ParamsFile = None,
+    *,
+    parameters: ParameterFlags,
     format: RowFormatOption = None,
     csv_safe: CsvSafe = False,
     json: AsJson = False,
@@ -284,7 +280,7 @@ def alias(
         known = ", ".join(sorted(config.aliases)) or "none"
         raise typer.BadParameter(f"there is no alias `{name}` in {config_path()}: it has {known}")
     chosen = row_format(format, found.format or config.defaults.output, json=json, csv_safe=csv_safe)
-    values = alias_params(name, found, args or [], read_params(params, params_file))
+    values = alias_params(name, found, args or [], parameters.values())
     with connect(server_scope(found.server, config, found.graph), config) as graph:
         result = graph.run(found.query, values, expect_mutation=False)
         print_rows(result, config.defaults, chosen, csv_safe=csv_safe)

@@ -207,6 +207,7 @@ class ReadBody:
     projections: tuple[Projection, ...]
     order: tuple[Sort, ...]
     limit: Limit | None
+    span: Span = span_field()
 
 
 # ---- mutations
@@ -270,6 +271,7 @@ class MutationBody:
     """One or more statements."""
 
     statements: tuple[Statement, ...]
+    span: Span = span_field()
 
 
 Body = ReadBody | MutationBody
@@ -298,12 +300,13 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query declaration."""
+    """One query declaration, or the body that is a whole text: then its parameters follow from their use."""
 
     name: str
     params: tuple[Param, ...]
     notes: tuple[Note, ...]
     body: Body
+    is_bare: bool = False
     name_span: Span = span_field()
     span: Span = span_field()
 
@@ -327,30 +330,36 @@ def print_queries(tree: QueryFile) -> str:
 
 
 def _query(query: Query) -> Iterator[str]:
+    if query.is_bare:
+        yield from _body(query.body)
+        return
     params = ", ".join(f"${param.name}: {param.type}" for param in query.params)
     notes = "".join(f" @{note.kind}({quote(note.text)})" for note in query.notes)
     yield f"query {query.name}({params}){notes} {{"
-    match query.body:
-        case ReadBody():
-            yield from _read(query.body)
-        case MutationBody(statements):
-            for statement in statements:
-                yield f"{_INDENT}{_statement(statement)}"
-        case _:
-            assert_never(query.body)
+    yield from (f"{_INDENT}{line}" for line in _body(query.body))
     yield "}"
 
 
+def _body(body: Body) -> Iterator[str]:
+    match body:
+        case ReadBody():
+            yield from _read(body)
+        case MutationBody(statements):
+            yield from map(_statement, statements)
+        case _:
+            assert_never(body)
+
+
 def _read(body: ReadBody) -> Iterator[str]:
-    yield f"{_INDENT}match {{"
-    yield from _clauses(body.clauses, 2)
-    yield f"{_INDENT}}}"
+    yield "match {"
+    yield from _clauses(body.clauses, 1)
+    yield "}"
     columns = ", ".join(map(_projection, body.projections))
-    yield f"{_INDENT}return {{ {columns} }}"
+    yield f"return {{ {columns} }}"
     if body.order:
-        yield f"{_INDENT}order {{ {', '.join(map(_sort, body.order))} }}"
+        yield f"order {{ {', '.join(map(_sort, body.order))} }}"
     if body.limit is not None:
-        yield f"{_INDENT}limit {body.limit.count}"
+        yield f"limit {body.limit.count}"
 
 
 def _clauses(clauses: Iterable[Clause], depth: int) -> Iterator[str]:

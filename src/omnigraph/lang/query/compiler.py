@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from omnigraph.errors import CompilerError, MixedMutationError, QuerySelectionEr
 from omnigraph.lang.parsing import SCALARS, repeated
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Context, Scope
+from omnigraph.lang.query.inference import infer_params
 from omnigraph.lang.query.lowering import lower_pattern
 from omnigraph.lang.query.mutations import check_statement
 from omnigraph.lang.query.parser import SYNTAX_ERROR, parse_queries
@@ -194,6 +195,9 @@ def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.Qu
     if not check_size(query, findings):
         return None
     context = Context(catalog, findings, {})
+    if query.is_bare:
+        inferred = infer_params(query, catalog, findings)
+        query, context.advice = replace(query, params=inferred.params), inferred.advice
     before = findings.error_count
     params = check_declaration(query, findings, context.params)
     result: ir.QueryIR | None

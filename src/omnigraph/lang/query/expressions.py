@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from math import isfinite
 from typing import TypeVar
 
-from omnigraph.core.source import Findings, Hint, Span, did_you_mean
+from omnigraph.core.source import Findings, Hint, Span, did_you_mean, nearest
 from omnigraph.core.types import (
     INTEGERS,
     NUMERICS,
@@ -55,6 +55,8 @@ class Context:
     findings: Findings
     #: None marks a parameter whose type is wrong, which is reported already.
     params: dict[str, PropertyType | None]
+    #: What to do about a variable that could be a parameter, by its name.
+    advice: dict[str, str] = field(default_factory=dict)
     _hidden: int = 0
 
     def hidden_variable(self) -> str:
@@ -85,7 +87,17 @@ class Scope:
         if variable.name == "_":
             context.error(code, variable.span, "`$_` has no value: give the variable a name")
         else:
-            context.error(code, variable.span, f"variable `{name}` is not bound", partial(did_you_mean, name, known))
+            hint = partial(_near_variable, context, variable.name, known)
+            context.error(code, variable.span, f"variable `{name}` is not bound", hint)
+
+
+def _near_variable(context: Context, name: str, known: Iterable[str]) -> str | None:
+    """A hint for a variable that nothing binds: another one that is near, or how it becomes a parameter."""
+    names = list(known)
+    advice = context.advice.get(name)
+    if advice is not None and nearest(f"${name}", names) is None:
+        return advice
+    return did_you_mean(f"${name}", names)
 
 
 # ---- Expressions of a query → typed operands
@@ -349,7 +361,7 @@ def plain_value(context: Context, expression: ast.Value) -> ir.Value | None:
 
 
 def _near_parameter(context: Context, name: str) -> str:
-    hint = did_you_mean(f"${name}", (f"${known}" for known in context.params))
+    hint = _near_variable(context, name, (f"${known}" for known in context.params))
     return hint or "declare it: `query name($x: Type)`"
 
 

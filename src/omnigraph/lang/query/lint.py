@@ -167,7 +167,7 @@ def _judge(query: ast.Query, source: SourceText, catalog: Catalog) -> _Judged:
     findings = Findings(source)
     meaning = check_query(query, catalog, findings)
     is_mutation = isinstance(query.body, ast.MutationBody)
-    warnings = (_parameterless_text(query.name),) if is_mutation and not query.params else ()
+    warnings = (_parameterless_text(query.name),) if is_mutation and not query.params and not query.is_bare else ()
     result = QueryResult(
         name=query.name,
         kind="mutation" if is_mutation else "read",

@@ -44,7 +44,7 @@ def check_statement(context: Context, statement: ast.Statement) -> ir.Statement 
         case ast.Update():
             return _update(context, statement, definition)
         case ast.Delete():
-            predicate = _predicate(context, statement.predicate, _columns(definition))
+            predicate = _predicate(context, statement.predicate, columns_of(definition))
             if predicate is None:
                 return None
             if isinstance(definition, EdgeDef):
@@ -62,7 +62,7 @@ def _report_unknown_type(context: Context, statement: ast.Statement) -> None:
     context.error("T10", statement.type_span, message, partial(did_you_mean, name, known))
 
 
-def _columns(definition: NodeDef | EdgeDef) -> dict[str, PropertyType]:
+def columns_of(definition: NodeDef | EdgeDef) -> dict[str, PropertyType]:
     """What statements may name of a type: its properties, and the ends of an edge."""
     ends = dict.fromkeys(_ENDS, _STRING) if isinstance(definition, EdgeDef) else {}
     return ends | {name: prop.type for name, prop in definition.properties.items()}
@@ -71,7 +71,7 @@ def _columns(definition: NodeDef | EdgeDef) -> dict[str, PropertyType]:
 def _insert(
     context: Context, statement: ast.Insert, definition: NodeDef | EdgeDef
 ) -> ir.InsertNode | ir.InsertEdge | None:
-    columns = _columns(definition)
+    columns = columns_of(definition)
     assigned = _assignments(context, statement.assignments, columns, definition.name)
     _check_required(context, statement, columns)
     if isinstance(definition, NodeDef):
@@ -87,7 +87,7 @@ def _update(context: Context, statement: ast.Update, node: NodeDef | EdgeDef) ->
         message = f"`{node.name}` is an edge type: edges are not updated"
         context.error("T16", statement.type_span, message, "delete the edge and insert it again")
         return None
-    columns = _columns(node)
+    columns = columns_of(node)
     assigned = _assignments(context, statement.assignments, columns, node.name)
     members = node.key.members if node.key else ()
     for assignment in statement.assignments:

@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from lark import Token, v_args
 
-from omnigraph.core.source import Findings, SourceText, Span
+from omnigraph.core.source import UNNAMED, Findings, SourceText, Span
 from omnigraph.lang.parsing import DeclarationGrammar, TreeBuilder, only, span_of, whole_number
 from omnigraph.lang.query import ast
 
@@ -52,9 +52,14 @@ def parse_queries(source: SourceText) -> ast.QueryFile:
 
 
 def parse_queries_all(source: SourceText) -> tuple[ast.QueryFile, Findings]:
-    """The queries that parse, and one finding for each that does not."""
+    """The declared queries that parse, and one finding for each that does not, or has no name."""
     queries, findings = _grammar().parse_all(source)
-    return ast.QueryFile(queries), findings
+    for query in queries:
+        if query.is_bare:
+            findings.error(
+                SYNTAX_ERROR, query.name_span, "this query has no name", "write `query name(…) { … }` around it"
+            )
+    return ast.QueryFile(tuple(query for query in queries if not query.is_bare)), findings
 
 
 @cache
@@ -153,7 +158,10 @@ class _Builder(TreeBuilder):
         *_, body, close = rest
         assert isinstance(body, ast.ReadBody | ast.MutationBody)
         span = span_of(keyword, cast("Token", close))
-        return ast.Query(name.name, only(ast.Param, rest), only(ast.Note, rest), body, name.span, span)
+        return ast.Query(name.name, only(ast.Param, rest), only(ast.Note, rest), body, name_span=name.span, span=span)
+
+    def bare(self, body: ast.Body) -> ast.Query:
+        return ast.Query(UNNAMED, (), (), body, is_bare=True, name_span=body.span, span=body.span)
 
     def note(self, keyword: Token, text: Token, close: Token) -> ast.Note:
         kind = cast("Literal['description', 'instruction']", str(keyword[1:]))
@@ -163,13 +171,16 @@ class _Builder(TreeBuilder):
         written = replace(type_, nullable=question is not None)
         return ast.Param(variable[1:], written, span_of(variable, question or type_))
 
-    def read(self, *parts: Token | ast.Clause | ast.Projection | tuple[ast.Sort, ...] | ast.Limit) -> ast.ReadBody:
+    def read(
+        self, keyword: Token, *parts: Token | ast.Clause | ast.Projection | tuple[ast.Sort, ...] | ast.Limit
+    ) -> ast.ReadBody:
         orders, limits = only(tuple, parts), only(ast.Limit, parts)
         return ast.ReadBody(
             tuple(part for part in parts if isinstance(part, _Clause)),
             only(ast.Projection, parts),
             orders[0] if orders else (),
             limits[0] if limits else None,
+            span_of(keyword),
         )
 
     def order(self, _: Token, *keys: ast.Sort) -> tuple[ast.Sort, ...]:
@@ -241,7 +252,7 @@ class _Builder(TreeBuilder):
         return ast.Call(str(name), arguments, span_of(name, cast("Token", rest[-1])))
 
     def mutation(self, *statements: ast.Statement) -> ast.MutationBody:
-        return ast.MutationBody(statements)
+        return ast.MutationBody(statements, span_of(statements[0]))
 
     def insert(self, keyword: Token, type_name: Token, *rest: ast.Assignment | Token) -> ast.Insert:
         return ast.Insert(str(type_name), only(ast.Assignment, rest), span_of(type_name), span_of(keyword, rest[-1]))
