@@ -6,18 +6,16 @@ import json
 import pkgutil
 import re
 import sys
-from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import figures
+from cli_pages import cli_pages
 from pictures import CHAINS, chain_picture, walk_picture, walks
-from typer.main import get_command
 
 import omnigraph
 from omnigraph import errors
-from omnigraph.cli.main import app
 from omnigraph.core.env_settings import DECLARED
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.compiler import SCHEMA_CODES
@@ -26,8 +24,6 @@ from omnigraph.server.routing import openapi_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from click import Command, Parameter
 
 DOCS = Path(__file__).parents[1] / "docs"
 SOURCES = Path(omnigraph.__file__).parent
@@ -50,11 +46,11 @@ NOTICE = "<!-- Written by tools/reference_pages.py from the code; run `make docs
 
 def main() -> None:
     pages = {
-        "reference/cli.md": cli_page(),
         "reference/errors.md": errors_page(),
         "reference/openapi.json": openapi_page(),
         "reference/settings.md": settings_page(),
     }
+    pages |= {f"reference/cli/{name}.md": text for name, text in cli_pages(NOTICE)}
     pages |= {f"images/walk-{name}.svg": walk_picture(name, path) for name, path in walks().items()}
     pages |= {f"images/{name}.svg": chain_picture(stages) for name, stages in CHAINS.items()}
     pages["project/performance.md"] = figures.performance_page(NOTICE)
@@ -71,70 +67,6 @@ def main() -> None:
 def openapi_page() -> str:
     """Every route of the server."""
     return json.dumps(openapi_document(is_open=False), indent=2, ensure_ascii=False) + "\n"
-
-
-def cli_page() -> str:
-    """Every command with its flags."""
-    root = get_command(app)
-    lines = [NOTICE, "", "# Command line", ""]
-    lines += [
-        "Results go to stdout, everything else to stderr. `--json` prints one JSON document, also for failures.",
-        "",
-        "`--server`, `--graph`, `--store`, `--profile`, `--as`, `--yes`, `--quiet` and `--json` may stand before the",
-        "command too. A scope flag that a command cannot use is an error; `omnigraph --help` ends with what each",
-        "command works on. `--graph` is a switch of `log` and `embed`: the graph of a server is chosen there by",
-        "`--graph-id`, or by a `--graph` before the command.",
-        "",
-        "| Exit code | Meaning |",
-        "|---|---|",
-        "| 0 | success |",
-        "| 1 | the command failed, or found errors |",
-        "| 2 | the command line is wrong |",
-        "| 4 | `mutate --if-commit`: the head of the branch is another commit; nothing happened |",
-        "| 75 | a concurrent write won; nothing happened, and it may be tried again |",
-        "| 130 | Ctrl-C stopped the command; what it wrote before its commit is removed |",
-        "| 143 | SIGTERM stopped it, in the same way |",
-        "",
-    ]
-    lines += _commands(root, "omnigraph")
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _commands(command: Command, path: str) -> Iterator[str]:
-    children = getattr(command, "commands", None)
-    if children is not None:
-        for name in sorted(children):
-            yield from _commands(children[name], f"{path} {name}")
-        return
-    yield f"## `{path}`"
-    yield ""
-    yield (command.help or "").strip()
-    yield ""
-    shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
-    rows = [_parameter(parameter) for parameter in shown]
-    if rows:
-        yield "| Argument | Meaning |"
-        yield "|---|---|"
-        yield from rows
-        yield ""
-
-
-def _parameter(parameter: Parameter) -> str:
-    text = getattr(parameter, "help", None) or ""
-    if parameter.required:
-        text += " (required)"
-    annotation = parameter.type_descriptor.annotation
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        text = f"{', '.join(f'`{choice.value}`' for choice in annotation)}{text and ': '}{text}"
-    if parameter.param_type_name == "option":
-        spelling = ", ".join(sorted(parameter.opts, key=len))
-        metavar = " " + parameter.metavar if parameter.metavar else ""
-        if "|" in metavar:
-            # A bar ends a cell, and a backslash before it is shown inside of backticks.
-            return f"| <code>{spelling}{metavar.replace('|', '&#124;')}</code> | {text} |"
-        return f"| `{spelling}{metavar}` | {text} |"
-    name = parameter.metavar or parameter.name
-    return f"| `{name if parameter.required else f'[{name}]'}` | {text} |"
 
 
 def errors_page() -> str:

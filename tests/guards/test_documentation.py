@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,11 +12,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from guards.shown_commands import Shell, commands_of
 from omnigraph import Graph, GraphApi
+from omnigraph.cli.main import app as cli
 from omnigraph.lang.query.compiler import compile_file
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+from omnigraph.server.main import app as server
 from support.server_processes import Nursery
 from support.subtests import each_case
 
@@ -126,6 +131,20 @@ def test_every_page_is_in_the_navigation() -> None:
     linked = (ROOT / "docs/project/decisions/index.md").read_text(encoding="utf-8")
     missing = [str(p) for p in pages if str(p) not in navigation and p.name not in linked]
     assert missing == []
+
+
+def test_the_examples_of_the_command_line_are_commands_that_it_takes() -> None:
+    """Names, flags and values, as far as they can be checked without a graph."""
+    programs = {"omnigraph": get_command(cli), "omnigraph-server": get_command(server)}
+    shown = json.loads((ROOT / "tools/cli_examples.json").read_text(encoding="utf-8"))
+    for path, lines in shown.items():
+        for line in lines:
+            words = shlex.split(line.partition(" > ")[0])
+            command, words = programs[words[0]], words[1:]
+            assert line.startswith(f"{path} ") or line == path
+            while hasattr(command, "commands"):
+                command, words = command.commands[words[0]], words[1:]
+            command.make_context(path, words)
 
 
 def test_every_method_of_a_graph_is_on_a_page_of_the_reference() -> None:
