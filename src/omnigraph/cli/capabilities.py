@@ -83,7 +83,7 @@ def _rules() -> Iterator[CommandRule]:
         (Capability.DIRECT, "cleanup, doctor, verify, recovery list, lint", _STORAGE),
         (Capability.DIRECT, "optimize, repair", (*_STORAGE, _AS)),
         (Capability.DIRECT, "schema plan, schema diff", (_STORE, _PROFILE)),
-        (Capability.DIRECT, "embed", (_STORE, _AS, _PROFILE)),
+        (Capability.DIRECT, "embed, mcp", (_STORE, _AS, _PROFILE)),
         (Capability.CONTROL, "policy validate, policy test, policy explain", (_GRAPH,)),
         (Capability.SERVED, "queries list", (_SERVER, _GRAPH, _PROFILE)),
         (Capability.CONTROL, "queries validate", (_GRAPH, _STORE)),

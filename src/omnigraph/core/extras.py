@@ -31,6 +31,17 @@ def is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
+def need_extra(extra: str, purpose: str) -> None:
+    """As `need`, for everything that an extra installs.
+
+    Raises:
+        MissingPackageError: a package of the extra is not installed.
+    """
+    for package, home in EXTRAS.items():
+        if home == extra:
+            need(package, purpose)
+
+
 def need(package: str, purpose: str) -> None:
     """Import a package of an extra, or say which extra it is; called before the import statement that uses it.
 

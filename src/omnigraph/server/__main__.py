@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from omnigraph.core.extras import EXTRAS, need
+from omnigraph.core.extras import need_extra
 from omnigraph.errors import MissingPackageError
 
 
 def main() -> NoReturn:
     """Run the server and end the process with its exit code."""
     try:
-        for package, extra in EXTRAS.items():
-            if extra == "server":
-                need(package, "omnigraph-server")
+        need_extra("server", "omnigraph-server")
     except MissingPackageError as error:
         sys.stderr.write(f"{error.message}\n")
         sys.exit(error.exit_code)

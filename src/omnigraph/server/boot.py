@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from omnigraph.api.operations import OPERATIONS
 from omnigraph.core.budget import ReadLimits
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.graph.graph import Graph
@@ -113,6 +115,29 @@ def open_service(
     )
 
 
+def open_for_actor(graph: ServedGraph, actor: str, policy: Policy, settings: ServerSettings) -> tuple[Service, str]:
+    """A service of one graph for one actor, and the token that the actor has in this process alone.
+
+    Raises:
+        BadRequestError: the policy allows the actor nothing.
+        OmniError: the graph cannot be served.
+    """
+    if not policy.knows(actor):
+        raise BadRequestError(f"the policy allows nothing to actor `{actor}`: name another one with --as")
+    gate, token = PolicyGate(policy), secrets.token_urlsafe()
+    writes = (entry.action for entry in OPERATIONS.values() if entry.cost.writes and entry.action is not None)
+    is_writer = any(policy.could(actor, action) for action in writes)
+    opened = _open(graph, gate, settings, settings.read_limits(), read_only=not is_writer)
+    service = Service(
+        graphs={graph.graph_id: opened},
+        quarantined={},
+        config=ServerConfig(graphs=(graph,)),
+        authority=Authority(tokens=Tokens({actor: token}, "this process")),
+        settings=settings,
+    )
+    return service, token
+
+
 def _check_health(opened: Mapping[str, OpenGraph], quarantined: Mapping[str, str], settings: ServerSettings) -> None:
     if opened and not (quarantined and settings.require_all_graphs):
         return
@@ -123,14 +148,16 @@ def _check_health(opened: Mapping[str, OpenGraph], quarantined: Mapping[str, str
     raise BadRequestError(f"{what} can be served:\n{listing}")
 
 
-def _open(item: ServedGraph, gate: PolicyGate | None, settings: ServerSettings, limits: ReadLimits) -> OpenGraph:
+def _open(
+    item: ServedGraph, gate: PolicyGate | None, settings: ServerSettings, limits: ReadLimits, *, read_only: bool = False
+) -> OpenGraph:
     """Open one graph with its stored queries.
 
     Raises:
         OmniError: it cannot be served.
     """
     queries = StoredQueries.read(item.queries)
-    graph = Graph.open(item.store, policy=gate, external_blobs=item.external_blobs, limits=limits)
+    graph = Graph.open(item.store, read_only, policy=gate, external_blobs=item.external_blobs, limits=limits)
     try:
         report = queries.check(graph.catalog())
         for warning in report.warnings:

@@ -103,6 +103,11 @@ class RpcRequest:
         return found if isinstance(found, dict) else {}
 
     @property
+    def revision(self) -> object:
+        """The revision that a request without handshake names."""
+        return self.meta.get(_REVISION)
+
+    @property
     def stands_alone(self) -> bool:
         """Whether it belongs to a revision without handshake."""
         return _REVISION in self.meta
@@ -113,7 +118,7 @@ class RpcRequest:
         Raises:
             ProtocolError: it is, or the request lacks what each request of such a revision has.
         """
-        revision = self.meta[_REVISION]
+        revision = self.revision
         if not isinstance(revision, str) or _CLIENT_CAPABILITIES not in self.meta:
             raise ProtocolError(_INVALID_PARAMS, f"params._meta needs {_REVISION} and {_CLIENT_CAPABILITIES}")
         if revision not in REVISIONS:
@@ -132,13 +137,18 @@ class RpcRequest:
             if given is not None and given not in HANDSHAKE_REVISIONS:
                 raise _unsupported(given)
             return
-        expected = {REVISION_HEADER: self.meta[_REVISION], METHOD_HEADER: self.method}
+        expected = {REVISION_HEADER: self.revision, METHOD_HEADER: self.method}
         if self.method == "tools/call":
             expected[NAME_HEADER] = self.params.get("name")
         for name, value in expected.items():
             found = [_plain(text) for text in headers.getlist(name)]
             if found != [value]:
                 raise ProtocolError(_HEADER_MISMATCH, f"the header {name} does not say what the message says")
+
+
+def header_text(text: str) -> str:
+    """A text as the value of a header: in Base64, which every text can have."""
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
 def _plain(text: str) -> str | None:

@@ -1,18 +1,21 @@
-"""`omnigraph queries`, `policy` and `graphs`."""
+"""`omnigraph queries`, `policy`, `graphs` and `mcp`."""
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile
+from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile, Quiet
 from omnigraph.cli.output import print_result
 from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.cli.scoped import scoped
+from omnigraph.core.extras import need_extra
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import one_line
 
@@ -327,3 +330,56 @@ def list_graphs(address: Address, json: AsJson = False) -> None:
     width = max((len(graph["graph_id"]) for graph in graphs), default=0)
     lines = [f"{graph['graph_id']:<{width}}  {graph['uri']}" for graph in graphs]
     print_result({"graphs": graphs}, lines or ["no graphs"], json=json)
+
+
+# ---- `omnigraph mcp`
+
+
+#: The actor of an agent that is not named.
+_AGENT = "agent"
+
+
+@scoped("mcp")
+def mcp(
+    address: Address,
+    write: Annotated[bool, typer.Option("--write", help="offer the tools that write as well")] = False,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="FILE", help="offer what a policy allows to the actor")
+    ] = None,
+    queries: Annotated[
+        Path | None, typer.Option("--queries", metavar="PATH", help="stored queries as tools, a file or directory")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Serve a graph to an agent over standard input and output (MCP).
+
+    The program of the agent starts this command. Its tools are those of a server; without --write or --policy they
+    only read. Standard output carries nothing but the protocol.
+    """
+    need_extra("server", "`omnigraph mcp`")
+    # Late: they need what was just looked for.
+    from omnigraph.server.boot import open_for_actor
+    from omnigraph.server.config import single_graph
+    from omnigraph.server.mcp_stdio import own_output, serve_lines
+    from omnigraph.server.responses import configure_logs
+    from omnigraph.server.settings import ServerSettings
+
+    if write and policy is not None:
+        raise typer.BadParameter("give one of --write and --policy")
+    configure_logs(level=logging.WARNING)
+    graph = single_graph(address.uri, queries=queries).graph()
+    rights, settings = _rights(policy, write=write), ServerSettings.from_environment()
+    service, token = open_for_actor(graph, address.actor or _AGENT, rights, settings)
+    with service, own_output() as wire:
+        address.echo("serve to an agent", quiet=quiet)
+        serve_lines(service, token, sys.stdin.buffer, wire)
+
+
+def _rights(policy: Path | None, *, write: bool) -> Policy:
+    from omnigraph.policy.policy import Policy
+    from omnigraph.policy.rules import Action
+
+    if policy is not None:
+        return Policy.from_file(policy)
+    reading = [Action.READ, Action.INVOKE_QUERY]
+    return Policy.allowing("agent", [item for item in Action if not item.is_for_server] if write else reading)
