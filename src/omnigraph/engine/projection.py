@@ -140,16 +140,22 @@ def _plain_texts(items: Array) -> Array:
 # ---- Total, deterministic order
 
 
-_RANKS = pc.RankOptions(sort_keys=[("values", "ascending", "at_start")], tiebreaker="dense")
+_RANKS = pc.RankOptions(sort_keys="ascending", tiebreaker="dense")
 
 
 def order_codes(column: Array, *, descending: bool) -> IntArray:
-    """Numbers that sort as the values do: null first ascending, last descending; equal values have equal numbers.
+    """Numbers that sort as the values do: null first, then NaN, or last descending; equal values have equal numbers.
 
     Lists have an order too, which means nothing but makes others total.
     """
-    ranks = pc.rank(groupable(plain_numbers(column)), options=_RANKS)
-    codes = np.asarray(ranks.to_numpy(zero_copy_only=False)).astype(np.int64)
+    values = groupable(plain_numbers(column))
+    ranks = pc.rank(values, options=_RANKS)
+    codes = np.asarray(ranks.to_numpy(zero_copy_only=False)).astype(np.int64) + 1
+    # Where these two stand in the order of Arrow depends on its release.
+    if pa.types.is_floating(values.type):
+        codes[np.asarray(pc.fill_null(pc.is_nan(values), False).to_numpy(zero_copy_only=False))] = 1
+    if values.null_count:
+        codes[np.asarray(values.is_null().to_numpy(zero_copy_only=False))] = 0
     return -codes if descending else codes
 
 
