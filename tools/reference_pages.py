@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import figures
 from cli_pages import cli_pages
+from http_page import http_page
 from pictures import CHAINS, chain_picture, walk_picture, walks
 
 import omnigraph
@@ -48,6 +49,7 @@ def main() -> None:
     pages = {
         "reference/errors.md": errors_page(),
         "reference/openapi.json": openapi_page(),
+        "reference/http-api.md": http_page(NOTICE),
         "reference/settings.md": settings_page(),
     }
     pages |= {f"reference/cli/{name}.md": text for name, text in cli_pages(NOTICE)}
