@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import figures
 from cli_pages import cli_pages
 from http_page import http_page
+from limits_page import limits_page
 from pictures import CHAINS, chain_picture, walk_picture, walks
 
 import omnigraph
@@ -49,6 +50,7 @@ def main() -> None:
     pages = {
         "reference/errors.md": errors_page(),
         "reference/openapi.json": openapi_page(),
+        "reference/limits.md": limits_page(NOTICE),
         "reference/http-api.md": http_page(NOTICE),
         "reference/settings.md": settings_page(),
     }

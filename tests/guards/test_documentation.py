@@ -109,12 +109,13 @@ def test_a_shown_query_compiles(page: Path) -> None:
             assert compile_file(block["body"], catalog)
 
 
-def test_the_recipes_are_those_of_their_file() -> None:
-    shown = FENCE.finditer((ROOT / "docs/guide/query-recipes.md").read_text(encoding="utf-8"))
-    held = (ROOT / "docs/guide/recipes.gq").read_text(encoding="utf-8")
-    recipes = [block["body"] for block in shown if block["language"] == "gq"]
-    assert recipes
-    assert [body for body in recipes if body not in held] == []
+@each_case(("page", "file"), [("query-recipes.md", "recipes.gq"), ("rag.md", "rag.gq")])
+def test_the_queries_of_a_page_are_those_of_its_file(page: str, file: str) -> None:
+    shown = FENCE.finditer((ROOT / "docs/guide" / page).read_text(encoding="utf-8"))
+    held = (ROOT / "docs/guide" / file).read_text(encoding="utf-8")
+    queries = [block["body"] for block in shown if block["language"] == "gq"]
+    assert queries
+    assert [body for body in queries if body not in held] == []
 
 
 @each_case("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
