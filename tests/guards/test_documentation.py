@@ -134,6 +134,24 @@ def test_every_page_is_in_the_navigation() -> None:
     assert missing == []
 
 
+#: What people search for, in their own words.
+SEARCHED = """
+    ACID API CSV Cypher DuckDB Docker GDPR JSON Jupyter Kafka Kubernetes LangChain Linux MCP Neo4j Parquet
+    Prometheus RAG S3 SIGHUP TLS agent aggregate audit backup branch cancel cleanup cluster compare
+    concurrency conflict cursor date delete diff dry-run edge embedding enum explain export FAQ foreign-key
+    full-text hybrid import index install isolation key lint limitation list memory merge migration monitoring
+    notebook null pandas performance polars policy quickstart recovery restore rollback schema security server
+    Spark streaming systemd time-travel timeout token transaction traversal troubleshooting undo unique
+    upgrade vector
+"""
+
+
+def test_every_word_that_people_search_for_is_on_a_page() -> None:
+    pages = " ".join(page.read_text(encoding="utf-8") for page in PAGES).casefold()
+    words = (word.replace("-", " ") for word in SEARCHED.casefold().split())
+    assert [word for word in words if word not in pages and word.replace(" ", "-") not in pages] == []
+
+
 def test_the_examples_of_the_command_line_are_commands_that_it_takes() -> None:
     """Names, flags and values, as far as they can be checked without a graph."""
     programs = {"omnigraph": get_command(cli), "omnigraph-server": get_command(server)}
