@@ -25,6 +25,7 @@ from omnigraph.branches.changes import (
 from omnigraph.branches.deltas import ChangeFilter
 from omnigraph.codec import OMIT_NONE, Document, Key, When
 from omnigraph.commit.rows import GraphCommit, Head
+from omnigraph.commit.targets import commits_named, one_commit
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,
@@ -219,7 +220,8 @@ class Feed:
             return 0
         if not start.startswith(AFTER):
             raise BadRequestError(f"a feed starts at `{NOW}`, `{BEGINNING}` or `{AFTER}<commit id>`, not at {start!r}")
-        commit_id = start.removeprefix(AFTER)
+        name = start.removeprefix(AFTER)
+        commit_id = one_commit(name, commits_named(name, self.places)) or name
         if commit_id not in self.places and self.is_cut:
             raise ChangeFeedGapError(self.line[0].commit_id)
         if commit_id not in self.places:

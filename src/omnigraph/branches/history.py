@@ -26,7 +26,7 @@ from omnigraph.commit.lineage import distances, first_parents
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.snapshot import History, ManifestState, Snapshot, snapshot_of
-from omnigraph.commit.targets import Target, check_readable, reading_pins, resolve_target
+from omnigraph.commit.targets import Target, check_readable, newest_first, reading_pins, resolve_target
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.errors.writes import RowImage
@@ -72,7 +72,6 @@ class GraphHistory:
             BranchNotFoundError: it is neither.
             NotFoundError: there is no such commit, or its branch was deleted.
         """
-        name = name.strip()
         if name in state.heads:
             return snapshot_of(state.heads[name])
         if not is_ulid(name):
@@ -84,9 +83,7 @@ class GraphHistory:
         commits = self._environment.manifest.commits()
         heads = state.heads.values() if branch is None else [state.head(branch)]
         found = distances(commits, *(head.commit_id for head in heads))
-        return sorted(
-            (commits[commit_id] for commit_id in found), key=lambda commit: commit.graph_version, reverse=True
-        )
+        return newest_first(commits[commit_id] for commit_id in found)
 
     def entity_at(self, state: ManifestState, target: Target, type_key: str, entity_id: str) -> RowImage | None:
         """One entity of one snapshot, or None.

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from enum import StrEnum
 from itertools import takewhile, zip_longest
 from typing import TYPE_CHECKING
 
+from omnigraph.core.ids import short_id
 from omnigraph.core.source import UNNAMED
 from omnigraph.errors.text import one_line
 from omnigraph.errors.writes import usable_strategies
@@ -368,20 +370,30 @@ def _row(lanes: list[str | None], marks: Mapping[int, str]) -> str:
 BRANCH_WIDTH = 8
 
 
+def commit_text(commit_id: str) -> str:
+    """A commit id in a text for people: on a terminal its end, which every command takes too; otherwise in full."""
+    return short_id(commit_id) if is_shown_on_a_terminal() else commit_id
+
+
+def is_shown_on_a_terminal() -> bool:
+    """Whether what is printed is for the eyes of a person."""
+    return sys.stdout.isatty()
+
+
 def commit_line(commit: GraphCommit, *, branch: str | None = None, branch_width: int = BRANCH_WIDTH) -> str:
     """One commit as a line; `branch` is what is said about its branch, if that is not the name alone."""
     name, actor = one_line(branch or commit.branch), one_line(commit.actor or "-")
     when = time_text(commit.created_at)
-    return f"{commit.commit_id}  {when}  {name:<{branch_width}} {commit.kind:<14} {actor}"
+    return f"{commit_text(commit.commit_id)}  {when}  {name:<{branch_width}} {commit.kind:<14} {actor}"
 
 
 def cause_line(cause: Cause) -> str:
     """The commit behind a block of changes as a line."""
     merged, actor = cause.merged_parent_commit_id, cause.actor_id
-    provenance = "" if merged is None else f", merged {merged}"
+    provenance = "" if merged is None else f", merged {commit_text(merged)}"
     author = "" if actor is None else f" by {one_line(actor)}"
     when = time_text(cause.authored_at)
-    return f"commit {cause.graph_commit_id}  {when}  {cause.authored_branch}{author}{provenance}"
+    return f"commit {commit_text(cause.graph_commit_id)}  {when}  {cause.authored_branch}{author}{provenance}"
 
 
 def time_text(microseconds: int) -> str:

@@ -19,11 +19,12 @@ from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, Operation
 from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
 from omnigraph.commit.targets import Target
 from omnigraph.core.budget import Budget
-from omnigraph.core.ids import DEFAULT_GRAPH, check_branch_name, is_ulid
+from omnigraph.core.ids import DEFAULT_GRAPH, check_branch_name, is_ulid_part
 from omnigraph.core.parameters import json_params
 from omnigraph.core.source import SourceText, read_source
 from omnigraph.errors import (
     BadRequestError,
+    CommitNotFoundError,
     CompilerError,
     DirectOnlyError,
     NotFoundError,
@@ -509,8 +510,8 @@ def _path_of(operation: Operation, members: dict[str, Any]) -> str:
     """The path of an operation below its graph; what stands in it is not sent again."""
     values = {name: str(members.pop(name)) for name in operation.path_parameters}
     commit_id = values.get("commit_id")
-    if commit_id is not None and not is_ulid(commit_id):
-        raise NotFoundError(f"there is no commit {commit_id}")
+    if commit_id is not None and not is_ulid_part(commit_id):
+        raise CommitNotFoundError(commit_id)
     if "branch" in values:
         values["branch"] = check_branch_name(values["branch"])
     return operation.path_of(values)

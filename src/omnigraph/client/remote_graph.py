@@ -51,7 +51,7 @@ from omnigraph.client.streams import LineCount, RemoteBlob, RemoteCell, held_bac
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.targets import Target
 from omnigraph.core.budget import Budget, CancelSignal
-from omnigraph.core.ids import is_ulid
+from omnigraph.core.ids import is_ulid_part
 from omnigraph.core.parameters import json_params
 from omnigraph.core.source import SourceText
 from omnigraph.errors import (
@@ -355,7 +355,7 @@ class RemoteGraph(GraphApi):
         if_commit: str | None = None,
     ) -> MutationResult:
         refuse_actor(actor)
-        if if_commit is not None and not is_ulid(if_commit):
+        if if_commit is not None and not is_ulid_part(if_commit):
             # No branch can be at it; the server would call it a malformed header.
             head = self._connection.request("GET", f"{self._path}/snapshot", params={"branch": branch})
             raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))

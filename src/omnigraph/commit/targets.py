@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.publisher import Manifest
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.snapshot import ManifestState, Snapshot, branch_of, snapshot_at, snapshot_of
-from omnigraph.core.ids import TableKey, check_branch_name
+from omnigraph.core.ids import TableKey, check_branch_name, is_ulid, is_ulid_part
 from omnigraph.errors import (
+    AmbiguousCommitError,
     BadRequestError,
     BlobIntegrityError,
+    CommitNotFoundError,
     HistoricalVersionReclaimedError,
     HistoryReclaimedError,
     NotFoundError,
@@ -28,6 +31,8 @@ from omnigraph.storage.datasets.tables import Table, TableStore, dataset_exists,
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+#: Commits that a name is compared with, how many are suggested, and how like it they are.
+_COMPARED, _SUGGESTED, _LIKENESS = 256, 3, 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,14 +131,69 @@ def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> 
     return snapshot_at(history, found.commit_id)
 
 
+def commits_named(name: str, ids: Iterable[str]) -> list[str]:
+    """The ids that begin or end with some letters; the one that is spelled in full, if there is one.
+
+    >>> commits_named("g5fav", ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW"])
+    ['01ARZ3NDEKTSV4RRFFQ69G5FAV']
+    """
+    if not is_ulid_part(name):
+        return []
+    part = name.upper()
+    return [commit_id for commit_id in ids if commit_id.startswith(part) or commit_id.endswith(part)]
+
+
+def one_commit(name: str, found: Sequence[str]) -> str | None:
+    """The one of the found ids; None when there is none.
+
+    Raises:
+        AmbiguousCommitError: there are several.
+    """
+    if len(found) > 1:
+        raise AmbiguousCommitError(name, tuple(found))
+    return found[0] if found else None
+
+
+def full_commit_id(manifest: Manifest, state: ManifestState, name: str) -> str:
+    """The id of the commit that a text names, by its beginning or its end too; a text that names none as it is.
+
+    Raises:
+        AmbiguousCommitError: several commits are named.
+    """
+    if not is_ulid_part(name) or is_ulid(name):
+        return name
+    commits = manifest.commits()
+    found = commits_named(name, (commit.commit_id for commit in newest_first(commits.values())))
+    if len(found) > 1:
+        readable = [it for it in found if not branch_of(state.all_heads, commits[it]).deleted]
+        found = readable or found
+    return one_commit(name, found) or name
+
+
+def newest_first(commits: Iterable[GraphCommit]) -> list[GraphCommit]:
+    """The commits in the order of a log."""
+    return sorted(commits, key=lambda commit: commit.graph_version, reverse=True)
+
+
+def near_commits(name: str, ids: Sequence[str]) -> tuple[str, ...]:
+    """The ids whose end is nearly the given text, as after a slip of the finger; of the first ids only."""
+    if not is_ulid_part(name):
+        return ()
+    # What was copied from a list is an end; longer beginnings are equal for all commits of a day.
+    ends = {commit_id[-len(name) :]: commit_id for commit_id in ids[:_COMPARED]}
+    near = get_close_matches(name.upper(), ends, n=_SUGGESTED, cutoff=_LIKENESS)
+    return tuple(ends[end] for end in near)
+
+
 def check_readable(state: ManifestState, commit: GraphCommit | None, commit_id: str) -> GraphCommit:
     """Make sure that there is such a commit, and that its branch is still there.
 
     Raises:
-        NotFoundError: there is no such commit, or its branch was deleted.
+        CommitNotFoundError: there is no such commit.
+        NotFoundError: its branch was deleted.
     """
     if commit is None:
-        raise NotFoundError(f"there is no commit {commit_id}")
+        raise CommitNotFoundError(commit_id)
     if branch_of(state.all_heads, commit).deleted:
         raise NotFoundError(f"commit {commit_id} was made on branch {commit.branch}, which was deleted")
     return commit

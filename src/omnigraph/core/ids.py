@@ -53,6 +53,30 @@ def is_ulid(text: str) -> bool:
         return False
 
 
+#: Fewer letters would name too many commits.
+_ULID_PART = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,26}", re.ASCII | re.IGNORECASE)
+#: Letters of an id that people see and type. The first ones are a time, the last ones are random.
+_SHORT = 8
+
+
+def is_ulid_part(text: object) -> bool:
+    """Whether a text may be the beginning or the end of a ULID, in letters of any case.
+
+    >>> is_ulid_part("q69g5fav"), is_ulid_part("main")
+    (True, False)
+    """
+    return isinstance(text, str) and _ULID_PART.fullmatch(text) is not None
+
+
+def short_id(ulid: str) -> str:
+    """The end of a ULID, by which people name it.
+
+    >>> short_id("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    'Q69G5FAV'
+    """
+    return ulid[-_SHORT:]
+
+
 #: The name of a graph that a server serves without naming it.
 DEFAULT_GRAPH = "default"
 _GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}", re.ASCII)

@@ -4,6 +4,7 @@
     ├── CompilerError                    a schema or query does not parse or type-check; carries diagnostics
     ├── BadRequestError                  refused input, nothing happened
     │   ├── ConfigurationError           a configuration file is wrong; carries diagnostics
+    │   ├── AmbiguousCommitError         several commit ids begin or end with the given letters
     │   ├── BranchExistsError            the name of a new branch is taken
     │   ├── ParameterError               query parameters do not fit their declaration
     │   ├── LoadRejectedError            records of a load are wrong; carries a report
@@ -16,7 +17,8 @@
     │   └── MixedMutationError           one mutation query both writes and deletes
     ├── InputFileError                   a file that the caller named cannot be read
     ├── NotFoundError                    what was named does not exist
-    │   └── BranchNotFoundError
+    │   ├── BranchNotFoundError
+    │   └── CommitNotFoundError
     ├── ConflictError                    *lost*: nothing happened, a repetition may succeed
     │   ├── ExpectedVersionMismatchError a touched table moved
     │   ├── BranchesExistError           other branches are in the way of a schema change
@@ -86,12 +88,14 @@ from omnigraph.errors.base import StorageFailure as StorageFailure
 from omnigraph.errors.base import StorageFormatError as StorageFormatError
 from omnigraph.errors.base import is_panic as is_panic
 from omnigraph.errors.requests import MAX_DIAGNOSTICS as MAX_DIAGNOSTICS
+from omnigraph.errors.requests import AmbiguousCommitError as AmbiguousCommitError
 from omnigraph.errors.requests import BadRequestError as BadRequestError
 from omnigraph.errors.requests import BlobChangedError as BlobChangedError
 from omnigraph.errors.requests import BlobIntegrityError as BlobIntegrityError
 from omnigraph.errors.requests import BlobRangeError as BlobRangeError
 from omnigraph.errors.requests import BranchExistsError as BranchExistsError
 from omnigraph.errors.requests import BranchNotFoundError as BranchNotFoundError
+from omnigraph.errors.requests import CommitNotFoundError as CommitNotFoundError
 from omnigraph.errors.requests import CompilerError as CompilerError
 from omnigraph.errors.requests import ConfigurationError as ConfigurationError
 from omnigraph.errors.requests import DirectOnlyError as DirectOnlyError

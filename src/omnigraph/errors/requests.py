@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Annotated, ClassVar, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from omnigraph.codec import OMIT_NONE, Absent, Key, When
+from omnigraph.codec import HIDDEN, OMIT_NONE, Absent, Key, When
 from omnigraph.errors.base import Diagnostic, OmniError
 from omnigraph.errors.text import compared_sizes
 
@@ -18,6 +18,8 @@ from omnigraph.errors.text import compared_sizes
 MAX_DIAGNOSTICS = 100
 #: How many names or problems an error lists.
 _MAX_LISTED = MAX_DIAGNOSTICS
+#: How many commits a message lists.
+_SHOWN_COMMITS = 5
 #: How many findings there are; told where an error does not carry all of them.
 DiagnosticTotal = Annotated[
     int,
@@ -163,10 +165,41 @@ class BranchNotFoundError(NotFoundError):
 
     kind = "branch_not_found"
     branch: str
+    hint: Annotated[str | None, HIDDEN]
 
     def __init__(self, branch: str, hint: str | None = None) -> None:
         self.branch = branch
+        self.hint = hint
         super().__init__(f"there is no branch `{branch}`" + (f": {hint}" if hint else ""))
+
+
+class CommitNotFoundError(NotFoundError):
+    """No commit has this id, or an id that begins or ends with it; `candidates` are ids that are near."""
+
+    kind = "commit_not_found"
+    commit: str
+    candidates: tuple[str, ...]
+
+    def __init__(self, commit: str, candidates: tuple[str, ...] = ()) -> None:
+        self.commit = commit
+        self.candidates = candidates
+        hint = f": did you mean {' or '.join(candidates)}?" if candidates else ""
+        super().__init__(f"there is no commit {commit}{hint}")
+
+
+class AmbiguousCommitError(BadRequestError):
+    """Several commit ids begin or end with the given letters. `candidates` lists the first of them."""
+
+    kind = "ambiguous_commit"
+    commit: str
+    candidates: tuple[str, ...]
+
+    def __init__(self, commit: str, candidates: tuple[str, ...]) -> None:
+        self.commit = commit
+        self.candidates = candidates[:_MAX_LISTED]
+        hidden = len(candidates) - _SHOWN_COMMITS
+        listing = ", ".join([*candidates[:_SHOWN_COMMITS], *([f"and {hidden:,} more"] if hidden > 0 else [])])
+        super().__init__(f"{len(candidates):,} commit ids begin or end with {commit}: {listing}; give more letters")
 
 
 class BranchExistsError(BadRequestError):

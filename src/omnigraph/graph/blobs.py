@@ -128,7 +128,7 @@ def read_blob(
     **target: Unpack[TargetKeywords],
 ) -> bytes:
     check_range(offset, length, limit=BLOB_RANGE_BYTES)
-    wanted = Target(**target)
+    wanted = graph.target(**target)
     with graph.reading():
         return _open(graph, type_key, entity_id, property_name, wanted).read(offset, length)
 
@@ -137,7 +137,7 @@ def read_blob(
 def stat_blob(
     graph: OpenGraph, type_key: str, entity_id: str, property_name: str, **target: Unpack[TargetKeywords]
 ) -> BlobInfo:
-    wanted = Target(**target)
+    wanted = graph.target(**target)
     with graph.reading():
         return _open(graph, type_key, entity_id, property_name, wanted).info
 
@@ -146,7 +146,7 @@ def stat_blob(
 def open_blob(
     graph: OpenGraph, type_key: str, entity_id: str, property_name: str, **target: Unpack[TargetKeywords]
 ) -> BlobReader:
-    return _open(graph, type_key, entity_id, property_name, Target(**target))
+    return _open(graph, type_key, entity_id, property_name, graph.target(**target))
 
 
 def _open(graph: OpenGraph, type_key: str, entity_id: str, property_name: str, target: Target) -> BlobReader:

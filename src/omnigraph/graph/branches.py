@@ -52,7 +52,7 @@ def branches(graph: OpenGraph) -> list[str]:
 @graph_method
 def create_branch(graph: OpenGraph, name: str, base: str = MAIN, actor: str | None = None) -> BranchReceipt:
     graph.require_writable()
-    name = check_branch_name(name)
+    name, base = check_branch_name(name), graph.state_name(base)
     graph.authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
     graph.authorize_reading(base, actor)
 
@@ -75,7 +75,6 @@ def _snapshot_of_base(environment: GraphEnvironment, state: ManifestState, base:
         BadRequestError: the commit has another schema than the graph has now.
         HistoricalVersionReclaimedError: its data was cleaned up.
     """
-    base = base.strip()
     if base in state.heads:
         return snapshot_of(state.heads[base])
     if not is_ulid(base):

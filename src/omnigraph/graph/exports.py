@@ -12,7 +12,7 @@ from omnigraph.api.results import STDOUT, BaselineResult, ExportResult, ExportTa
 from omnigraph.branches.deltas import make_filter
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
-from omnigraph.commit.targets import Target, reading_pins
+from omnigraph.commit.targets import reading_pins
 from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name
 from omnigraph.errors import BadRequestError
@@ -74,7 +74,7 @@ def export(
     cancel: CancelSignal | None = None,
     **state: Unpack[TargetKeywords],
 ) -> ExportResult:
-    wanted = Target(**state)
+    wanted = graph.target(**state)
     call = ExportCall(
         target=target,
         types=types or None,

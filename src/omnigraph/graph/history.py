@@ -8,7 +8,7 @@ from omnigraph.api.graph_api import FilterKeywords, TargetKeywords
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.sidecar import RecoveryRecord
-from omnigraph.commit.targets import Target, check_readable
+from omnigraph.commit.targets import check_readable
 from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name
 from omnigraph.errors.requests import DIFF
@@ -33,6 +33,7 @@ def commits(graph: OpenGraph, branch: str = MAIN, actor: str | None = None) -> l
 
 @graph_method
 def commit(graph: OpenGraph, commit_id: str) -> GraphCommit:
+    commit_id = graph.commit_id(commit_id)
     return check_readable(graph.state(), graph.environment.manifest.commit(commit_id), commit_id)
 
 
@@ -45,7 +46,7 @@ def log(graph: OpenGraph, branch: str | None = None) -> list[GraphCommit]:
 
 @graph_method
 def entity_at(graph: OpenGraph, type_key: str, entity_id: str, **target: Unpack[TargetKeywords]) -> RowImage | None:
-    wanted = Target(**target)
+    wanted = graph.target(**target)
     with graph.reading():
         return graph.history.entity_at(graph.state(), wanted, type_key, entity_id)
 
@@ -73,6 +74,7 @@ def diff(
     selection, workers = Selection(**chosen), ElasticWorkers(engine, spark, progress or Silent())
     budget = ReadLimits(timeout_s=timeout_s, cancel=cancel).budget()
     with graph.reading(), operation("diff", graph.uri), bounded(budget, DIFF):
+        one, other = graph.state_name(one), graph.state_name(other)
         return graph.history.diff(graph.state(), one, other, selection, workers)
 
 
@@ -91,7 +93,7 @@ def changes(
 
     selection, budget = Selection(**chosen), PageBudget.of(limit, max_bytes)
     with graph.reading():
-        return graph.history.changes(graph.state(), commit_id, selection, budget, page_token)
+        return graph.history.changes(graph.state(), graph.commit_id(commit_id), selection, budget, page_token)
 
 
 @graph_method

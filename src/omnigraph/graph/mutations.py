@@ -49,11 +49,12 @@ def mutate(
     now_ms = graph.environment.clock() // 1000
     max_bytes = graph.settings.mutation_max_bytes
     external = ExternalIntake(graph.settings.external_blobs, max_bytes)
+    expected = None if if_commit is None else graph.commit_id(if_commit)
 
     def prepare(transaction: Transaction) -> MutationResult:
         snapshot = transaction.snapshot
-        if if_commit is not None:
-            transaction.require(HeadIs(if_commit))
+        if expected is not None:
+            transaction.require(HeadIs(expected))
         schema = graph.schema_of(snapshot.schema_hash)
         query = graph.compiler.compile(text, schema.catalog, name).ir
         if not isinstance(query, ir.MutationIR):
@@ -76,7 +77,7 @@ def mutate(
             affected_nodes=prepared.outcome.affected_nodes,
             affected_edges=prepared.outcome.affected_edges,
             actor=actor,
-            commit=_commit(transaction, prepared, is_conditional=if_commit is not None),
+            commit=_commit(transaction, prepared, is_conditional=expected is not None),
         )
 
     from omnigraph.maintenance.optimize import fold_after

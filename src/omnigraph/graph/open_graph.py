@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property, wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, Unpack
 
-from omnigraph.api.graph_api import GraphApi
+from omnigraph.api.graph_api import GraphApi, TargetKeywords
 from omnigraph.commit.environment import GraphEnvironment, GraphSettings
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.snapshot import ManifestState, Snapshot
-from omnigraph.commit.targets import Target, open_pin, resolve_target
+from omnigraph.commit.targets import Target, full_commit_id, near_commits, newest_first, open_pin, resolve_target
 from omnigraph.commit.transaction import BranchQueue
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
+from omnigraph.core.source import did_you_mean
 from omnigraph.engine.context import EngineCaches
 from omnigraph.engine.path_choice import EngineSettings
-from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
+from omnigraph.errors import (
+    BadRequestError,
+    BranchNotFoundError,
+    CommitNotFoundError,
+    NotFoundError,
+    StorageError,
+    StorageFailure,
+)
 from omnigraph.lang.query.compiler import QueryCompiler
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.policy.rules import Action, PolicyRequest
@@ -107,6 +116,39 @@ class OpenGraph:
             if error.failure is StorageFailure.NOT_FOUND:
                 raise NotFoundError(f"{error.message}: create one with `omnigraph init`") from error
             raise
+
+    def target(self, **state: Unpack[TargetKeywords]) -> Target:
+        """The target of a read, its commit spelled in full."""
+        target = Target(**state)
+        return target if target.snapshot is None else replace(target, snapshot=self.commit_id(target.snapshot))
+
+    def commit_id(self, name: str) -> str:
+        """The id of the commit that a text means: by its beginning or its end too; a text that means none as it is.
+
+        With a policy only in full: which commits a caller may meet is not known here, and one may name another one.
+
+        Raises:
+            AmbiguousCommitError: several commits are meant.
+        """
+        return name if self._gate is not None else full_commit_id(self.environment.manifest, self.state(), name)
+
+    def state_name(self, name: str) -> str:
+        """The name of a state, without surrounding blanks: a branch as it is, a commit in full."""
+        name = name.strip()
+        return name if name in self.state().heads else self.commit_id(name)
+
+    def advised(self, error: NotFoundError) -> NotFoundError:
+        """The same failure, with what is there under a similar name. With a policy names are not told."""
+        if self._gate is not None:
+            return error
+        if isinstance(error, BranchNotFoundError):
+            hint = did_you_mean(error.branch, self.state().heads)
+            return BranchNotFoundError(error.branch, "; ".join(text for text in (error.hint, hint) if text))
+        if isinstance(error, CommitNotFoundError):
+            commits = newest_first(self.environment.manifest.commits().values())
+            near = near_commits(error.commit, [commit.commit_id for commit in commits])
+            return CommitNotFoundError(error.commit, near)
+        return error
 
     def resolve(self, target: Target) -> Snapshot:
         """The snapshot that a read of a target sees now."""
@@ -223,6 +265,9 @@ def graph_method(
 
     @wraps(getattr(GraphApi, function.__name__))
     def method(self: _Opened, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
-        return function(self._core, *args, **kwargs)
+        try:
+            return function(self._core, *args, **kwargs)
+        except (BranchNotFoundError, CommitNotFoundError) as error:
+            raise self._core.advised(error) from error.__cause__
 
     return method

@@ -45,9 +45,10 @@ def query(
     cancel: CancelSignal | None = None,
     **target: Unpack[TargetKeywords],
 ) -> Result:
-    wanted, limits = Target(**target), graph.limits.during(timeout_s, cancel)
+    limits = graph.limits.during(timeout_s, cancel)
     reading = graph.environment.reading.begin()
     try:
+        wanted = graph.target(**target)
         snapshot = graph.resolve(wanted)
         catalog = graph.catalog_of(snapshot)
         compiled = graph.compiler.compile(text, catalog, name)
@@ -131,12 +132,12 @@ def explain(
 
 @graph_method
 def snapshot(graph: OpenGraph, branch: str = MAIN, **rest: Unpack[PastKeywords]) -> Snapshot:
-    return graph.resolve(Target(branch=branch, **rest))
+    return graph.resolve(graph.target(branch=branch, **rest))
 
 
 @graph_method
 def catalog(graph: OpenGraph, branch: str = MAIN, **rest: Unpack[PastKeywords]) -> Catalog:
-    return graph.catalog_of(graph.resolve(Target(branch=branch, **rest)))
+    return graph.catalog_of(graph.resolve(graph.target(branch=branch, **rest)))
 
 
 def prepare_indexes(graph: OpenGraph, branch: str) -> None:

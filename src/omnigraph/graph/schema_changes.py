@@ -212,6 +212,6 @@ class _Preparation:
 @graph_method
 def diff_schema(graph: OpenGraph, one: str, other: str = MAIN) -> SchemaDiff:
     state = graph.state()
-    old, new = (graph.schema_of(graph.history.find(state, name).schema_hash) for name in (one, other))
+    old, new = (graph.schema_of(graph.history.find(state, graph.state_name(name)).schema_hash) for name in (one, other))
     # Renames are recognised by the stable ids.
     return SchemaDiff(old=old.source, new=new.source, plan=plan_between(old.accepted, new.accepted))

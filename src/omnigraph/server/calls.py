@@ -12,10 +12,11 @@ import anyio
 import structlog
 
 from omnigraph.commit.rows import GraphCommit
-from omnigraph.commit.targets import Target
+from omnigraph.commit.targets import Target, commits_named, one_commit
 from omnigraph.core.budget import LinkedSignal
-from omnigraph.core.ids import is_ulid
+from omnigraph.core.ids import is_ulid, is_ulid_part
 from omnigraph.errors import (
+    CommitNotFoundError,
     ForbiddenHostError,
     InternalError,
     NotFoundError,
@@ -170,8 +171,8 @@ class GraphCall(Call):
         message = f"actor `{self.actor}` may {action} on no branch: {reason}"
         raise PolicyRequest(self.actor, action).denied(replace(decision, message=message))
 
-    async def authorize_target(self, target: Target, action: Action = Action.READ) -> None:
-        """Refuse to read what the policy does not allow: the branch, or the one that the commit landed on.
+    async def authorize_target(self, target: Target, action: Action = Action.READ) -> Target:
+        """The target, its commit in full; refuses what the policy does not allow to read: the branch, or the commit's.
 
         Raises:
             PolicyDeniedError: the branch must not be read.
@@ -179,25 +180,44 @@ class GraphCall(Call):
         """
         if target.snapshot is None:
             self.authorize(action, branch=target.branch)
-        else:
-            commit_id = target.snapshot
-            await self.read(lambda: self.visible_commit(commit_id, action))
+            return target
+        name = target.snapshot
+        commit = await self.read(lambda: self.visible_commit(name, action))
+        return replace(target, snapshot=commit.commit_id)
 
-    def visible_commit(self, commit_id: str, action: Action = Action.READ) -> GraphCommit:
-        """A commit that the caller may read.
+    def visible_commit(self, name: str, action: Action = Action.READ) -> GraphCommit:
+        """A commit that the caller may read, by its id, or the beginning or end of it.
 
         Raises:
-            NotFoundError: there is none, or its branch must not be read; the error is the same.
+            CommitNotFoundError: there is none, or its branch must not be read; the error is the same.
+            NotFoundError: its branch was deleted.
+            AmbiguousCommitError: several commits that the caller may read are named.
         """
+        commit_id = self.visible_id(name, action)
         try:
             commit = self.graph.commit(commit_id)
         except NotFoundError:
             if self._may_know(commit_id, action):
                 raise
-            raise NotFoundError(unknown_commit_text(commit_id)) from None
-        if not (self.decide(action, branch=commit.branch).allowed or self._is_inherited(commit_id, action)):
-            raise NotFoundError(unknown_commit_text(commit_id))
+            raise CommitNotFoundError(commit_id) from None
+        if not self._may_see(commit, action):
+            raise CommitNotFoundError(commit_id)
         return commit
+
+    def visible_id(self, name: str, action: Action = Action.READ) -> str:
+        """The id of the commit that a shortened id names among those that the caller may read; else the text itself.
+
+        Without a policy the graph completes it, among all of its commits.
+        """
+        if self.served.gate is None or not is_ulid_part(name) or is_ulid(name):
+            return name
+        commits = {commit.commit_id: commit for commit in self.graph.log()}
+        named = commits_named(name, commits)
+        visible = [commit_id for commit_id in named if self._may_see(commits[commit_id], action)]
+        return one_commit(name, visible) or name
+
+    def _may_see(self, commit: GraphCommit, action: Action) -> bool:
+        return self.decide(action, branch=commit.branch).allowed or self._is_inherited(commit.commit_id, action)
 
     def _may_know(self, commit_id: str, action: Action) -> bool:
         """Whether the caller may know why a commit cannot be read: its branch was deleted, and was readable."""
@@ -219,10 +239,16 @@ class GraphCall(Call):
 
         Raises:
             NotFoundError: there is no such commit, or its branch must not be read; the error is the same.
+            AmbiguousCommitError: several commits are named.
         """
-        if not is_ulid(name) or name in self.graph.branches():
+        if not is_ulid_part(name) or name in self.graph.branches():
             return None
-        return self.visible_commit(name)
+        try:
+            return self.visible_commit(name)
+        except CommitNotFoundError:
+            if is_ulid(name):
+                raise
+            return None  # the name of a branch that is not there
 
     def visible_state(self, name: str) -> str:
         """A branch or commit that the caller may read, by the name under which the graph finds the same one.
@@ -233,8 +259,10 @@ class GraphCall(Call):
         """
         # The graph reads names without surrounding blanks: whatever is decided is decided about the same name.
         name = name.strip()
-        if self.commit_named(name) is None:
-            self.authorize(Action.READ, branch=name)
+        commit = self.commit_named(name)
+        if commit is not None:
+            return commit.commit_id
+        self.authorize(Action.READ, branch=name)
         return name
 
     @contextmanager
@@ -264,11 +292,6 @@ async def until_gone(receive: Receive, signal: LinkedSignal | None, scope: anyio
     if signal is not None:
         signal.set()
     scope.cancel()
-
-
-def unknown_commit_text(commit_id: str) -> str:
-    """The message about a commit that does not exist."""
-    return f"there is no commit {commit_id}"
 
 
 def enter(request: Request) -> Call:

@@ -137,12 +137,10 @@ def _members(model: BaseModel) -> dict[str, Any]:
 async def _authorized(call: GraphCall, action: Action, values: Mapping[str, Any]) -> Json:
     """Refuse what the caller may not see; the members that say which state of the graph is meant."""
     if "commit_id" in values:
-        await call.read(lambda: call.visible_commit(values["commit_id"], action))
-        return {}
+        commit = await call.read(lambda: call.visible_commit(values["commit_id"], action))
+        return {"commit_id": commit.commit_id}
     if "snapshot" in values:
-        target = target_of(values)
-        await call.authorize_target(target, action)
-        return dict(arguments_of(target))
+        return dict(arguments_of(await call.authorize_target(target_of(values), action)))
     branch = values.get("branch")
     branch = MAIN if branch is None else branch
     call.authorize(action, branch=branch)

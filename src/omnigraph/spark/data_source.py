@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike
 from typing import TYPE_CHECKING, NoReturn
@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 
 from omnigraph.commit.environment import open_environment
 from omnigraph.commit.rows import MAIN, TablePin
-from omnigraph.commit.targets import Target, open_pin, reading_pins, resolve_target
+from omnigraph.commit.targets import Target, full_commit_id, open_pin, reading_pins, resolve_target
 from omnigraph.core.arrow import Array, Field
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.errors import BadRequestError, InternalError, NotFoundError, StorageError, StorageFailure
@@ -263,7 +263,10 @@ def pin_read(request: ReadRequest) -> PinnedRead:
         if error.failure is StorageFailure.NOT_FOUND:
             raise NotFoundError(f"there is no graph at {request.uri}") from error
         raise
-    snapshot = resolve_target(environment.manifest, state, request.target)
+    target = request.target
+    if target.snapshot is not None:
+        target = replace(target, snapshot=full_commit_id(environment.manifest, state, target.snapshot))
+    snapshot = resolve_target(environment.manifest, state, target)
     pin = snapshot.pins[find_table(request.type_name, snapshot.pins)]
     table = open_pin(environment.tables, pin)
     if request.where is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -10,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
+from omnigraph.errors import (
+    AmbiguousCommitError,
+    BadRequestError,
+    BranchNotFoundError,
+    CommitNotFoundError,
+    NotFoundError,
+    PreconditionFailedError,
+)
 from omnigraph.graph.graph import Graph
 from support.graphs import PEOPLE, new_graph, run
 from support.subtests import each_case
@@ -145,6 +153,62 @@ def test_a_snapshot_is_the_state_right_after_a_commit_of_any_branch(world: World
 def test_an_unknown_commit_is_never_the_nearest_one(world: World, commit: str) -> None:
     with pytest.raises(NotFoundError, match="there is no commit"):
         world.graph.query(NAMES, snapshot=commit)
+
+
+@each_case(
+    "ask",
+    [
+        lambda graph, name: graph.commit(name).commit_id,
+        lambda graph, name: graph.snapshot(snapshot=name).commit_id,
+        lambda graph, name: graph.query(NAMES, snapshot=name).target.snapshot,
+        lambda graph, name: graph.changes(name).cause.graph_commit_id,
+        lambda graph, name: graph.diff(name, "main").old.commit_id,
+        lambda graph, name: graph.diff("main", f" {name} ").new.commit_id,
+        lambda graph, name: graph.export(io.StringIO(), snapshot=name).commit_id,
+        lambda graph, name: graph.entity_at("node:Person", "ada", snapshot=name) and graph.commit(name).commit_id,
+        lambda graph, name: graph.feed("side", start=f"after:{name}").blocks and graph.commit(name).commit_id,
+    ],
+)
+def test_a_commit_is_named_by_its_beginning_or_its_end(world: World, ask: Callable[[Graph, str], str]) -> None:
+    commit, others = world.commits[3], [it for it in world.commits.values() if it != world.commits[3]]
+    length = next(n for n in range(4, 27) if not any(it.startswith(commit[:n]) for it in others))
+    for name in (commit, commit[:length], commit[-8:], commit[-8:].lower()):
+        assert ask(world.graph, name) == commit
+
+
+def test_letters_that_name_several_commits_or_none_are_told_with_those_that_may_be_meant(world: World) -> None:
+    newest_first = [world.commits[version] for version in sorted(world.commits, reverse=True)]
+    with pytest.raises(AmbiguousCommitError, match="give more letters") as ambiguous:
+        world.graph.commit(newest_first[0][:4])
+    assert ambiguous.value.candidates == tuple(newest_first)
+    commit = world.commits[3]
+    slip = commit[-8:-1] + ("A" if commit[-1] != "A" else "B")
+    with pytest.raises(CommitNotFoundError, match=f"there is no commit {slip}: did you mean {commit}?") as unknown:
+        world.graph.query(NAMES, snapshot=slip)
+    assert commit in unknown.value.candidates
+    # Too few letters, and no letters of an id.
+    for text in (commit[-3:], "not-a-commit"):
+        with pytest.raises(BranchNotFoundError, match="it is not the id of a commit"):
+            world.graph.diff(text, "main")
+
+
+def test_a_branch_comes_before_a_commit_that_its_name_would_name(tmp_path) -> None:
+    with new_graph(tmp_path, PEOPLE) as graph:
+        first = graph.snapshot().commit_id
+        graph.create_branch(first[-6:])
+        run(graph, 'insert Person { name: "ada" }', first[-6:])
+        assert graph.diff("main", first[-6:]).stats.inserts == 1
+        assert graph.create_branch("again", first[-7:].lower()).base == first
+        with pytest.raises(PreconditionFailedError):
+            graph.mutate('query q() { insert Person { name: "x" } }', branch=first[-6:], if_commit=first[-6:])
+        graph.mutate('query q() { insert Person { name: "x" } }', if_commit=first[-6:])
+
+
+def test_an_unknown_branch_is_told_with_those_that_may_be_meant(world: World) -> None:
+    for name, hint in (("sied", "did you mean `side`?"), ("zzz", "known here: `deep`, `main`, `side`")):
+        with pytest.raises(BranchNotFoundError) as caught:
+            world.graph.snapshot(name)
+        assert caught.value.message == f"there is no branch `{name}`: {hint}"
 
 
 def test_a_snapshot_has_no_branch(world: World) -> None:

@@ -101,6 +101,20 @@ def test_a_branch_that_others_began_at_is_kept(og: Run, store: str) -> None:
     assert "child" in outcome.err
 
 
+def test_a_terminal_shows_the_end_of_a_commit_id_which_every_command_takes(
+    og: Run, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = change(store, "review", EVE, age=1)
+    assert og("log", store, "--branch", "review").out.startswith(f"{commit}  ")
+    with monkeypatch.context() as patch:
+        patch.setattr("omnigraph.cli.rendering.is_shown_on_a_terminal", lambda: True)
+        shown = og("log", store, "--branch", "review").out.partition(" ")[0]
+        assert shown == commit[-8:]
+    for words in (("commit", "show", shown), ("commit", "changes", shown), ("diff", shown, "main")):
+        assert og(*words, "--store", store).code == 0
+    assert og("commit", "show", shown, "--store", store, "--json").json()["graph_commit_id"] == commit
+
+
 # ---- consent
 
 

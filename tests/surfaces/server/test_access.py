@@ -397,12 +397,38 @@ def test_who_reads_a_branch_reads_its_past_and_nothing_of_branches_that_must_not
         assert agent.get(f"{GRAPH}/commits/{inherited}").status_code == 200
         assert agent.get(f"{GRAPH}/commits/{hidden}").status_code == 404
         assert agent.post(f"{GRAPH}/query", json={"query": people, "snapshot": hidden}).status_code == 404
+        check_short_names(agent, people, inherited, hidden)
         owner.post(f"{GRAPH}/branches/merge", json={"source": "main", "target": "draft"})
         log = agent.get(f"{GRAPH}/log").json()
         assert list(log["heads"]) == ["draft"]
         assert hidden not in [commit["graph_commit_id"] for commit in log["commits"]]
         assert {commit["branch_deleted"] for commit in log["commits"]} == {False}
         assert hidden in [c["graph_commit_id"] for c in owner.get(f"{GRAPH}/log").json()["commits"]]
+
+
+def check_short_names(agent, people, inherited, hidden):
+    """What names a commit that the caller may read is completed among such commits; all others are unknown."""
+    shown, secret = inherited[-8:], hidden[-8:].lower()
+    assert agent.get(f"{GRAPH}/commits/{shown}").json()["graph_commit_id"] == inherited
+    assert agent.get(f"{GRAPH}/commits/{shown}/changes").json()["cause"]["graph_commit_id"] == inherited
+    assert agent.get(f"{GRAPH}/snapshot?snapshot={shown}").json()["graph_commit_id"] == inherited
+    answer = agent.post(f"{GRAPH}/query", json={"query": people, "snapshot": shown}).json()
+    assert answer["target"] == {"snapshot": inherited}
+    diff = agent.get(f"{GRAPH}/diff?from={shown}&to=draft").json()
+    assert diff["from_graph_commit_id"] == inherited
+    # The beginning of all ids of the day: those that may be read are few, and only they are told.
+    ambiguous = agent.get(f"{GRAPH}/commits/{inherited[:5]}").json()
+    assert (ambiguous["kind"], hidden in ambiguous["candidates"]) == ("ambiguous_commit", False)
+    for path in (f"commits/{secret}", f"commits/{secret}/changes", f"snapshot?snapshot={secret}"):
+        refused = agent.get(f"{GRAPH}/{path}")
+        assert (refused.status_code, refused.json()["error"]) == (404, f"there is no commit {secret}")
+        assert refused.json()["candidates"] == []
+    unknown = agent.get(f"{GRAPH}/diff?from={secret}&to=draft").json()
+    assert unknown == agent.get(f"{GRAPH}/diff?from=3aaaaaaa&to=draft").json() | {
+        "error": unknown["error"],
+        "branch": secret,
+    }
+    assert unknown["kind"] == "branch_not_found"
 
 
 def test_a_commit_of_a_deleted_branch_is_told_to_whom_it_was_no_secret(uri, tmp_path):

@@ -16,7 +16,7 @@ import typer
 
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Kind, Point, Quiet, Timeout, Types
 from omnigraph.cli.output import print_result, print_stages, print_warning, terminal_progress
-from omnigraph.cli.rendering import counted
+from omnigraph.cli.rendering import commit_text, counted
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.core.ids import TableKey
@@ -171,7 +171,7 @@ def load_lines(result: LoadResult) -> Iterator[str]:
         yield f"{records} would be loaded into {result.branch} ({result.mode}); nothing was written"
     else:
         created = f", a new branch from {result.base}" if result.branch_created else ""
-        yield f"{records} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})"
+        yield f"{records} in commit {commit_text(result.commit.commit_id)} on {result.branch}{created} ({result.mode})"
     if result.engine is not None:
         yield str(result.engine)
 
@@ -249,7 +249,7 @@ def _export_lines(result: ExportResult) -> list[str]:
     counts = [f"edge:{name}: {count:,}" for name, count in result.edges.items()]
     counts += [f"node:{name}: {count:,}" for name, count in result.nodes.items()]
     files = counted(len(result.files), "file", form="d")
-    lines = [*counts, f"exported commit {result.commit_id} to {result.target} ({files})"]
+    lines = [*counts, f"exported commit {commit_text(result.commit_id)} to {result.target} ({files})"]
     return lines if result.engine is None else [*lines, str(result.engine)]
 
 

@@ -10,6 +10,7 @@ import typer
 
 from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, above_zero
 from omnigraph.cli.output import print_result, terminal_progress
+from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.pipeline.engine_choice import Engine
@@ -124,7 +125,7 @@ def _graph_lines(result: EmbedResult) -> Iterator[str]:
         yield f"{result.rows:,} rows would change on {result.branch}; nothing was written"
     else:
         reused = f", {result.reused:,} computed before" if result.reused else ""
-        commit = f"commit {result.commit.commit_id} on {result.branch}"
+        commit = f"commit {commit_text(result.commit.commit_id)} on {result.branch}"
         yield f"{result.embedded:,} texts embedded with {result.model}{reused}; {commit}"
 
 

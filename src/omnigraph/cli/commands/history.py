@@ -33,6 +33,7 @@ from omnigraph.cli.rendering import (
     cause_line,
     change_line,
     commit_line,
+    commit_text,
     conflict_lines,
     counted,
     diff_summary,
@@ -106,7 +107,7 @@ def merge_lines(result: MergeResult) -> Iterator[str]:
     elif result.commit is None:
         yield f"{source} would be merged into {target}: {how}; nothing was written"
     else:
-        yield f"merged {source} into {target}: {how}, commit {result.commit.commit_id}"
+        yield f"merged {source} into {target}: {how}, commit {commit_text(result.commit.commit_id)}"
     width = max((len(change.type_key) for change in result.changes), default=0)
     for change in result.changes:
         counts = f"+{change.inserted:,} ~{change.updated:,} -{change.deleted:,}"
@@ -377,9 +378,8 @@ def baseline(
         raise typer.BadParameter("a baseline is a file, not standard output")
     with address.open(read_only=True) as graph:
         result = graph.baseline(branch, out=out, timeout_s=timeout, **only.arguments())
-    written = (
-        f"{counted(result.entities, 'entity', 'entities')} of commit {result.snapshot_commit_id} in {result.target}"
-    )
+    entities, commit = counted(result.entities, "entity", "entities"), commit_text(result.snapshot_commit_id)
+    written = f"{entities} of commit {commit} in {result.target}"
     print_result(result, (written, f"cursor: {result.resume_cursor}"), json=json)
 
 
@@ -418,6 +418,6 @@ def snapshot(found: Snapshot) -> Iterator[str]:
     """Show which version of every dataset a branch reads, and how many entities it holds."""
     pins = [found.pins[key] for key in sorted(found.pins)]
     width = max((len(pin.table_key) for pin in pins), default=0)
-    yield f"branch {found.branch} at commit {found.commit_id}, graph version {found.graph_version}"
+    yield f"branch {found.branch} at commit {commit_text(found.commit_id)}, graph version {found.graph_version}"
     for pin in pins:
         yield f"  {pin.table_key:<{width}}  {pin.row_count:>12,}  version {pin.version}"

@@ -9,7 +9,7 @@ import typer
 
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout
 from omnigraph.cli.output import print_json, print_lines, print_result, terminal_progress
-from omnigraph.cli.rendering import counted, text_table, wrapped
+from omnigraph.cli.rendering import commit_text, counted, text_table, wrapped
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.errors.text import size_text
@@ -70,7 +70,7 @@ def _lines(report: OptimizeReport) -> Iterator[str]:
     if report.commit is None:
         yield "nothing to commit"
     else:
-        yield f"commit {report.commit.commit_id} on {report.branch}"
+        yield f"commit {commit_text(report.commit.commit_id)} on {report.branch}"
 
 
 def _work(table: OptimizedTable) -> list[str]:
@@ -117,7 +117,7 @@ def _index_lines(report: IndexReport) -> Iterator[str]:
     if report.commit is None:
         yield "nothing to build" if report.pending else "every index is up to date"
     else:
-        yield f"commit {report.commit.commit_id} on {report.branch}"
+        yield f"commit {commit_text(report.commit.commit_id)} on {report.branch}"
 
 
 # ---- `omnigraph cleanup`
@@ -231,7 +231,7 @@ def _repair_lines(report: RepairReport) -> Iterator[str]:
         what = "removed" if report.is_confirmed else "found"
         examples = ", ".join(item.examples)
         yield f"{item.type_key} on {item.branch}: {what} {item.count:,} edges without an end ({examples}){end}"
-    yield from (f"commit {commit.commit_id} on {commit.branch}" for commit in report.commits)
+    yield from (f"commit {commit_text(commit.commit_id)} on {commit.branch}" for commit in report.commits)
 
 
 def _drift_lines(report: RepairReport) -> Iterator[str]:

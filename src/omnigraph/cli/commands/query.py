@@ -23,7 +23,15 @@ from omnigraph.cli.flags import (
     Timeout,
 )
 from omnigraph.cli.output import print_data, print_json, print_lines, print_result, print_text, print_warning
-from omnigraph.cli.rendering import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, counted, render_rows
+from omnigraph.cli.rendering import (
+    MAX_COLUMN_WIDTH,
+    CellLayout,
+    RowFormat,
+    TableLayout,
+    commit_text,
+    counted,
+    render_rows,
+)
 from omnigraph.cli.scope import Address, connect, server_scope
 from omnigraph.cli.scoped import scoped
 
@@ -144,7 +152,7 @@ def result_line(result: MutationResult) -> str:
     if result.commit is None:
         return "nothing matched, nothing changed"
     nodes, edges = counted(result.affected_nodes, "node", form="d"), counted(result.affected_edges, "edge", form="d")
-    return f"{nodes}, {edges} in commit {result.commit.commit_id} on {result.branch}"
+    return f"{nodes}, {edges} in commit {commit_text(result.commit.commit_id)} on {result.branch}"
 
 
 # ---- `omnigraph explain`

@@ -10,7 +10,7 @@ import typer
 
 from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile
 from omnigraph.cli.output import print_json, print_result, print_text, print_warning, terminal_progress
-from omnigraph.cli.rendering import counted
+from omnigraph.cli.rendering import commit_text, counted
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.cli.scoped import scoped
 from omnigraph.pipeline.engine_choice import Engine
@@ -142,7 +142,9 @@ def apply(
     if result.commit is None:
         lines.append("no changes")
     else:
-        lines.append(f"{counted(len(lines), 'step', form='d')} applied, commit {result.commit.commit_id} on main")
+        lines.append(
+            f"{counted(len(lines), 'step', form='d')} applied, commit {commit_text(result.commit.commit_id)} on main"
+        )
     print_result(result.to_json() | {"uri": address.text}, lines, json=json)
 
 

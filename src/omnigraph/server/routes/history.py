@@ -17,6 +17,7 @@ from omnigraph.branches.diffs import Diff
 from omnigraph.commit.lineage import log_of
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.snapshot import Snapshot
+from omnigraph.commit.targets import newest_first
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.policy.rules import Action
 from omnigraph.server.admission import BRANCH_OPERATION_BYTES
@@ -51,19 +52,16 @@ async def _create_branch(request: Request, _operation: Operation) -> Response:
     call.authorize_some(Action.BRANCH_CREATE)
     body, _ = await read_json(request, BranchBody, call.settings)
     base = MAIN if body.from_ is None else body.from_.strip()
-    origin = await _origin(call, base)
-    call.authorize(Action.BRANCH_CREATE, branch=origin, target=body.name)
-    if origin == base:  # otherwise it is a commit, which was found because the caller may read it
+    # A commit is found because the caller may read it.
+    commit = await call.read(lambda: call.commit_named(base))
+    call.authorize(Action.BRANCH_CREATE, branch=base if commit is None else commit.branch, target=body.name)
+    if commit is None:
         call.authorize(Action.READ, branch=base)
+    else:
+        base = commit.commit_id
     with call.admitted(BRANCH_OPERATION_BYTES):
         made = await call.write(lambda: call.graph.create_branch(body.name, base, actor=call.actor))
     return json_response(replace(made, uri=call.served.address).document())
-
-
-async def _origin(call: GraphCall, base: str) -> str:
-    """The branch that a base belongs to: itself, or the one where a commit landed, if the caller may see it."""
-    commit = await call.read(lambda: call.commit_named(base))
-    return base if commit is None else commit.branch
 
 
 @handles("delete_branch")
@@ -169,7 +167,7 @@ def _without_hidden(call: GraphCall, commits: list[GraphCommit], visible: list[s
 def _merged(logs: list[list[GraphCommit]]) -> list[GraphCommit]:
     """The commits of several logs, each once, newest first."""
     found = {commit.commit_id: commit for log in logs for commit in log}
-    return sorted(found.values(), key=lambda commit: commit.graph_version, reverse=True)
+    return newest_first(found.values())
 
 
 @handles("get_diff")

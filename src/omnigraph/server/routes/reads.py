@@ -64,8 +64,7 @@ async def _read(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.READ)
     body, _ = await read_json(request, ReadBody, call.settings)
-    target = target_of(vars(body))
-    await call.authorize_target(target)
+    target = await call.authorize_target(target_of(vars(body)))
     timeout_s, signal = call.settings.timeout_s(body.timeout_s), call.new_signal()
 
     def work() -> bytes:
@@ -97,7 +96,7 @@ async def answer_query(
 
     With `first` an answer in JSON has only so many rows, and says whether there are more.
     """
-    await call.authorize_target(target)
+    target = await call.authorize_target(target)
     allowed_s, signal = call.settings.timeout_s(timeout_s), call.new_signal()
 
     def run() -> Result:
@@ -181,7 +180,7 @@ async def _export(request: Request, _operation: Operation) -> Response:
     timeout_s = call.settings.stream_timeout_s(body.timeout_s)
     if body.type_names == []:
         raise BadRequestError("type_names is empty: leave it out for all types")
-    await call.authorize_target(target, Action.EXPORT)
+    target = await call.authorize_target(target, Action.EXPORT)
     # A branch moves; what is exported is the commit that it is at now.
     found = await call.read(lambda: call.graph.snapshot(**arguments_of(target)))
     wanted = None if body.type_names is None else {name.casefold() for name in body.type_names}
@@ -212,8 +211,7 @@ _ADDRESS_SIGNS = "!#$%&'()*+,-./:;=?@[]_~"
 async def _blob(request: Request, operation: Operation) -> Response:
     call = enter_graph(request)
     params = parse_query(request, BlobParams)
-    target = target_of(vars(params))
-    await call.authorize_target(target)
+    target = await call.authorize_target(target_of(vars(params)))
 
     def look() -> tuple[BlobReader, BlobInfo]:
         blob = call.graph.open_blob(

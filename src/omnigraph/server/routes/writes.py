@@ -13,10 +13,10 @@ from starlette.responses import Response
 from omnigraph.api.answers import StoredQueryList
 from omnigraph.api.models import LoadBody, LoadParams, MutateBody, StoredQueryBody
 from omnigraph.api.operation import IF_GRAPH_COMMIT, Operation
-from omnigraph.api.results import LoadResult
+from omnigraph.api.results import LoadResult, MutationResult
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.budget import LinkedSignal
-from omnigraph.core.ids import is_ulid
+from omnigraph.core.ids import is_ulid_part
 from omnigraph.core.source import SourceText
 from omnigraph.errors import (
     BadRequestError,
@@ -62,10 +62,13 @@ async def answer_mutation(
 ) -> Response:
     """The receipt of a mutation that the caller may make."""
     call.authorize(Action.CHANGE, branch=branch)
+
+    def work() -> MutationResult:
+        expected = None if if_commit is None else call.visible_id(if_commit)
+        return call.graph.mutate(source, params, name=name, branch=branch, actor=call.actor, if_commit=expected)
+
     with call.admitted(size):
-        result = await call.write(
-            lambda: call.graph.mutate(source, params, name=name, branch=branch, actor=call.actor, if_commit=if_commit)
-        )
+        result = await call.write(work)
     call.count_commit(result.commit)
     return json_response(result.document())
 
@@ -83,7 +86,7 @@ def condition_of(request: Request, operation: Operation) -> str | None:
                 f"this route has no condition: send {IF_GRAPH_COMMIT} to its twin `…/if-graph-commit`"
             )
         return None
-    if len(given) != 1 or not is_ulid(given[0]):
+    if len(given) != 1 or not is_ulid_part(given[0]):
         raise BadRequestError(f"send one header {IF_GRAPH_COMMIT} with one commit id, as it is")
     return given[0]
 

@@ -11,7 +11,7 @@ import { copyButtons, resultTable } from "./result_table.js";
 import { SchemaModel } from "./schema_model.js";
 import { session } from "./session.js";
 import { empty, failure, loading } from "./states.js";
-import { counted, showInFull } from "./values.js";
+import { counted, shortId, showInFull } from "./values.js";
 
 const ONLY_READS = "This query changes the graph. The explorer only reads: run it with the command line or a client.";
 /** Rows that are asked for: more of them do not help here, and a query may have millions. */
@@ -202,7 +202,7 @@ export function createQueryView(root) {
         el("div", { class: "segments", role: "group", "aria-label": "Show as" }, tableButton, graphButton),
         el("span", { class: "count", text: rowsText(result) }),
         commit
-          ? button(`at ${commit}`, () => showInFull("Commit that was read", commit), { class: "link commit" })
+          ? button(`at ${shortId(commit)}`, () => showInFull("Commit that was read", commit), { class: "link commit" })
           : null,
         el("span", { class: "push" }, copyButtons(result)),
       ),

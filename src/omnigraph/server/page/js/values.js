@@ -80,9 +80,9 @@ export function timeElement(microseconds) {
   return el("time", { datetime: iso, title: iso, text: `${iso.slice(0, 10)} ${iso.slice(11, 16)}` });
 }
 
-/** The start of a commit id: the last characters tell neighbours apart, the first ones the time. */
+/** The end of a commit id, which names the commit wherever one is asked for; the beginning is a time. */
 export function shortId(id) {
-  return id.length > 12 ? `…${id.slice(-8)}` : id;
+  return id.slice(-8);
 }
 
 /** `1 row`, `2 rows`. */
