@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from omnigraph.cli.main import main
-from support.server_processes import ANNOUNCEMENT, Newborn, Nursery
+from support.server_processes import Newborn, Nursery
 
 #: Where a page says that its server listens; a test takes a free port instead.
 SHOWN_ADDRESS = "127.0.0.1:8080"
@@ -100,7 +100,7 @@ class Shell:
         server = self._nursery().serve(words[:-1], settings | {"OMNIGRAPH_BIND": "127.0.0.1:0"}, self._folder)
         self._stack.callback(_stop, server)
         self._address = "{}:{}".format(*server.address)
-        return f"{ANNOUNCEMENT}{self._address}\n"
+        return server.said
 
 
 def commands_of(blocks: Iterator[re.Match[str]]) -> list[tuple[str, str]]:

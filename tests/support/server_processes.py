@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -92,7 +93,8 @@ class Nursery:
         pid = self._ask(**job, out=str(pipe), errors=str(self._folder / "log"))
         self._alive.add(pid)
         with pipe.open(encoding="utf-8") as lines:
-            return Newborn(self, pid, announced(lines))
+            said = list(islice(lines, 3))
+            return Newborn(self, pid, announced(said), "".join(said))
 
     def wait(self, pid: int) -> int:
         """The exit code of a server, once there is one; the negative signal if one ended it."""
@@ -126,6 +128,8 @@ class Newborn:
     nursery: Nursery
     pid: int
     address: tuple[str, int]
+    #: What it says when it listens.
+    said: str
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)

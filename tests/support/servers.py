@@ -135,7 +135,7 @@ def listening(service: Service) -> Iterator[str]:
     """A server on a free port of this machine; gives its address."""
     config = http_server(service, "127.0.0.1", 0)
     server = uvicorn.Server(config)
-    bound = listening_socket(config)
+    bound = listening_socket(config.host, config.port)
     bound.listen(128)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()

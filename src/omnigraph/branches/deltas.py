@@ -17,6 +17,7 @@ from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.arrow import Array, Column, json_column
 from omnigraph.core.cache import LruCache
 from omnigraph.core.ids import TableKey
+from omnigraph.core.source import with_hint
 from omnigraph.core.types import BaseType, Scalar, ScalarType, is_wider
 from omnigraph.core.values import blob_text
 from omnigraph.errors import BadRequestError
@@ -138,7 +139,7 @@ def _checked(what: str, given: Sequence[str] | None, known: Collection[str]) -> 
         raise BadRequestError(f"a filter takes a list of {what}s: give [{given!r}]")
     for name in given or ():
         if name not in known:
-            raise BadRequestError(f"there is no {what} {name!r}: give {', '.join(sorted(known))}")
+            raise BadRequestError(with_hint(f"there is no {what} {name!r}", name, known))
     return frozenset(given or ())
 
 

@@ -28,6 +28,7 @@ from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.snapshot import History, ManifestState, Snapshot, snapshot_of
 from omnigraph.commit.targets import Target, check_readable, newest_first, reading_pins, resolve_target
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
+from omnigraph.core.source import with_hint
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.errors.writes import RowImage
 from omnigraph.pipeline.exchange import ScratchPlace
@@ -95,7 +96,8 @@ class GraphHistory:
         known = self._types(snapshot.schema_hash).get(TableKey(type_key))
         pin = snapshot.pins.get(TableKey(type_key))
         if known is None or pin is None:
-            raise NotFoundError(f"there is no type {type_key} at this snapshot")
+            message = f"there is no type {type_key} at this snapshot"
+            raise NotFoundError(with_hint(message, type_key, self._types(snapshot.schema_hash)))
         table = self._reader.open(pin)
         with reading_pins(self._environment.tables, [pin]):
             found = list(find_row_ids(table, [entity_id]).values())

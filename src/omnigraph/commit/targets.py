@@ -154,7 +154,7 @@ def one_commit(name: str, found: Sequence[str]) -> str | None:
     return found[0] if found else None
 
 
-def full_commit_id(manifest: Manifest, state: ManifestState, name: str) -> str:
+def full_commit_id(manifest: Manifest, name: str) -> str:
     """The id of the commit that a text names, by its beginning or its end too; a text that names none as it is.
 
     Raises:
@@ -165,8 +165,8 @@ def full_commit_id(manifest: Manifest, state: ManifestState, name: str) -> str:
     commits = manifest.commits()
     found = commits_named(name, (commit.commit_id for commit in newest_first(commits.values())))
     if len(found) > 1:
-        readable = [it for it in found if not branch_of(state.all_heads, commits[it]).deleted]
-        found = readable or found
+        heads = manifest.state().all_heads
+        found = [it for it in found if not branch_of(heads, commits[it]).deleted] or found
     return one_commit(name, found) or name
 
 

@@ -24,6 +24,8 @@ _LISTED = 8
 _COMPARED = 256
 #: Longer names are neither compared nor shown: comparing takes the product of two lengths.
 _LONGEST = 64
+#: How like a near name is: `persn` is near to `person`, and `year` is not near to `search`.
+_LIKENESS = 0.7
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
@@ -39,6 +41,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if names and len(names) <= _LISTED:
         return f"known here: {', '.join(f'`{item}`' for item in names)}"
     return None
+
+
+def with_hint(message: str, name: str, known: Iterable[str]) -> str:
+    """A sentence about an unknown name, with the nearest known one behind it.
+
+    >>> with_hint("there is no type `Papr`", "Papr", ["Paper", "Venue"])
+    'there is no type `Papr`: did you mean `Paper`?'
+    """
+    hint = did_you_mean(name, known)
+    return message if hint is None else f"{message}: {hint}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -60,7 +72,7 @@ def _comparable(name: str, known: Iterable[str]) -> list[str]:
 
 def _nearest(name: str, names: list[str]) -> str | None:
     folded = {known_name.casefold(): known_name for known_name in reversed(names)}
-    near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    near = get_close_matches(name.casefold(), folded, n=1, cutoff=_LIKENESS)
     return folded[near[0]] if near else None
 
 

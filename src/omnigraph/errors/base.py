@@ -134,7 +134,7 @@ class AlreadyInitializedError(OmniError):
 
     def __init__(self, uri: str, found: str) -> None:
         self.uri = uri
-        super().__init__(f"{uri} is in use already: found {found}")
+        super().__init__(f"{uri} is in use already: {found}")
 
 
 class InitializationClaimedError(OmniError):

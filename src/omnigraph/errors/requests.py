@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Annotated, ClassVar, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from omnigraph.codec import HIDDEN, OMIT_NONE, Absent, Key, When
+from omnigraph.codec import OMIT_NONE, Absent, Key, When
 from omnigraph.errors.base import Diagnostic, OmniError
 from omnigraph.errors.text import compared_sizes
 
@@ -165,7 +165,8 @@ class BranchNotFoundError(NotFoundError):
 
     kind = "branch_not_found"
     branch: str
-    hint: Annotated[str | None, HIDDEN]
+    #: What may be meant.
+    hint: Annotated[str | None, OMIT_NONE]
 
     def __init__(self, branch: str, hint: str | None = None) -> None:
         self.branch = branch
@@ -180,8 +181,9 @@ class CommitNotFoundError(NotFoundError):
     commit: str
     candidates: tuple[str, ...]
 
-    def __init__(self, commit: str, candidates: tuple[str, ...] = ()) -> None:
-        self.commit = commit
+    def __init__(self, commit: object, candidates: tuple[str, ...] = ()) -> None:
+        # Callers without a type checker name it by anything.
+        self.commit = str(commit)
         self.candidates = candidates
         hint = f": did you mean {' or '.join(candidates)}?" if candidates else ""
         super().__init__(f"there is no commit {commit}{hint}")

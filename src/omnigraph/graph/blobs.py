@@ -14,6 +14,7 @@ from typing_extensions import override
 from omnigraph.api.graph_api import TargetKeywords
 from omnigraph.api.results import BLOB_RANGE_BYTES, BlobCell, BlobInfo, BlobKind, BlobStream, check_range, external_blob
 from omnigraph.commit.targets import Target, reading_pins
+from omnigraph.core.source import with_hint
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
@@ -85,7 +86,8 @@ def find_type(catalog: Catalog, type_key: str) -> NodeDef | EdgeDef:
         raise BadRequestError(f"{type_key!r} names no type: write node:Name or edge:Name")
     found = catalog.nodes.get(name) if kind == "node" else catalog.edge(name)
     if found is None:
-        raise NotFoundError(f"there is no {kind} type {name} at this snapshot")
+        known = catalog.nodes if kind == "node" else catalog.edges
+        raise NotFoundError(with_hint(f"there is no {kind} type {name} at this snapshot", name, known))
     return found
 
 
@@ -98,7 +100,7 @@ def find_property(definition: NodeDef | EdgeDef, name: str) -> None:
     """
     found = definition.properties.get(name)
     if found is None:
-        raise NotFoundError(f"{definition.table_key} has no property {name}")
+        raise NotFoundError(with_hint(f"{definition.table_key} has no property {name}", name, definition.properties))
     if found.type.base != _BLOB:
         raise BadRequestError(f"{definition.table_key}.{name} is not a Blob: read it with a query")
 

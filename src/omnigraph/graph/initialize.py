@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.rows import GraphCommit, TablePin
+from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.schemas import GraphSchema, write_schema_files
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.targets import pin_of
@@ -119,18 +119,35 @@ def _withdraw_claim(environment: GraphEnvironment, claim: Tenure) -> None:
 def _refuse_used_root(environment: GraphEnvironment, *, force: bool) -> None:
     location = environment.location
     if dataset_exists(location, MANIFEST):
-        raise AlreadyInitializedError(str(location), MANIFEST)
+        raise AlreadyInitializedError(
+            str(location),
+            f"it holds {_described(environment)}, and nothing was changed; use the graph as it is, change its schema "
+            "with `omnigraph schema apply`, or give another place for a new graph",
+        )
     for folder in ("nodes", "edges"):
         if (used := used_dataset(location, folder)) is not None:
             # What a failed try leaves has one empty version. This is the data of a graph whose manifest is lost.
             raise AlreadyInitializedError(
-                str(location), f"data in {used}: restore the manifest from a backup, or use another place"
+                str(location),
+                f"it has data in {used} and no manifest; restore the manifest from a backup, or give another place",
             )
     if force:
         return
     for name in SCHEMA_FILES:
         if environment.objects.read(name) is not None:
-            raise AlreadyInitializedError(str(location), f"{name} (use --force to replace it)")
+            found = f"it has the schema file {name} and no graph; use --force to replace it"
+            raise AlreadyInitializedError(str(location), found)
+
+
+def _described(environment: GraphEnvironment) -> str:
+    """The graph at a root in a few words, as far as it can be read."""
+    try:
+        pins = environment.manifest.state().head(MAIN).pins
+    except OmniError:
+        return "a graph"
+    types = "1 type" if len(pins) == 1 else f"{len(pins):,} types"
+    rows = sum(pin.row_count for pin in pins.values())
+    return f"a graph of {types} with {rows:,} {'entity' if rows == 1 else 'entities'}"
 
 
 def _create_tables(environment: GraphEnvironment, schema: GraphSchema) -> Iterator[TablePin]:

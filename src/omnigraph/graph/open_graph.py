@@ -130,7 +130,7 @@ class OpenGraph:
         Raises:
             AmbiguousCommitError: several commits are meant.
         """
-        return name if self._gate is not None else full_commit_id(self.environment.manifest, self.state(), name)
+        return name if self._gate is not None else full_commit_id(self.environment.manifest, name)
 
     def state_name(self, name: str) -> str:
         """The name of a state, without surrounding blanks: a branch as it is, a commit in full."""
@@ -143,7 +143,7 @@ class OpenGraph:
             return error
         if isinstance(error, BranchNotFoundError):
             hint = did_you_mean(error.branch, self.state().heads)
-            return BranchNotFoundError(error.branch, "; ".join(text for text in (error.hint, hint) if text))
+            return BranchNotFoundError(error.branch, "; ".join(text for text in (error.hint, hint) if text) or None)
         if isinstance(error, CommitNotFoundError):
             commits = newest_first(self.environment.manifest.commits().values())
             near = near_commits(error.commit, [commit.commit_id for commit in commits])

@@ -15,7 +15,9 @@ from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.targets import Target, commits_named, one_commit
 from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.ids import is_ulid, is_ulid_part
+from omnigraph.core.source import did_you_mean, with_hint
 from omnigraph.errors import (
+    BranchNotFoundError,
     CommitNotFoundError,
     ForbiddenHostError,
     InternalError,
@@ -250,6 +252,20 @@ class GraphCall(Call):
                 raise
             return None  # the name of a branch that is not there
 
+    def visible_branches(self) -> list[str]:
+        """The names of the branches that the caller may read, sorted."""
+        return [name for name in self.graph.branches() if self.decide(Action.READ, branch=name).allowed]
+
+    async def advised(self, error: BranchNotFoundError) -> BranchNotFoundError:
+        """The same failure, with what the caller may read under a similar name.
+
+        Without a policy the graph has told it already.
+        """
+        if self.served.gate is None:
+            return error
+        hint = did_you_mean(error.branch, await self.read(self.visible_branches))
+        return BranchNotFoundError(error.branch, "; ".join(text for text in (error.hint, hint) if text) or None)
+
     def visible_state(self, name: str) -> str:
         """A branch or commit that the caller may read, by the name under which the graph finds the same one.
 
@@ -333,9 +349,12 @@ def enter_graph(request: Request) -> GraphCall:
         _log.info("hidden graph", graph=graph_id)
         served = None
     if served is None:
-        raise NotFoundError(f"no graph {graph_id[:100]!r} is served here: name one that is")
+        visible = [name for name, other in call.service.graphs.items() if _may_know(call, other)]
+        raise NotFoundError(with_hint(f"no graph {graph_id[:100]!r} is served here", graph_id, visible))
     structlog.contextvars.bind_contextvars(graph=graph_id)
-    return GraphCall(request=request, service=call.service, actor=call.actor, served=served)
+    entered = GraphCall(request=request, service=call.service, actor=call.actor, served=served)
+    request.state.graph_call = entered
+    return entered
 
 
 def _may_know(call: Call, served: OpenGraph) -> bool:

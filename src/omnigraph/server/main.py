@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import signal
@@ -46,6 +47,9 @@ _UNAUTHENTICATED = Variable(
     default="off",
     values="`1`",
 )
+MAX_PORT = 65_535
+#: Addresses that mean all addresses of this machine: a browser needs one of them.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _SWITCH_S = 0.001
 #: Also a server without any grace ends the ordinary way, if that takes no time.
 _LEAST_GRACE_S = 1.0
@@ -67,6 +71,12 @@ def serve(
     bind: Annotated[
         str | None, typer.Option("--bind", metavar="HOST:PORT", help=f"{_DEFAULT_BIND} is the default")
     ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="the host of --bind alone: an address or a name")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="PORT", min=0, max=MAX_PORT, help="the port of --bind alone; 0: any")
+    ] = None,
     unauthenticated: Annotated[
         bool, typer.Option("--unauthenticated", help="serve every client, without tokens")
     ] = False,
@@ -79,18 +89,18 @@ def serve(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configure_logs()
     chosen = _config(store, graph_id, queries, policy, config)
-    host, port = parse_bind(bind or _BIND.text(_DEFAULT_BIND))
+    address = chosen_address(bind, host, port)
     settings = ServerSettings.from_environment()
     if require_all_graphs:
         settings = replace(settings, require_all_graphs=True)
     is_open = unauthenticated or _UNAUTHENTICATED.is_on()
-    with open_service(chosen, settings, unauthenticated=is_open) as service:
+    with listening_socket(*address) as listener, open_service(chosen, settings, unauthenticated=is_open) as service:
         if is_open and not service.is_open:
             _log.warning("there are tokens, so --unauthenticated has no effect")
         # A name below `localhost` may be another address on this machine.
-        if service.is_open and (host.endswith(".localhost") or not is_loopback(host)):
-            _log.warning("every client that reaches this address may do everything", address=host)
-        _run(service, host, port)
+        if service.is_open and (address[0].endswith(".localhost") or not is_loopback(address[0])):
+            _log.warning("every client that reaches this address may do everything", address=address[0])
+        _run(service, listener, *address)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -134,9 +144,18 @@ def parse_bind(text: str) -> tuple[str, int]:
     """
     host, colon, port = text.strip().rpartition(":")
     is_number = port.isascii() and port.isdigit() and len(port) <= 5
-    if not colon or not host or not is_number or int(port) > 65_535:
+    if not colon or not host or not is_number or int(port) > MAX_PORT:
         raise BadRequestError(f"{text!r} is not an address to listen at: give HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def chosen_address(bind: str | None, host: str | None, port: int | None) -> tuple[str, int]:
+    """The address to listen at: that of `--bind`, or the default with another host or port."""
+    if bind is not None and (host is not None or port is not None):
+        raise typer.BadParameter("give --bind HOST:PORT, or --host and --port")
+    usual_host, usual_port = parse_bind(bind or _BIND.text(_DEFAULT_BIND))
+    chosen = usual_host if host is None else host.strip().removeprefix("[").removesuffix("]")
+    return chosen, usual_port if port is None else port
 
 
 def _config(
@@ -172,10 +191,14 @@ class _AnnouncedServer(uvicorn.Server):
         if self.should_exit or not sockets:
             return
         host, port = sockets[0].getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        sys.stdout.write(f"OMNIGRAPH_LISTEN_ADDR={shown}:{port}\n")
+        page = f"http://{_address_text(_EVERYWHERE.get(host, host), port)}/"
+        graphs = list(self._service.graphs)
+        api = f"{page}graphs/{graphs[0]}" if len(graphs) == 1 else f"{page}graphs"
+        address = _address_text(host, port)
+        # At once: whoever waits for the first line may not read the others.
+        sys.stdout.write(f"OMNIGRAPH_LISTEN_ADDR={address}\npage: {page}\nAPI: {api}\n")
         sys.stdout.flush()
-        _log.info("listening", address=f"{shown}:{port}")
+        _log.info("listening", address=address, page=page, api=api)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -183,6 +206,10 @@ class _AnnouncedServer(uvicorn.Server):
         with super().capture_signals():
             yield
             self._captured_signals.clear()
+
+
+def _address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _after(seconds: float, act: Callable[[], None]) -> None:
@@ -198,7 +225,7 @@ def _end_process() -> None:
     _leave(1)
 
 
-def listening_socket(config: uvicorn.Config) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     """The socket to listen at; the connections that it accepts send what they have at once.
 
     Raises:
@@ -207,18 +234,28 @@ def listening_socket(config: uvicorn.Config) -> socket.socket:
     Without it the second part of a response waits 40 ms for the acknowledgement of the first: the event loop sees to
     that for sockets that it binds itself, not for one that it is given.
     """
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family=family)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((config.host, config.port))
+        bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise BadRequestError(
-            f"cannot listen at {config.host}:{config.port}: {error.strerror or error}; choose another with --bind"
-        ) from error
+        raise BadRequestError(_refused(host, port, error)) from error
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound
+
+
+def _refused(host: str, port: int, error: OSError) -> str:
+    address = _address_text(host, port)
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"another process listens at {address}: end it, or choose another port with --port"
+        case errno.EACCES:
+            return f"this user may not listen at {address}: ports below 1024 are for root; choose another with --port"
+        case errno.EADDRNOTAVAIL:
+            return f"{address} is not an address of this machine: choose another with --host"
+    return f"cannot listen at {address}: {error.strerror or error}; choose another address with --host and --port"
 
 
 def http_server(service: Service, host: str, port: int) -> uvicorn.Config:
@@ -238,9 +275,13 @@ def http_server(service: Service, host: str, port: int) -> uvicorn.Config:
     )
 
 
-def _run(service: Service, host: str, port: int) -> None:
+def _run(service: Service, listener: socket.socket, host: str, port: int) -> None:
     server = _AnnouncedServer(http_server(service, host, port), service)
-    listener = listening_socket(server.config)
+    try:
+        # Two servers may have bound the address while neither listened.
+        listener.listen(server.config.backlog)
+    except OSError as error:
+        raise BadRequestError(_refused(host, port, error)) from error
     _log.info(
         "serving",
         graphs=list(service.graphs),

@@ -19,6 +19,7 @@ from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, NDJSON, Operation
 from omnigraph.api.operations import OPERATIONS
 from omnigraph.codec import Json, Schemas
 from omnigraph.commit.rows import MAIN
+from omnigraph.errors import BranchNotFoundError
 from omnigraph.errors.base import OmniError, declared_fields
 from omnigraph.policy.rules import Action
 from omnigraph.server.calls import GraphCall, enter_graph
@@ -60,7 +61,11 @@ class _OperationRoute(Route):
         handler = _HANDLERS.get(operation.id, _answer_call)
 
         async def endpoint(request: Request) -> Response:
-            response = await handler(request, operation)
+            try:
+                response = await handler(request, operation)
+            except BranchNotFoundError as error:
+                call: GraphCall = request.state.graph_call
+                raise await call.advised(error) from error.__cause__
             if operation.successor is not None:
                 graph_id = request.path_params["graph_id"]
                 link = f'</graphs/{graph_id}/{operation.successor}>; rel="successor-version"'

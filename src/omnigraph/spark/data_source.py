@@ -265,7 +265,7 @@ def pin_read(request: ReadRequest) -> PinnedRead:
         raise
     target = request.target
     if target.snapshot is not None:
-        target = replace(target, snapshot=full_commit_id(environment.manifest, state, target.snapshot))
+        target = replace(target, snapshot=full_commit_id(environment.manifest, target.snapshot))
     snapshot = resolve_target(environment.manifest, state, target)
     pin = snapshot.pins[find_table(request.type_name, snapshot.pins)]
     table = open_pin(environment.tables, pin)

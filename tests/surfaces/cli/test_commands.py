@@ -163,7 +163,7 @@ def test_schema_plan_shows_steps_and_verdict(write) -> None:
         assert (result.returncode, result.stdout) == (0, shown)
     unsupported = write("new.pg", "node Paper { doi: String @key year: I32 }")
     result = run("schema", "plan", "--from", old, "--schema", unsupported)
-    assert (result.returncode, "[OG-MF-103]" in result.stdout, "not supported" in result.stdout) == (0, True, True)
+    assert (result.returncode, "[OG-MF-103]" in result.stdout, "not supported" in result.stdout) == (4, True, True)
 
 
 def test_schema_plan_json_has_the_contract_keys(write) -> None:

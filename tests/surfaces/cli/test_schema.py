@@ -53,14 +53,28 @@ def test_a_plan_is_shown_and_nothing_happens(og: Run, store: str, write: Write) 
     assert len(Graph.open(store).commits()) == 2
 
 
-def test_a_plan_that_is_not_supported_is_no_failure_of_the_command(og: Run, store: str, write: Write) -> None:
+def test_a_plan_that_is_not_supported_is_printed_and_exits_with_4(og: Run, store: str, write: Write) -> None:
     done = og("schema", "plan", store, "--schema", write(NEW))
-    assert done.code == 0
+    assert done.code == 4
     assert "! node:Paper.lang: [OG-MF-103] property `lang` is required" in done.out
     assert done.out.endswith("3 steps, not supported: nothing would be applied\n")
-    body = json.loads(og("schema", "plan", store, "--schema", write(NEW), "--json").out)
+    as_json = og("schema", "plan", store, "--schema", write(NEW), "--json")
+    body = as_json.json()
+    assert as_json.code == 4
     assert (body["uri"], body["supported"], body["step_count"]) == (store, False, 3)
     assert body["steps"][1]["code"] == "OG-MF-103"
+
+
+def test_a_schema_alone_is_checked(og: Run, write: Write) -> None:
+    path = write("node Note { title: String  year: I32  @index(title, year) }")
+    done = og("lint", "--schema", path)
+    verdict, warning, place, total = done.out.splitlines()
+    assert (done.code, verdict, total) == (0, f"OK    schema {path}", "0 errors, 1 warning")
+    assert (warning.startswith("WARN  S-32: "), place) == (True, f"      at {path}:1:39")
+    body = og("lint", "--schema", path, "--json").json()
+    assert (body["status"], body["warnings"], "query_path" in body) == ("ok", 1, False)
+    wrong = og("lint", "--schema", write("node Note { title: Strng }"))
+    assert (wrong.code, "S-01" in wrong.err) == (1, True)
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -222,6 +236,8 @@ def test_init_says_where_the_graph_is_and_refuses_a_used_root_or_a_wrong_schema(
     assert (outcome.code, outcome.out) == (0, f"initialized {uri}\n")
     used = og("init", uri, "--schema", str(schema), "--json")
     assert (used.code, used.json()["kind"]) == (1, "already_initialized")
+    assert "it holds a graph of " in used.json()["error"]
+    assert "give another place for a new graph" in used.json()["error"]
 
 
 def test_mutate_prints_a_receipt_or_the_write_envelope(papers: str, og: Run) -> None:

@@ -239,7 +239,8 @@ def test_who_may_not_run_stored_queries_cannot_tell_whether_there_are_any(guarde
         assert known.status_code == unknown.status_code == 404
         assert known.content == unknown.content
     with guarded("act-bot") as bot:
-        assert bot.post(f"{GRAPH}/queries/robots").content == unknown.content
+        told = bot.post(f"{GRAPH}/queries/peple").json()["error"]
+        assert told == f"{unknown.json()['error']}: did you mean `people`?"
 
 
 def test_a_stored_mutation_needs_the_right_to_change(guarded):
@@ -398,6 +399,9 @@ def test_who_reads_a_branch_reads_its_past_and_nothing_of_branches_that_must_not
         assert agent.get(f"{GRAPH}/commits/{hidden}").status_code == 404
         assert agent.post(f"{GRAPH}/query", json={"query": people, "snapshot": hidden}).status_code == 404
         check_short_names(agent, people, inherited, hidden)
+        # A branch that is hidden is not suggested.
+        assert agent.get(f"{GRAPH}/snapshot?branch=mein").json()["hint"] == "known here: `draft`"
+        assert owner.get(f"{GRAPH}/snapshot?branch=mein").json()["hint"] == "did you mean `main`?"
         owner.post(f"{GRAPH}/branches/merge", json={"source": "main", "target": "draft"})
         log = agent.get(f"{GRAPH}/log").json()
         assert list(log["heads"]) == ["draft"]

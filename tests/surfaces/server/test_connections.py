@@ -15,7 +15,6 @@ from contextlib import ExitStack, suppress
 import anyio
 import httpx
 import pytest
-import uvicorn
 
 from omnigraph import Graph
 from omnigraph.errors import TooManyRequestsError
@@ -247,8 +246,7 @@ def test_the_event_loop_goes_round_while_a_large_body_is_parsed(uri):
 
 
 def test_a_connection_sends_what_it_has_at_once() -> None:
-    config = uvicorn.Config("nothing:app", host="127.0.0.1", port=0, log_config=None)
-    with listening_socket(config) as bound:
+    with listening_socket("127.0.0.1", 0) as bound:
         bound.listen()
         with socket.create_connection(bound.getsockname()):
             accepted, _ = bound.accept()

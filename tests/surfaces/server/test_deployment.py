@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from starlette.testclient import TestClient
 from typer.main import get_command
 
 from omnigraph.errors import BadRequestError
 from omnigraph.server.config import read_config
-from omnigraph.server.main import app, parse_bind
+from omnigraph.server.main import app, chosen_address, listening_socket, parse_bind
 from support.servers import client_of, open_server
 from support.subtests import each_case
 
@@ -55,6 +57,24 @@ def test_the_example_configuration_is_read(tmp_path):
 def test_an_address_to_listen_at_is_host_and_port(text):
     with pytest.raises(BadRequestError):
         parse_bind(text)
+
+
+def test_an_address_that_is_taken_or_not_of_this_machine_is_a_sentence():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BadRequestError, match=f"another process listens at 127.0.0.1:{port}: .* with --port$"):
+            listening_socket("127.0.0.1", port)
+    with pytest.raises(BadRequestError, match=r"^192.0.2.1:0 is not an address of this machine: .* with --host$"):
+        listening_socket("192.0.2.1", 0)
+
+
+def test_a_host_or_a_port_alone_keeps_the_other_one(monkeypatch):
+    assert chosen_address(None, None, 9000) == ("127.0.0.1", 9000)
+    monkeypatch.setenv("OMNIGRAPH_BIND", "0.0.0.0:7000")
+    assert chosen_address(None, "[::1]", None) == ("::1", 7000)
+    assert chosen_address("127.0.0.1:1", None, None) == ("127.0.0.1", 1)
+    with pytest.raises(typer.BadParameter, match="give --bind HOST:PORT, or --host and --port"):
+        chosen_address("127.0.0.1:1", None, 2)
 
 
 # ---- rights of the server on its machine

@@ -21,7 +21,7 @@ from omnigraph.api.results import LoadResult, MergeResult, MutationResult, Schem
 from omnigraph.api.rows import PIECE_BYTES, Result, decode_result, encode_result
 from omnigraph.branches.deltas import Operation
 from omnigraph.branches.diffs import DiffPage, DiffStats, NetChange
-from omnigraph.cli.flags import _RENDERERS
+from omnigraph.cli.scoped import _RENDERERS
 from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.codec import Document
 from omnigraph.commit.rows import GraphCommit

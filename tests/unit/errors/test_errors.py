@@ -207,6 +207,8 @@ SAMPLES: list[OmniError] = [
     errors.InputFileError("a.jsonl", "there is no such file"),
     errors.NotFoundError("there is no commit"),
     errors.BranchNotFoundError("draft", "create it"),
+    errors.CommitNotFoundError("3A", (COMMIT,)),
+    errors.AmbiguousCommitError("3A", (COMMIT, COMMIT[::-1])),
     errors.BranchExistsError("draft"),
     errors.ResourceLimitError("body", 10, 11, "send less"),
     errors.QueryTimeoutError(2.5, "Expand $a Knows $b"),

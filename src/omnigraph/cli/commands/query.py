@@ -208,25 +208,31 @@ def explain(
 
 @scoped("lint")
 def lint(address: Address, source: QuerySource, schema: OptionalSchemaFile = None, json: AsJson = False) -> None:
-    """Check every query of a file or a text against a schema, or against the accepted one of a graph.
+    """Check queries of a file or a text against a schema, or against the accepted one of a graph; or a schema alone.
 
-    Prints one line per query, then warnings and a total. Exits with 1 when a query has an error.
+    Prints one line per query, then warnings and a total. Exits with 1 when a query or the schema has an error.
     """
     if schema is not None and address.is_explicit:
         raise typer.BadParameter("give --schema FILE or a graph, not both")
-    text = source.text()
-    report = lint_graph(address, text) if schema is None else lint_file(schema, text)
+    if schema is not None:
+        report = lint_file(schema, source.text() if source.is_given else None)
+    elif source.is_given:
+        report = lint_graph(address, source.text())
+    else:
+        raise typer.BadParameter("give a query with --query FILE or -e GQ, --schema FILE, or both")
     print_result(report, report_lines(report), json=json)
     if report.errors:
         raise typer.Exit(1)
 
 
-def lint_file(schema: Path, text: SourceText) -> LintReport:
-    """The lint report of queries against a schema file."""
-    from omnigraph.lang.query.lint import lint_queries
+def lint_file(schema: Path, text: SourceText | None) -> LintReport:
+    """The lint report of queries against a schema file, or of the schema file alone."""
+    from omnigraph.lang.query.lint import lint_queries, lint_schema
     from omnigraph.lang.schema.compiler import compile_schema_file
 
     compiled = compile_schema_file(schema)
+    if text is None:
+        return lint_schema(compiled, str(schema))
     for warning in compiled.warnings:
         print_warning(warning.render())
     return lint_queries(text, compiled.catalog, str(schema))
@@ -243,6 +249,8 @@ def lint_graph(address: Address, text: SourceText) -> LintReport:
 
 def report_lines(report: LintReport) -> Iterator[str]:
     """The report as a person reads it."""
+    if report.query_path is None:
+        yield f"OK    schema {report.schema_source}"
     for result in report.results:
         word = "ERROR" if result.diagnostics else "OK"
         yield f"{word:<5} {result.kind} {result.name}"
@@ -255,10 +263,12 @@ def report_lines(report: LintReport) -> Iterator[str]:
             continue
         code = f"{finding.code}: " if finding.code else ""
         yield f"WARN  {code}{finding.message}"
-        yield f"      at {report.query_path}:{finding.line}:{finding.column}"
+        yield f"      at {report.query_path or report.schema_source}:{finding.line}:{finding.column}"
     yield from _unlisted(report.unlisted)
-    queries = counted(len(report.results), "query", "queries", form="d")
-    yield f"{queries}, {counted(report.errors, 'error', form='d')}, {counted(report.warnings, 'warning', form='d')}"
+    counts = [counted(report.errors, "error", form="d"), counted(report.warnings, "warning", form="d")]
+    if report.query_path is not None:
+        counts.insert(0, counted(len(report.results), "query", "queries", form="d"))
+    yield ", ".join(counts)
 
 
 def _unlisted(number: int) -> Iterator[str]:

@@ -77,6 +77,10 @@ def show(address: Address, json: AsJson = False) -> None:
 app.command("get", hidden=True)(show)
 
 
+#: The exit code of a plan that cannot be applied: a condition that does not hold.
+_UNSUPPORTED = 4
+
+
 @app.command("plan")
 @scoped("schema plan")
 def plan(
@@ -91,7 +95,7 @@ def plan(
 ) -> None:
     """Show the steps from the accepted schema of a graph, or from a file, to another schema, without effect.
 
-    Exits with 0 also when a change is not supported: the plan says so.
+    Exits with 4 when a change is not supported: applying the plan would be refused.
     """
     fills = _backfills(backfill)
     if from_ is None:
@@ -105,6 +109,8 @@ def plan(
         print_warning(warning.render())
     origin = {"uri": address.uri} if from_ is None else {"uri": None, "from": str(from_)}
     print_result({**origin, **result.to_json()}, plan_lines(result), json=json)
+    if not result.supported:
+        raise typer.Exit(_UNSUPPORTED)
 
 
 @app.command("apply")

@@ -25,6 +25,7 @@ from omnigraph.core.types import (
 )
 from omnigraph.core.values import coerce_json, narrowed, parse_date, parse_datetime
 from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query.advice import function_advice, name_advice
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 
 # ---- Name resolution and findings
@@ -169,7 +170,7 @@ def check_arity(context: Context, call: ast.Call, low: int, high: int, code: str
 
 def report_unknown_function(context: Context, call: ast.Call) -> None:
     """Record that no function has this name."""
-    hint = partial(did_you_mean, call.function, FUNCTIONS)
+    hint = partial(function_advice, call.function, FUNCTIONS)
     context.error("Q110", call.span, f"there is no function `{call.function}`", hint)
 
 
@@ -332,9 +333,7 @@ def result_operand(context: Context, scope: Scope, expression: ast.Expression) -
     """The value of a result column, or of what an aggregate is made over."""
     match expression:
         case ast.Alias(name):
-            hint = f"write the variable too: `$p.{name}`"
-            if name == "distinct":
-                hint = "there is no `distinct`: group with an aggregate, for example `count($p)`"
+            hint = name_advice(name)
             message = f"`{name}` is not a value: properties are written with their variable"
             context.error("Q117", expression.span, message, hint)
         case ast.Call(function) if function in TEXT_FUNCTIONS:

@@ -21,11 +21,14 @@ from omnigraph.lang.query.lowering import separate_patterns
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.signature import Operation, describe
 from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.compiler import CompiledSchema
 
 NEVER_UPDATED = "L201"
 CROSS_PRODUCT = "L202"
 #: Patterns that a warning names.
 _NAMED_GROUPS = 3
+#: Properties that a warning names.
+_NAMED_PROPERTIES = 5
 _SEVERITY_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -71,7 +74,7 @@ class Finding(Document):
     code: str | None
     message: str
     type_name: Annotated[str | None, OMIT_NONE] = None
-    property: Annotated[str | None, OMIT_NONE] = None
+    properties: Annotated[tuple[str, ...], OMIT_EMPTY] = ()
     query_names: tuple[str, ...] = ()
     line: int
     column: int
@@ -91,7 +94,8 @@ class LintReport(Document):
     }
 
     schema_source: str
-    query_path: str
+    #: None for a schema alone.
+    query_path: Annotated[str | None, OMIT_NONE] = None
     results: tuple[QueryResult, ...]
     findings: tuple[Finding, ...]
     #: Errors of the file as a whole beyond those in `findings`, which holds the first of very many.
@@ -125,6 +129,12 @@ class LintReport(Document):
     def queries_processed(self) -> int:
         """The number of queries the file has."""
         return len(self.results)
+
+
+def lint_schema(compiled: CompiledSchema, schema_source: str) -> LintReport:
+    """Judge a schema alone: one that compiles has warnings at most."""
+    findings = tuple(_finding(item) for item in compiled.warnings)
+    return LintReport(schema_source=schema_source, results=(), findings=findings)
 
 
 def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> LintReport:
@@ -180,14 +190,18 @@ def _judge(query: ast.Query, source: SourceText, catalog: Catalog) -> _Judged:
 
 
 def _finding(
-    found: Diagnostic, query_names: tuple[str, ...] = (), *, type_name: str | None = None, prop: str | None = None
+    found: Diagnostic,
+    query_names: tuple[str, ...] = (),
+    *,
+    type_name: str | None = None,
+    properties: tuple[str, ...] = (),
 ) -> Finding:
     return Finding(
         severity=found.severity,
         code=found.code,
         message=found.message,
         type_name=type_name,
-        property=prop,
+        properties=properties,
         query_names=query_names,
         line=found.line,
         column=found.column,
@@ -220,7 +234,7 @@ def _parameterless_text(name: str) -> str:
 
 
 def _never_updated(judged: Iterable[_Judged], catalog: Catalog, source: SourceText) -> Iterator[Finding]:
-    """L201: nullable properties that no valid update sets, for node types that some valid update touches."""
+    """L201: nullable properties that no valid update sets, once for each node type that some valid update touches."""
     assigned: dict[str, set[str]] = defaultdict(set)
     updaters: dict[str, set[str]] = defaultdict(set)
     #: The first update of each type: where an assignment is missing.
@@ -237,18 +251,21 @@ def _never_updated(judged: Iterable[_Judged], catalog: Catalog, source: SourceTe
     for type_name in sorted(updaters):
         node = catalog.nodes[type_name]
         members = node.key.members if node.key else ()
-        for prop in node.properties.values():
-            is_set = prop.name in assigned[type_name]
-            if is_set or not prop.type.nullable or prop.name in members or prop.embedding:
-                continue
-            found = source.diagnostic(
-                NEVER_UPDATED,
-                places[type_name],
-                f"no update sets `{type_name}.{prop.name}`, which may be null",
-                severity=Severity.WARNING,
-            )
+        left = tuple(
+            prop.name
+            for prop in node.properties.values()
+            if prop.type.nullable
+            and prop.name not in assigned[type_name]
+            and prop.name not in members
+            and not prop.embedding
+        )
+        if left:
+            listing = ", ".join(f"`{type_name}.{name}`" for name in left[:_NAMED_PROPERTIES])
+            more = f" and {len(left) - _NAMED_PROPERTIES} more" if len(left) > _NAMED_PROPERTIES else ""
+            message = f"no update sets {listing}{more}, which may be null"
+            found = source.diagnostic(NEVER_UPDATED, places[type_name], message, severity=Severity.WARNING)
             names = tuple(sorted(updaters[type_name]))
-            yield _finding(found, names, type_name=type_name, prop=prop.name)
+            yield _finding(found, names, type_name=type_name, properties=left)
 
 
 def _cross_products(judged: Iterable[_Judged], source: SourceText) -> Iterator[Finding]:
@@ -284,5 +301,5 @@ def _first_mention(query: ast.Query, variable: str) -> Span:
     return query.name_span
 
 
-def _order(finding: Finding) -> tuple[int, str, str, str]:
-    return (_SEVERITY_ORDER.index(finding.severity), finding.type_name or "", finding.property or "", finding.message)
+def _order(finding: Finding) -> tuple[int, str, str]:
+    return (_SEVERITY_ORDER.index(finding.severity), finding.type_name or "", finding.message)

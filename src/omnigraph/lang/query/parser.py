@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -13,6 +12,7 @@ from lark import Token, v_args
 from omnigraph.core.source import UNNAMED, Findings, SourceText, Span
 from omnigraph.lang.parsing import DeclarationGrammar, TreeBuilder, only, span_of, whole_number
 from omnigraph.lang.query import ast
+from omnigraph.lang.query.advice import advise
 
 SYNTAX_ERROR = "Q000"
 
@@ -72,75 +72,8 @@ def _grammar() -> DeclarationGrammar[ast.Query]:
         groups=_GROUPS,
         code=SYNTAX_ERROR,
         escape_code=SYNTAX_ERROR,
-        advise=_advise,
+        advise=advise,
     )
-
-
-_NO_NEGATIVES = "there are no negative literals: pass the number as a parameter"
-_NO_NULL = "there is no null literal: pass null through a nullable parameter"
-
-#: Words that other languages have, found where this one stopped understanding.
-_FOUND = {
-    "-": _NO_NEGATIVES,
-    "#": "comments begin with `//`",
-    "'": 'strings are written with double quotes: "…"',
-    "offset": "there is no `offset`: filter on the last value of the previous page instead",
-    "mutation": "there is no `mutation`: a query that inserts, updates or deletes is one",
-    "*": "count a variable instead: `count($p)`",
-    "order": "the order is match, return, order, limit",
-    "return": "the order is match, return, order, limit",
-}
-
-#: What the text before the mistake ends with, and what it was probably meant to be.
-_BEFORE = (
-    (r"\bor", "there is no `or`: run two queries, or turn the condition into a list parameter"),
-    (r"\band", "there is no `and`: conditions that stand one after the other all have to hold"),
-    (r"\boptional", "there is no `optional`: run a second query for what may be missing"),
-    (r"\benum", "a parameter for an enum property is a String"),
-    (r"\bnull", _NO_NULL),
-)
-
-
-def _advise(found: str, before: str) -> str | None:
-    if found.startswith("-") or found[:1].isdigit():
-        return _number_advice(found, before)
-    if found == "=" and before.endswith(("=", "<", ">")):
-        return "equality is written `=`"
-    if found in ("contains", "starts_with") and re.search(r"\bwhere\s+\w+$", before):
-        return "`where` compares with = != < <= > >= only"
-    if found == "and" and re.search(r"\bwhere\b[^{}]*$", before):
-        return "a `where` holds exactly one comparison"
-    if found == "null":
-        return _NO_NULL
-    if found in _FOUND:
-        return _FOUND[found]
-    if found.startswith("$") and re.search(r"\blimit$", before):
-        return "a limit is a number, not a parameter"
-    if found[:1].isupper():
-        return _case_advice(found, before)
-    if found == "}" and before.endswith("{"):
-        return "the braces may not be empty"
-    for ending, advice in _BEFORE:
-        if re.search(rf"{ending}$", before):
-            return advice
-    return None
-
-
-def _number_advice(found: str, before: str) -> str | None:
-    if found.startswith("-"):
-        return "a limit is 0 or more" if re.search(r"\blimit$", before) else _NO_NEGATIVES
-    if found.endswith("."):
-        return f"a float has digits on both sides of its point: `{found}0`"
-    return "numbers have no exponent and no suffix" if re.search("[A-Za-z_]", found) else None
-
-
-def _case_advice(found: str, before: str) -> str | None:
-    lowered = f"{found[0].lower()}{found[1:]}"
-    if re.search(r"\bquery$", before):
-        return f"the name of a query begins in lower case: `{lowered}`"
-    if re.search(r"\$\w+$|[<:]$", before) and not re.search(r":\s*\w+$", before):
-        return f"the word of an edge begins in lower case: `{lowered}`"
-    return None
 
 
 def _variable(token: Token) -> ast.Variable:

@@ -38,12 +38,7 @@ _SLASHES = GRAPH.count("/") + 2
 async def _list_branches(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.READ)
-
-    def work() -> list[str]:
-        names = call.graph.branches()
-        return [name for name in names if call.decide(Action.READ, branch=name).allowed]
-
-    return json_response(Branches(branches=await call.read(work)).document())
+    return json_response(Branches(branches=await call.read(call.visible_branches)).document())
 
 
 @handles("create_branch")

@@ -17,7 +17,7 @@ from omnigraph.api.results import LoadResult, MutationResult
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.ids import is_ulid_part
-from omnigraph.core.source import SourceText
+from omnigraph.core.source import SourceText, with_hint
 from omnigraph.errors import (
     BadRequestError,
     InputFileError,
@@ -117,7 +117,8 @@ def find_stored(call: GraphCall, name: str) -> StoredQuery:
     """
     stored = call.served.queries.get(name)
     if not call.decide(Action.INVOKE_QUERY).allowed or stored is None:
-        raise NotFoundError("there is no stored query of that name")
+        known = (other.name for other in invocable(call))
+        raise NotFoundError(with_hint("there is no stored query of that name", name, known))
     return stored
 
 
