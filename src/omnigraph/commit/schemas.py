@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from omnigraph.commit.publisher import Manifest
 from omnigraph.core.ids import TableKey
@@ -97,8 +97,8 @@ def read_schema_files(objects: ControlObjects, schema_hash: str, *, staged: bool
         source = _read(objects, f"{SCHEMA_SOURCE}{suffix}").decode()
     except UnicodeDecodeError as error:
         raise _damaged(SCHEMA_SOURCE, error) from error
-    schema = _compiled(source, _read_json(objects, f"{SCHEMA_CONTRACT}{suffix}"))
-    state = _read_json(objects, f"{SCHEMA_STATE}{suffix}")
+    schema = _compiled(source, _read(objects, f"{SCHEMA_CONTRACT}{suffix}"))
+    state = _json_object(SCHEMA_STATE, _read(objects, f"{SCHEMA_STATE}{suffix}"))
     wanted = write_state(schema.accepted, source)
     # Comments and layout of the source may be edited: its meaning is what the hashes pin.
     is_same = all(state.get(name) == wanted[name] for name in ("schema_hash", "contract_hash"))
@@ -144,7 +144,7 @@ def _find_past(objects: ControlObjects, manifest: Manifest, schema_hash: str) ->
         return None
     for commit in manifest.commits().values():
         if commit.schema_hash == schema_hash and commit.schema_source is not None:
-            return _compiled(commit.schema_source, json.loads(str(commit.schema_contract)))
+            return _compiled(commit.schema_source, str(commit.schema_contract).encode())
     return None
 
 
@@ -159,9 +159,12 @@ def _are_files_late(objects: ControlObjects, manifest: Manifest) -> bool:
     return False
 
 
-def _compiled(source: str, contract: dict[str, object]) -> GraphSchema:
+@lru_cache(32)
+def _compiled(source: str, contract: bytes) -> GraphSchema:
+    """The schema of two files. Compiling takes most of the time of an open: graphs opened again share what it made."""
     compiled = compile_schema(SourceText(source, SCHEMA_SOURCE), accepted=True)
-    return GraphSchema(source=source, accepted=read_contract(contract, compiled.catalog))
+    accepted = read_contract(_json_object(SCHEMA_CONTRACT, contract), compiled.catalog)
+    return GraphSchema(source=source, accepted=accepted)
 
 
 def _read(objects: ControlObjects, name: str) -> bytes:
@@ -171,9 +174,9 @@ def _read(objects: ControlObjects, name: str) -> bytes:
     return stored.data
 
 
-def _read_json(objects: ControlObjects, name: str) -> dict[str, object]:
+def _json_object(name: str, data: bytes) -> dict[str, object]:
     try:
-        body = json.loads(_read(objects, name))
+        body = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise _damaged(name, error) from error
     if not isinstance(body, dict):
