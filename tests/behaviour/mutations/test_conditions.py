@@ -7,10 +7,10 @@ many more values against the filters themselves.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -126,33 +126,57 @@ def things(tmp_path_factory: pytest.TempPathFactory, rows: dict[str, dict[str, A
 MARKS = count(1)
 
 
-def matched(graph: Graph, declared: str, condition: str, **params: Any) -> set[str]:
-    """Which rows an update with this condition touches."""
-    mark = next(MARKS)
-    result = run_typed(graph, declared, f"update Thing set {{ order: {mark} }} where {condition}", **params)
+@dataclass(frozen=True)
+class Asked:
+    """A comparison of a column with a value."""
+
+    column: str
+    op: str
+    type_: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.op} {self.type_} {self.value!a}"
+
+
+def matched(graph: Graph, declared: str, *conditions: str, **params: Any) -> list[set[str]]:
+    """Which rows updates with these conditions touch, all of them in one mutation."""
+    marks = {next(MARKS): condition for condition in conditions}
+    updates = (f"update Thing set {{ order: {mark} }} where {condition}" for mark, condition in marks.items())
+    result = run_typed(graph, declared, " ".join(updates), **params)
     rows = rows_of(graph, "node:Thing", columns=["id", "order"])
-    found = {row["id"] for row in rows if row["order"] == mark}
-    assert result.affected_nodes == len(found)
+    found = [{row["id"] for row in rows if row["order"] == mark} for mark in marks]
+    assert result.affected_nodes == sum(map(len, found))
     return found
 
 
-def cases() -> Iterator[Any]:
-    for column, asked in ASKED.items():
-        for type_, value in asked:
-            for op in OPERATORS:
-                yield pytest.param(column, op, type_, value, id=f"{column} {op} {type_} {value!a}")
+def rounds() -> list[list[Asked]]:
+    """Every comparison, at most one per column in a round: no row has values in two columns."""
+    of_columns = (
+        [Asked(column, op, type_, value) for type_, value in asked for op in OPERATORS]
+        for column, asked in ASKED.items()
+    )
+    return [[item for item in items if item is not None] for items in zip_longest(*of_columns)]
 
 
-@each_case(("column", "op", "type_", "value"), list(cases()))
+@each_case("asked", rounds(), ids=lambda asked: ", ".join(map(str, asked)))
 def test_a_condition_matches_by_value_and_never_matches_null(
-    things: Graph, rows: dict[str, dict[str, Any]], column: str, op: str, type_: str, value: Any
+    things: Graph, rows: dict[str, dict[str, Any]], asked: list[Asked]
 ) -> None:
-    own = COLUMNS[column][0]
-    stored = {name: exact(own, row[column]) for name, row in rows.items() if column in row}
-    # Beside an F32 every number of a query is an F32.
-    asked_for = exact("F32" if own == "F32" else type_, value)
-    wanted = {name for name, held in stored.items() if OPERATORS[op](held, asked_for)}
-    assert matched(things, f"$v: {type_}", f"{column} {op} $v", v=value) == wanted
+    wanted = {}
+    for item in asked:
+        own = COLUMNS[item.column][0]
+        stored = {name: exact(own, row[item.column]) for name, row in rows.items() if item.column in row}
+        # Beside an F32 every number of a query is an F32.
+        value = exact("F32" if own == "F32" else item.type_, item.value)
+        wanted[str(item)] = {name for name, held in stored.items() if OPERATORS[item.op](held, value)}
+    found = matched(
+        things,
+        ", ".join(f"${item.column}: {item.type_}" for item in asked),
+        *(f"{item.column} {item.op} ${item.column}" for item in asked),
+        **{item.column: item.value for item in asked},
+    )
+    assert dict(zip(map(str, asked), found, strict=True)) == wanted
 
 
 @each_case("op", OPERATORS)
@@ -192,7 +216,7 @@ def test_a_null_value_matches_nothing(things: Graph, column: str, op: str) -> No
     ],
 )
 def test_a_condition_with_a_literal_means_the_same(things: Graph, condition: str, wanted: set[str]) -> None:
-    assert matched(things, "", condition) == wanted
+    assert matched(things, "", condition) == [wanted]
 
 
 @each_case("condition", ['data = "x"', 'tags = "x"', "vec = 1", 'day = "2020-02-29"', "text = 1", "i32 = true"])
