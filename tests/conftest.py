@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import random
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema_file
 from support.examples import THOROUGH
+from support.memory_folder import make_memory_folder
 
 #: Settings of the person or machine that runs the tests: the product, its terminal, object stores, proxies, Spark.
 FOREIGN = (
@@ -77,17 +79,35 @@ settings.register_profile(THOROUGH, settings.get_profile("omnigraph"), max_examp
 settings.load_profile("omnigraph")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files in memory until the run ends; `--basetemp` says where else, and keeps them."""
+    is_worker = hasattr(config, "workerinput")
+    if is_worker or config.option.basetemp or (folder := make_memory_folder()) is None:
+        return
+    config.option.basetemp = str(folder)
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
 #: Files whose tests are few and long. A worker takes whole files, and whoever got one of these last would keep the
 #: others waiting.
 LONG = (
     "guards/test_documentation.py",
     "laws/",
     "faults/",
+    "guards/test_structure.py",
     "surfaces/cli/test_commands.py",
+    "surfaces/page/",
     "surfaces/server/test_stopped.py",
     "unit/spark/",
     "behaviour/spark/",
     "behaviour/s3/",
+    "behaviour/branches/test_constraints.py",
+    "behaviour/branches/test_merge_storage.py",
+    "behaviour/folders/",
+    "behaviour/mutations/test_conditions.py",
+    "behaviour/releases/",
+    "behaviour/search/test_relevance.py",
     "behaviour/loads/test_bad_records.py",
     "behaviour/loads/test_sources.py",
     "behaviour/graphs/test_long_lives.py",
@@ -116,7 +136,12 @@ def pytest_runtest_protocol(item: pytest.Item):
 
 
 def _path(item: pytest.Item) -> str:
-    return item.path.relative_to(TESTS).as_posix()
+    return _below_tests(item.path)
+
+
+@functools.cache
+def _below_tests(path: Path) -> str:
+    return path.relative_to(TESTS).as_posix()
 
 
 #: `random:SEED` runs the tests in a random order that the seed decides: files first, then the tests of each file.
