@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 WORKERS ?= 2
 
-.PHONY: help demo check test coverage docs docs-generated bench audit lock clean
+.PHONY: help demo check test thorough coverage docs docs-generated bench audit lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generate
 test: check ## check + the whole test suite, the explorer page in a Chromium that is installed if need be
 	@$(BIN)/python tools/browser.py || true
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+thorough: $(VENV)/.dev ## every test, the large matrices included, and property tests with many examples; takes hours
+	@$(BIN)/python -m pytest -m "slow or not slow" --hypothesis-profile thorough -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 coverage: $(VENV)/.dev ## the test suite once more, with branch coverage and its gate; takes a quarter longer
 	@rm -f .coverage .coverage.*
