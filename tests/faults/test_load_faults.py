@@ -248,13 +248,13 @@ def test_a_file_or_table_that_is_removed_between_planning_and_reading_is_named(
     assert failed(graph, InputFileError, None, mapping=mapping(path)).path == str(path)
 
 
-def test_a_file_that_vanishes_after_it_was_read_costs_a_report_only_its_lines(
+def test_a_file_that_vanishes_after_it_was_read_is_reported_with_its_lines(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = write_lines(tmp_path / "in.jsonl", [edge("Leads", "ghost", "bob").encode()])
     hook(monkeypatch, F.LOAD_FRAGMENTS_WRITTEN, path.unlink)
     (record,) = failed(graph, LoadRejectedError, path).report.examples
-    assert (record.source, record.line, record.value) == (str(path), None, "ghost")
+    assert (record.source, record.line, record.value) == (str(path), 1, "ghost")
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "missing/*.jsonl", "empty"])

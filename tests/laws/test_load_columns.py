@@ -548,6 +548,8 @@ def _shaped(groups: Iterator[RawRecords], plan: LoadPlan, violations: ViolationC
     rows: dict[str, list[Any]] = {}
     counts: dict[str, int] = {}
     for raw in groups:
+        if raw.is_refused:
+            continue
         key = raw.shape.key
         first = counts.get(key, 0)
         shaped = shape_records(raw, plan, source="f", part=3, first_row=first)

@@ -257,6 +257,8 @@ MAX_EXAMPLES = 100
 _SHOWN_VIOLATIONS = 10
 
 
+#: What is checked between records, as a report calls it.
+_RELATIONS = "relations (ends of edges, @unique, counts)"
 #: What the number of a bad record counts.
 LINE, RECORD, ROW = "line", "record", "row"
 
@@ -306,6 +308,8 @@ class LoadReport(Document):
     examples: Annotated[tuple[BadRecord, ...], HIDDEN] = ()
     #: False when the load ended before records were compared with each other and with the graph.
     relations_checked: bool = True
+    #: Records that were not compared with others, because they are wrong by themselves.
+    not_compared: int = 0
 
     @property
     def total(self) -> int:
@@ -322,7 +326,11 @@ class LoadReport(Document):
             if (hidden := total - len(found)) > 0:
                 lines.append(f"  … and {hidden:,} more")
         if not self.relations_checked:
-            lines.append("relations (ends of edges, @unique, counts) were not checked yet")
+            lines.append(f"{_RELATIONS} were not checked yet")
+        elif self.not_compared:
+            several = "the record" if self.not_compared == 1 else f"the {self.not_compared:,} records"
+            are_wrong = "is wrong by itself" if self.not_compared == 1 else "are wrong by themselves"
+            lines.append(f"{_RELATIONS} were checked without {several} that {are_wrong}")
         return "\n".join(lines)
 
     @property
@@ -342,6 +350,7 @@ class LoadReport(Document):
             examples=tuple(record for rule in rules for record in rule.examples),
             # Servers of earlier releases do not say.
             relations_checked=bool(body.get("relations_checked", True)),
+            not_compared=int(body.get("not_compared", 0)),
         )
 
 

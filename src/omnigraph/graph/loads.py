@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from omnigraph.pipeline.engine_choice import AUTO_LOCAL_MAX_BYTES, ChosenEngine,
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
 from omnigraph.pipeline.load.plan import Grammar, LoadPlan, external_rule, shapes_of
-from omnigraph.pipeline.load.sources import FrameAccess, LoadInput, check_local, look_at_input
+from omnigraph.pipeline.load.sources import FrameAccess, LoadInput, check_columns, check_local, look_at_input
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.workers import Progress, operation
 from omnigraph.spark import make_engine, session_of_frames
@@ -106,13 +106,18 @@ class _Run:
 
     def execute(self) -> LoadResult:
         call = self._call
-        with call.progress.stage("look at the input", 1) as stage:
-            given = look_at_input(call.source, call.mapping, call.frames, self._schema.catalog, _spark_frames)
-            chosen = _choose(call, given)
-            stage.note(str(chosen))
-        session = None if chosen.is_local else session_of_frames(call.spark, given.frames)
-        engine = make_engine(chosen.name, session, call.progress, given.size_bytes)
-        schema = self._schema
+        with ExitStack() as stack:
+            with call.progress.stage("look at the input", 1) as stage:
+                access, catalog = _spark_frames, self._schema.catalog
+                given = stack.enter_context(
+                    closing(look_at_input(call.source, call.mapping, call.frames, catalog, access))
+                )
+                chosen = _choose(call, given)
+                stage.note(str(chosen))
+            return replace(self._load(given, chosen), engine=chosen)
+
+    def _load(self, given: LoadInput, chosen: ChosenEngine) -> LoadResult:
+        call, schema = self._call, self._schema
         plan = LoadPlan(
             shapes=shapes_of(schema.catalog, schema.identities, schema.rules),
             edge_words={name.casefold(): e.table_key for name, e in schema.catalog.edges.items()},
@@ -120,12 +125,15 @@ class _Run:
             id_prefix=new_id_prefix(),
             external=external_rule(self._graph.settings.external_blobs, is_overwrite=call.mode is LoadMode.OVERWRITE),
         )
+        # A mapping that does not fit should not cost the start of Spark.
+        check_columns(given, plan)
+        session = None if chosen.is_local else session_of_frames(call.spark, given.frames)
         job = LoadJob(
             given,
             plan,
             call.mode,
             rules=schema.rules,
-            engine=engine,
+            engine=make_engine(chosen.name, session, call.progress, given.size_bytes),
             objects=self._graph.environment.objects,
             root=self._graph.environment.location,
         )
@@ -133,7 +141,7 @@ class _Run:
             job.plan_parts()
             first, tables = self._targets(job)
             job.stage(tables, self._forked)
-            return replace(self._transaction.run(lambda _: self._try(job, first)), engine=chosen)
+            return self._transaction.run(lambda _: self._try(job, first))
         finally:
             job.close(is_committed=self._transaction.has_effect)
 

@@ -16,6 +16,7 @@ from omnigraph.core.types import BaseType, EnumType, Scalar, ScalarType
 from omnigraph.core.values import canonical_spelling
 from omnigraph.errors import MAX_EXAMPLES, InternalError
 from omnigraph.lang.schema.rules import Example
+from omnigraph.pipeline.row_sets import RowSet
 from omnigraph.storage.datasets.filters import ROW_ADDRESS, OneOf, to_sql
 from omnigraph.storage.datasets.fragments import fragment_sizes
 from omnigraph.storage.datasets.indexes import has_index
@@ -193,6 +194,9 @@ class KeyScan:
     extra: tuple[str, ...] = ()
     #: Of these rows only some: how many are passed over, and how many are read then.
     window: tuple[int, int] | None = None
+    #: Rows that are passed over as if they were not there, and the only rows that are read.
+    without: RowSet | None = None
+    only: RowSet | None = None
 
 
 def key_scans(
@@ -257,7 +261,16 @@ def scan_keys(scan: KeyScan, where: str | None = None) -> Iterator[Rows]:
         arrays = [key, pc.cast(batch.column(ROW_ADDRESS), pa.int64())]
         arrays += [_signed(batch.column(name)) for name in scan.extra]
         table = pa.table(arrays, names=["key", "address", *scan.extra])
-        yield table.filter(table["key"].is_valid()) if key.null_count else table
+        yield _chosen(scan, table.filter(table["key"].is_valid()) if key.null_count else table)
+
+
+def _chosen(scan: KeyScan, table: Rows) -> Rows:
+    """The rows of a scan without those that do not count."""
+    for rows, is_wanted in ((scan.without, False), (scan.only, True)):
+        if rows is not None:
+            has = rows.has(np.asarray(table["address"]))
+            table = table.filter(pa.array(has if is_wanted else ~has))
+    return table
 
 
 def _signed(column: Array) -> Array:

@@ -15,7 +15,6 @@ from omnigraph.lang.schema.rules import (
     DistinctIds,
     EdgesPerSource,
     End,
-    Example,
     NewIds,
     Required,
     RowRule,
@@ -49,6 +48,8 @@ class ViolationCounts:
 
     totals: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[BadRecord]] = field(default_factory=dict)
+    #: Records that are wrong by themselves; one may violate several rules.
+    records: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.totals)
@@ -69,12 +70,12 @@ class ViolationCounts:
             record = _record(place, rule, message, type_key=type_key, field=field, value=value)
             self.examples.setdefault(rule, []).append(record)
 
-    def add_all(self, violation: Violation, locate: Callable[[Violation, Example], Place] | None = None) -> None:
-        """Count the violations of one rule between rows; without `locate` they are in the graph."""
+    def add_all(self, violation: Violation, places: Sequence[Place] | None = None) -> None:
+        """Count the violations of one rule between rows; without the places of its examples they are in the graph."""
         name, about = rule_name(violation.rule), rule_field(violation.rule)
         records = []
-        for example, text in zip(violation.examples, violation.texts, strict=True):
-            place = Place(GRAPH) if locate is None else locate(violation, example)
+        places = [Place(GRAPH)] * len(violation.examples) if places is None else places
+        for example, text, place in zip(violation.examples, violation.texts, places, strict=True):
             record = _record(place, name, text, type_key=violation.key, field=about, value=example.value)
             records.append(record)
         records.sort(key=lambda record: (record.source, record.line or 0))
@@ -92,6 +93,7 @@ class ViolationCounts:
 
     def merge(self, other: ViolationCounts) -> None:
         """Add what was found elsewhere; examples that came first stay first."""
+        self.records += other.records
         for rule, total in other.totals.items():
             self.count(rule, total)
         for rule, records in other.examples.items():
@@ -106,17 +108,22 @@ class ViolationCounts:
     def report(self, *, relations_checked: bool = True) -> LoadReport:
         """Everything that was found."""
         found = [record for records in self.examples.values() for record in records]
-        return LoadReport(totals=dict(self.totals), examples=tuple(found), relations_checked=relations_checked)
+        return LoadReport(
+            totals=dict(self.totals),
+            examples=tuple(found),
+            relations_checked=relations_checked,
+            not_compared=self.records,
+        )
 
     def to_message(self) -> Message:
         """The counts as plain JSON values."""
         records = [record.to_json() for kept in self.examples.values() for record in kept]
-        return {"totals": self.totals, "examples": records}
+        return {"totals": self.totals, "examples": records, "records": self.records}
 
     @staticmethod
     def from_message(message: Message) -> ViolationCounts:
         """The inverse of `to_message`."""
-        counts = ViolationCounts(totals=dict(message["totals"]))
+        counts = ViolationCounts(totals=dict(message["totals"]), records=int(message["records"]))
         for body in message["examples"]:
             counts.examples.setdefault(body["rule"], []).append(BadRecord(**body))
         return counts
@@ -238,7 +245,7 @@ class TableChanges(ChangedRows):
         # Jobs in Spark are named as well.
         with detail(topic):
             image = self._image(key)
-            return [_named(rule, image, found) for found in self._find(rule, image)]
+            return [named_examples(rule, image, found) for found in self._find(rule, image)]
 
     @override
     def existing(self, key: TableKey, ids: Collection[str]) -> set[str]:
@@ -293,7 +300,7 @@ class TableChanges(ChangedRows):
                 yield joins.outside(counted, touched, rule.low, rule.high, image.old_sources)
 
 
-def _named(rule: RowRule, image: Image, found: Found) -> Found:
+def named_examples(rule: RowRule, image: Image, found: Found) -> Found:
     """The same examples with the ids of their entities, and keys of several members as people read them."""
     wanted = 2 if isinstance(rule, Unique) else int(isinstance(rule, End) and image.has_given_ids)
     addresses = [place for example in found.examples for place in example.addresses[:wanted]]

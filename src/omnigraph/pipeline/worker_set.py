@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from omnigraph.pipeline.keys import Joins
 from omnigraph.pipeline.upsert import Matcher
-from omnigraph.pipeline.workers import InnerProgress, Progress, Workers
+from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Progress, Silent, Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,10 @@ class WorkerSet:
     joins: Joins
     matcher: Matcher
     progress: Progress
-    #: Shows the jobs of `joins` and `matcher` in the stage that they belong to.
+    #: Workers for jobs inside of a stage, and how many rows of a load this process handles there; None: all.
+    quiet: Workers = field(default_factory=lambda: LocalWorkers(Silent()))
+    small_rows: int | None = None
+    #: Shows these jobs, and those of `joins` and `matcher`, in the stage that they belong to.
     inner: InnerProgress = field(default_factory=InnerProgress)
     #: The `FrameAccess` of loads, for frames and tables that are not in this process; None where there are none.
     frames: Any = None

@@ -148,6 +148,8 @@ def make_engine(name: str, spark: Session | None, progress: Progress, input_byte
         joins=SparkJoins(quiet_workers),
         matcher=Matcher(quiet_workers, small_rows=SMALL_ROWS),
         progress=progress,
+        quiet=quiet_workers,
+        small_rows=SMALL_ROWS,
         inner=inner,
         frames=SparkFrames(workers.spark),
     )

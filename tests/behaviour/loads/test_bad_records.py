@@ -284,9 +284,9 @@ def told(record: BadRecord) -> dict[str, Any]:
 
 
 def spread(lines: Sequence[bytes], bad: Sequence[Bad]) -> tuple[list[bytes], list[int]]:
-    """The lines with each bad one in place of a good one, at even distances; and at which lines they are."""
+    """The lines with each bad one in place of an edge, at about even distances; and at which lines they are."""
     step = len(lines) // len(bad)
-    places = [(number + 1) * step for number in range(len(bad))]
+    places = [(number + 1) * step // 5 * 5 for number in range(len(bad))]
     changed = list(lines)
     for place, item in zip(places, bad, strict=True):
         changed[place - 1] = item.bytes
@@ -474,7 +474,7 @@ def test_a_report_reads_well_and_survives_json(graph: Graph, tmp_path: Path):
         f"  {path}:1: @range violation on Thing.year: 1 is outside 1600..2100",
         f"  {path}:2: @range violation on Thing.year: 1 is outside 1600..2100",
         "  … and 248 more",
-        "relations (ends of edges, @unique, counts) were not checked yet",
+        "relations (ends of edges, @unique, counts) were checked without the 250 records that are wrong by themselves",
     ]
     assert len(error.report.render().splitlines()) == 103
     body = json.loads(json.dumps(error.to_json()))
@@ -769,11 +769,72 @@ def test_rules_between_records_of_many_parts_are_checked_by_spark_in_the_same_wo
     ]
 
 
-def test_values_are_judged_before_relations(graph: Graph, tmp_path: Path):
+#: Records that are wrong by themselves among others, what they are refused for, and what refers to them.
+MIXED = [
+    (thing("x1", year=1), "@range violation on Thing.year"),
+    (thing("x2", txt="t"), "unknown field"),
+    ('{"type": "Thing", "data": {"must": 1}}', "missing value for Thing.name"),
+    ("{", "invalid JSON"),
+    (thing("x3", isbn="q"), None),
+    (thing("x4", isbn="q"), UNIQUE),
+    (edge("Near", "x1", PLACE), "src of Near is a bad record of Thing"),
+    (edge("Near", "ghost", PLACE), "src of Near not found in Thing"),
+    (edge("Leads", "x3", "x2"), "dst of Leads is a bad record of Thing"),
+    (edge("Leads", "x3", "x4"), "@card violation on edge Leads"),
+    (edge("Near", "x2", PLACE, role="third"), "invalid enum value for Near.role"),
+]
+
+
+@pytest.mark.parametrize(("mode", "engine"), [("append", "local"), ("merge", "local"), ("merge", "spark")])
+def test_one_report_names_wrong_values_and_what_is_wrong_between_the_other_records(
+    graph: Graph,
+    tmp_path: Path,
+    mode: str,
+    engine: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    options: dict[str, Any] = {"engine": engine}
+    if engine == "spark":
+        from omnigraph.spark import worker_choice
+
+        # Little data goes the way of much data.
+        monkeypatch.setattr(worker_choice, "SMALL_ROWS", 0)
+        options["spark"] = request.getfixturevalue("spark")
+    path = write_lines(tmp_path / "in.jsonl", [line.encode() for line, _ in MIXED])
+    error = refused(graph, path, mode, **options)
+    assert type(error) is LoadRejectedError
+    expected = {line: rule for line, (_, rule) in enumerate(MIXED, start=1) if rule is not None}
+    assert {record.line: record.rule for record in error.report.examples} == expected
+    assert error.report.totals == Counter(expected.values())
+    assert (error.report.relations_checked, error.report.not_compared) == (True, 5)
+    assert error.message.endswith("were checked without the 5 records that are wrong by themselves")
+    texts = {record.line: record.message for record in error.report.examples}
+    assert texts[9] == "edge Leads: dst 'x2' is a bad record of Thing"
+
+
+def test_an_edge_to_a_row_that_exists_is_good_whatever_the_record_of_its_node_is(tmp_path: Path):
+    """The record would replace the row, which stays."""
+    graph = new_graph(tmp_path / "g.omni")
+    lines = [thing("ann", year=1).encode(), edge("Near", "ann", PLACE).encode()]
+    report = refused(graph, write_lines(tmp_path / "in.jsonl", lines), "merge").report
+    assert report.totals == {"@range violation on Thing.year": 1}
+    # An overwrite takes the row away.
+    lines += KEPT[1:]
+    report = refused(graph, write_lines(tmp_path / "in.jsonl", lines), "overwrite").report
+    assert report.totals == {
+        "@range violation on Thing.year": 1,
+        "src of Near is a bad record of Thing": 1,
+        "src of Leads is a bad record of Thing": 1,
+        "src of Reviews is a bad record of Thing": 2,
+    }
+
+
+def test_wrong_values_and_ids_that_exist_are_no_conflict(graph: Graph, tmp_path: Path):
     lines = [thing("ann").encode(), thing("x", year=1).encode()]
     error = refused(graph, write_lines(tmp_path / "in.jsonl", lines))
     assert type(error) is LoadRejectedError
-    assert error.report.totals == {"@range violation on Thing.year": 1}
+    assert error.report.totals == {"@range violation on Thing.year": 1, "key_conflict of Thing": 1}
 
 
 def test_a_dry_run_finds_the_same_faults(graph: Graph, tmp_path: Path):

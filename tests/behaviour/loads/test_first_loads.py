@@ -256,7 +256,7 @@ def test_moments_at_midnight_are_days(graph: Graph, folder: Path, unit: str, zon
     assert [row["joined"] for row in rows_of(graph, "node:Customer")] == [date(2024, 2, 29), None, date(1969, 12, 31)]
     noon = pa.array([datetime(2024, 2, 29, 12, tzinfo=UTC), *days[1:]], pa.timestamp(unit, zone))
     pq.write_table(table.set_column(2, "joined", noon), folder / "x.parquet")
-    (text,) = messages_of(graph, mapping=customers(folder / "x.parquet"))
+    (text,) = messages_of(graph, mode="merge", mapping=customers(folder / "x.parquet"))
     assert "has a time of day (UTC), and a Date has none; give days, as `.dt.date`" in text
     assert "or make the property a DateTime" in text
 
@@ -341,24 +341,23 @@ def test_the_index_of_a_pandas_frame_is_no_column(graph: Graph) -> None:
 # ---- what a report is about
 
 
-def test_a_report_of_bad_values_says_what_was_not_checked(graph: Graph, folder: Path) -> None:
-    note = "\nrelations (ends of edges, @unique, counts) were not checked yet"
-    frames = {"Customer": pa.table({"code": [None], "active": [True]})}
+def test_a_report_says_which_records_were_not_compared(graph: Graph, folder: Path) -> None:
+    note = "\nrelations (ends of edges, @unique, counts) were checked without the record that is wrong by itself"
+    friends = pa.table({"from": ["a"], "to": ["b"]})
+    frames = {"Customer": pa.table({"code": [None], "active": [True]}), "Friend": friends}
     with pytest.raises(LoadRejectedError) as caught:
         load(graph, frames=frames)
     assert caught.value.message.endswith(note)
     report = caught.value.report
-    assert report.to_json()["relations_checked"] is False
+    assert list(report.totals)[1:] == ["src of Friend not found in Customer", "dst of Friend not found in Customer"]
+    assert (report.relations_checked, report.not_compared) == (True, 1)
     assert LoadReport.from_json(report.to_json()) == report
-    # Frames have no order: of two rows of one id none can be chosen, and nothing else is looked at.
-    frames = {"Customer": pa.table({"code": ["a", "a"], "active": [True, True]})}
+    # Frames have no order: of two rows of one id none can be chosen.
+    frames = {"Customer": pa.table({"code": ["a", "a"], "active": [True, True]}), "Friend": friends}
     with pytest.raises(LoadRejectedError) as caught:
         load(graph, "merge", frames=frames)
-    assert caught.value.message.endswith(note)
-    with pytest.raises(LoadRejectedError) as caught:
-        load(graph, frames={"Friend": pa.table({"from": ["a"], "to": ["b"]})})
+    assert caught.value.report.totals == {"duplicate id of Customer": 1, "dst of Friend not found in Customer": 1}
     assert note not in caught.value.message
-    assert caught.value.report.relations_checked
 
 
 @pytest.mark.parametrize("is_relation", [False, True])
@@ -386,13 +385,9 @@ def test_a_number_that_is_not_a_line_is_called_what_it_is(
             given["mapping"] = customers(path, format="json")
         case _:
             given["frames"] = {"Customer": pa.Table.from_pylist(rows)}
-    if kind == "frame" and mode == "merge" and is_relation:
-        # Rows of frames cannot be read again: the place is not known.
-        expected = "input"
-    else:
-        expected = {"lines": f"{path}:4", "jsonl": f"{path}:3", "frame": "frame Customer, partition 0, row 3"}.get(
-            kind, f"{path}, record 3"
-        )
+    expected = {"lines": f"{path}:4", "jsonl": f"{path}:3", "frame": "frame Customer, partition 0, row 3"}.get(
+        kind, f"{path}, record 3"
+    )
     (found,) = report_of(graph, mode=mode, **given).examples
     assert found.location == expected
     assert BadRecord.from_json(found.to_json()) == found
@@ -518,7 +513,10 @@ def test_lines_of_a_file_that_feeds_two_types(notebook: Graph, tmp_path: Path) -
     }
     with pytest.raises(LoadRejectedError) as caught:
         people.load(mapping=mapping, mode="append", engine="local")
-    assert [item.location for item in caught.value.report.examples] == [f"{path}:4"]
+    assert [(item.type_key, item.location) for item in caught.value.report.examples] == [
+        ("node:P", f"{path}:4"),
+        ("edge:Boss", f"{path}:4"),
+    ]
     path.write_text("name,age,boss\na,1,a\nb,2,a\nc,3,nobody\n")
     with pytest.raises(LoadRejectedError) as caught:
         people.load(mapping=mapping, mode="append", engine="local")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from pyspark.errors import AnalysisException
 
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError
+from omnigraph.graph import loads
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load.column_map import ColumnMap, plain_columns
 from omnigraph.pipeline.load.mapping import MappedType
@@ -645,3 +647,38 @@ def test_a_table_that_cannot_be_found_or_read_is_explained(untouched: Graph, fol
                 untouched.load(mapping=mapping(name), mode="merge", spark=spark)
     finally:
         spark.conf.unset("spark.sql.catalog.lake")
+
+
+# ---- mistakes that are found before any work begins
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "json", "frame"])
+def test_a_mapping_that_does_not_fit_costs_no_start_of_spark(
+    graph: Graph, folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(loads, "make_engine", lambda *given: started.append(given))
+    row = {"name": "Ada", "nr": 1}
+    path = folder / f"x.{kind}"
+    match kind:
+        case "csv":
+            path.write_text("name,nr\nAda,1\n")
+        case "json":
+            path.write_text(json.dumps(row))
+        case "parquet":
+            pq.write_table(pa.Table.from_pylist([row]), path)
+    given = {"frames": {"Member": pa.Table.from_pylist([row])}} if kind == "frame" else {}
+    for entry, words in (
+        ({"columns": {"nam": "name", "nr": "code"}}, "there is no column `nam`"),
+        ({"columns": {"name": "nam"}}, "Member has no property `nam`"),
+        ({"columns": {"name": "name", "nr": "code"}, "properties": {"name": {"number": True}}}, "`number` is for"),
+        ({"columns": {}, "properties": {"code": {"constant": 1}, "points": {"constant": "x"}}}, "constant does not"),
+        ({"columns": {"nr": "code"}, "properties": {"points": {"column": "nr", "null": "0.5"}}}, "`null: 0.5`"),
+    ):
+        # Objects of JSON have no columns before they are read, and texts no types.
+        if (kind == "json" and "no column" in words) or (kind in ("csv", "json") and "null" in words):
+            continue
+        source = {} if kind == "frame" else {"source": str(path)}
+        with pytest.raises(BadRequestError, match=re.escape(words)):
+            graph.load(mapping={"nodes": {"Member": source | entry}}, mode="append", **given)
+    assert not started

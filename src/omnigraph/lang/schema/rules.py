@@ -107,6 +107,15 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndRefused:
+    """One end of an edge is a node that a load brings, and whose own record is wrong."""
+
+    edge_type: str
+    column: str
+    node_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EdgesPerSource:
     """The number of edges a source node may have, once it has one."""
 
@@ -118,7 +127,7 @@ class EdgesPerSource:
 
 
 RowRule = DistinctIds | NewIds | Unique | End | EdgesPerSource
-Rule = ValueRule | EndGiven | RowRule
+Rule = ValueRule | EndGiven | EndRefused | RowRule
 
 
 # ---- Rules as text
@@ -157,6 +166,8 @@ def rule_name(rule: Rule) -> str:
             return f"@unique violation on {rule}"
         case End():
             return f"{rule.column} of {rule.edge_type} not found in {rule.node_type}"
+        case EndRefused():
+            return f"{rule.column} of {rule.edge_type} is a bad record of {rule.node_type}"
         case EdgesPerSource():
             return f"@card violation on edge {rule.edge_type}"
         case _:
@@ -187,6 +198,9 @@ def violation_text(rule: Rule, example: Example) -> str:
         case End():
             edge = " ".join([rule.edge_type, *map(repr, example.ids)])
             return f"edge {edge}: {rule.column} {value} not found in {rule.node_type}"
+        case EndRefused():
+            edge = " ".join([rule.edge_type, *map(repr, example.ids)])
+            return f"edge {edge}: {rule.column} {value} is a bad record of {rule.node_type}"
         case EdgesPerSource():
             return f"{name}: {value} has {example.count} edges, allowed are {_bounds(rule)}"
         case _:
@@ -202,8 +216,8 @@ def rule_field(rule: Rule) -> str:
             return "id"
         case Unique():
             return ", ".join(rule.members)
-        case End() | EdgesPerSource():
-            return "to" if isinstance(rule, End) and rule.column == "dst" else "from"
+        case End() | EndRefused() | EdgesPerSource():
+            return "to" if not isinstance(rule, EdgesPerSource) and rule.column == "dst" else "from"
         case _:
             return rule.property
 

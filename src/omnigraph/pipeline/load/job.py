@@ -11,48 +11,32 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError, StorageError
-from omnigraph.lang.schema.rules import Example, NewIds, TableRules, Unique, rule_name
+from omnigraph.lang.schema.rules import TableRules, rule_name
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.parts import Part, by_source
 from omnigraph.pipeline.load.plan import LoadPlan
+from omnigraph.pipeline.load.provenance import Origin, Piece, RecordNumbers
+from omnigraph.pipeline.load.relations import Relations, Staged, StagedType, appended
 from omnigraph.pipeline.load.shaping import alias_conflicts
 from omnigraph.pipeline.load.sources import Frame, LoadInput, chosen_columns, frame_source, partition_name, plan_work
-from omnigraph.pipeline.load.staging import FrameTask, Origin, Provenance, StageItem, likely_types, stage_part
+from omnigraph.pipeline.load.staging import FrameTask, StageItem, likely_types, stage_part
 from omnigraph.pipeline.upsert import LoadMode, Upserted
-from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts, in_file
+from omnigraph.pipeline.violations import Image, ViolationCounts, in_file
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
-from omnigraph.storage.datasets.fragments import (
-    Ledgers,
-    fragment_rows,
-    read_addresses,
-    remove_written,
-    stage_replacement,
-)
+from omnigraph.storage.datasets.fragments import Ledgers, fragment_rows, remove_written, stage_replacement
 from omnigraph.storage.datasets.partitions import table_address
 from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private, stage_fragments
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import GraphLocation
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.writes.pending import check_cells
-from omnigraph.writes.rules import Violation, check, check_ids
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Staged:
-    """The staged records of one type."""
-
-    rows: int = 0
-    fragments: list[str] = field(default_factory=list)
-    origins: list[Origin] = field(default_factory=list)
-    has_given_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +74,8 @@ class LoadJob:
         #: The input in the pieces that tasks read.
         self._parts: list[Part] = []
         self._frames: list[Frame] = []
-        self._types: dict[TableKey, _Staged] = {}
+        self._staged = Staged(types={})
         self._tables: dict[TableKey, Table] = {}
-        self._provenance = Provenance(plan)
         self._ledgers = Ledgers.of(root)
         #: Property, as in `Paper.year` → values that the compatible grammar stored as null.
         self.nulled: Counter[str] = Counter()
@@ -100,7 +83,7 @@ class LoadJob:
     @property
     def row_counts(self) -> dict[TableKey, int]:
         """Records of the input per type that is present."""
-        return {key: staged.rows for key, staged in self._types.items()}
+        return {key: staged.rows for key, staged in self._staged.types.items()}
 
     # ---- before the graph is looked at
 
@@ -124,12 +107,11 @@ class LoadJob:
     def stage(
         self, tables: Mapping[TableKey, Table], open_more: Callable[[Iterable[TableKey]], Mapping[TableKey, Table]]
     ) -> None:
-        """Read the whole input and write its rows as fragments of the tables.
+        """Read the whole input and write its good records as fragments of the tables; bad ones are counted.
 
         `open_more` gives the tables of types that appear without being among them; parts that have them are read again.
 
         Raises:
-            LoadRejectedError: records are wrong; the report names them.
             InputFileError: a file is gone or damaged.
             SparkError: a task failed on every try.
         """
@@ -166,16 +148,16 @@ class LoadJob:
         return [found[part.number] for part in parts]
 
     def _stage_once(self) -> None:
-        self._types = {key: _Staged() for key in self._given.declared_types}
-        self._provenance = Provenance(self._plan)
+        self._staged = Staged(types={key: StagedType() for key in self._given.declared_types})
         self.nulled.clear()
-        violations = ViolationCounts()
         found: list[tuple[TableKey, dict[str, str]]] = []
         answers = self._stage_parts(self._parts)
-        self._shift_lines(answers)
+        lines_before = self._lines_before(answers)
         external = sum(int(answer["external"]) for answer in answers)
         for part, answer in zip(self._parts, answers, strict=True):
-            self._take(answer, violations, found, Origin(part=part))
+            before = lines_before[part.number]
+            piece = Piece(source=part.file.path, unit=answer["unit"], before=before, part=part)
+            self._take(answer, piece, found)
         for frame in self._frames:
             plan = replace(self._plan, id_prefix=new_id_prefix())
             source = frame_source(frame, plan)
@@ -184,52 +166,48 @@ class LoadJob:
             messages = workers.run_batches("write fragments", FrameTask(source, plan), columns)
             external += sum(int(answer["external"]) for answer in messages)
             for answer in sorted(messages, key=lambda item: int(item["part"])):
-                name = partition_name(source, int(answer["part"]))
-                self._take(answer, violations, found, Origin(name=name))
+                piece = Piece(source=partition_name(source, int(answer["part"])), unit=answer["unit"])
+                self._take(answer, piece, found)
         try:
             self._found_aliases = alias_conflicts(found)
         except ValueError as error:
             raise BadRequestError(f"the load was refused, nothing was written: {error}") from error
-        if violations:
-            raise LoadRejectedError(violations.report(relations_checked=False))
         check_cells(external)
 
-    def _shift_lines(self, answers: Sequence[Message]) -> None:
-        """Lines are counted within a part: make them lines of their file."""
+    def _lines_before(self, answers: Sequence[Message]) -> dict[int, int]:
+        """The lines of its file before each part: tasks count within their part."""
+        found: dict[int, int] = {}
         for parts in by_source(self._parts):
             before = 0
             for part in parts:
-                is_columnar = bool(part.groups)
-                first = part.first_record if is_columnar else before
-                answer = answers[part.number]
-                self._provenance.set_first_line(part.number, first, answer["unit"])
-                before += int(answer["lines"])
+                found[part.number] = part.first_record if part.groups else before
+                before += int(answers[part.number]["lines"])
+        return found
 
-    def _take(
-        self,
-        answer: Message,
-        violations: ViolationCounts,
-        aliases: list[tuple[TableKey, dict[str, str]]],
-        origin: Origin,
-    ) -> None:
+    def _take(self, answer: Message, piece: Piece, aliases: list[tuple[TableKey, dict[str, str]]]) -> None:
+        staged, folder = self._staged, self._ledgers.folder
         self._ledgers.count([answer["ledger"]])
         self.nulled.update(answer["nulled"])
+        numbers = {
+            TableKey(name): RecordNumbers.from_message(body["numbers"], folder)
+            for name, body in answer["types"].items()
+        }
+        number = staged.provenance.add(replace(piece, numbers=numbers))
         for name, body in answer["types"].items():
-            key = TableKey(name)
-            staged = self._types.setdefault(key, _Staged())
-            staged.rows += int(body["rows"])
-            staged.has_given_ids |= bool(body["given_ids"])
+            one = staged.types.setdefault(TableKey(name), StagedType())
+            one.rows += int(body["rows"])
+            one.has_given_ids |= bool(body["given_ids"])
             row = 0
             for fragment in body["fragments"]:
-                staged.fragments.append(fragment)
-                staged.origins.append(replace(origin, row=row))
+                one.fragments.append(fragment)
+                one.origins.append(Origin(number, row))
                 row += fragment_rows(fragment)
+        for name, files in answer["bad_ids"].items():
+            staged.bad_ids.setdefault(TableKey(name), []).extend(files)
         if answer["violations"] is not None:
             some = ViolationCounts.from_message(answer["violations"])
-            part = origin.part
-            before = 0 if part is None else self._provenance.first_line(part.number)
-            some.relocate(lambda record: in_file(record, before, answer["unit"]))
-            violations.merge(some)
+            some.relocate(lambda record: in_file(record, piece.before, piece.unit))
+            staged.violations.merge(some)
         for key, pairs in answer["aliases"].items():
             aliases += [(TableKey(key), {old: canonical}) for old, canonical in pairs]
 
@@ -242,19 +220,33 @@ class LoadJob:
             LoadRejectedError: a rule is violated.
             LoadKeyConflictError: an append met ids that exist.
         """
-        touched = {
-            key: staged for key, staged in self._types.items() if staged.fragments or self._mode is LoadMode.OVERWRITE
-        }
+        types = self._staged.types
+        touched = {key: staged for key, staged in types.items() if staged.fragments or self._mode is LoadMode.OVERWRITE}
         upserted: dict[TableKey, Upserted] = {}
         writes: dict[TableKey, StagedWrite] = {}
         privates: list[PrivateVersion] = []
         read: set[TableKey] = set()
+
+        def untouched(key: TableKey) -> Image:
+            read.add(key)
+            return Image(table=open_pinned(key))
+
+        relations = Relations(
+            staged=self._staged,
+            tables=tables,
+            untouched=untouched,
+            mode=self._mode,
+            rules=self._rules,
+            engine=self._engine,
+            objects=self._objects,
+            folder=self._ledgers.folder,
+        )
         try:
             is_upsert = self._mode is LoadMode.UPSERT
             shown = self._engine.progress if is_upsert else Silent()
             with shown.stage("identify", 1) as stage, self._engine.inner.inside(stage):
-                self._identify(touched, tables, upserted, writes)
-                stage.update(1, sum(self._types[key].rows for key in upserted))
+                self._identify(touched, tables, relations, upserted, writes)
+                stage.update(1, sum(types[key].rows for key in upserted))
             reach(Failpoint.LOAD_IDENTIFIED)
             images: dict[TableKey, Image] = {}
             for key, write in writes.items():
@@ -262,17 +254,10 @@ class LoadJob:
                 private = open_private(write if plain is None else plain)
                 privates.append(private)
                 images[key] = self._image(key, private, upserted.get(key))
-
-            def untouched(key: TableKey) -> Image:
-                read.add(key)
-                return Image(table=open_pinned(key))
-
             with self._engine.progress.stage("check relations", 1) as stage, self._engine.inner.inside(stage):
-                changes = self._changes(images, untouched)
-                is_append = self._mode is LoadMode.APPEND
-                violations = [*check_ids(images, changes, must_be_new=is_append), *check(self._rules, changes)]
+                relations.check(images)
                 stage.update(1, sum(staged.rows for staged in touched.values()))
-            self._refuse(violations, images)
+            self._refuse(relations)
             reach(Failpoint.LOAD_CHECKED)
         except BaseException:
             # Also after an interrupt: nothing else knows these files.
@@ -292,8 +277,9 @@ class LoadJob:
 
     def _identify(
         self,
-        touched: Mapping[TableKey, _Staged],
+        touched: Mapping[TableKey, StagedType],
         tables: Mapping[TableKey, Table],
+        relations: Relations,
         upserted: dict[TableKey, Upserted],
         writes: dict[TableKey, StagedWrite],
     ) -> None:
@@ -302,30 +288,21 @@ class LoadJob:
             self._engine.inner.tell(key.name)
             if self._mode is LoadMode.UPSERT and staged.has_given_ids:
                 with detail(key.name):
-                    upserted[key] = self._upsert(key, tables[key], staged)
+                    upserted[key] = self._upsert(key, tables[key], staged, relations)
                 writes[key] = _upsert_write(tables[key], upserted[key])
             else:
                 is_overwrite = self._mode is LoadMode.OVERWRITE
                 writes[key] = stage_fragments(tables[key], staged.fragments, overwrite=is_overwrite)
 
-    def _upsert(self, key: TableKey, table: Table, staged: _Staged) -> Upserted:
-        appended = open_private(stage_fragments(table, staged.fragments))
-        try:
+    def _upsert(self, key: TableKey, table: Table, staged: StagedType, relations: Relations) -> Upserted:
+        with appended(staged, table, self._objects) as private:
             if not self._given.is_ordered:
-                self._refuse_duplicates(key, appended)
+                # Records without an order: which one of an id should win?
+                relations.check_duplicates(key, private)
             counts_edges = self._rules[key].per_source is not None
             return self._engine.matcher.upsert(
-                table, appended, staged.fragments, with_sources=counts_edges, ledgers=self._ledgers.folder
+                table, private, staged.fragments, with_sources=counts_edges, ledgers=self._ledgers.folder
             )
-        finally:
-            self._quietly(close_private, appended, self._objects)
-
-    def _refuse_duplicates(self, key: TableKey, appended: PrivateVersion) -> None:
-        """Records without an order: which one of an id should win?"""
-        images = {key: Image(table=appended.table, new=appended.new_fragments)}
-        changes = self._changes(images, images.__getitem__)
-        found = check_ids(images, changes, must_be_new=False)
-        self._refuse(found, images, is_appended=True)
 
     def _plain_image(self, key: TableKey, table: Table, upserted: Upserted | None) -> StagedWrite | None:
         """The rows of an upsert behind the old ones, when no rule compares them with old ones.
@@ -336,55 +313,30 @@ class LoadJob:
         rules = self._rules[key]
         if upserted is None or upserted.superseded or rules.uniques or rules.per_source is not None:
             return None
-        return stage_fragments(table, self._types[key].fragments)
+        return stage_fragments(table, self._staged.types[key].fragments)
 
     def _image(self, key: TableKey, private: PrivateVersion, upserted: Upserted | None) -> Image:
         return Image(
             table=private.table,
             new=private.new_fragments,
             # An upsert has distinct ids already.
-            has_given_ids=self._types[key].has_given_ids and upserted is None,
+            has_given_ids=self._staged.types[key].has_given_ids and upserted is None,
             is_replaced=self._mode is LoadMode.OVERWRITE,
             old_sources=() if upserted is None else upserted.old_sources,
         )
 
-    def _changes(self, images: Mapping[TableKey, Image], untouched: Callable[[TableKey], Image]) -> TableChanges:
-        joins, tell = self._engine.joins, self._engine.inner.tell
-        return TableChanges(images=images, joins=joins, untouched=untouched, tell=tell)
-
-    def _refuse(
-        self, violations: Iterable[Violation], images: Mapping[TableKey, Image], *, is_appended: bool = False
-    ) -> None:
-        """Report violations, if there are any; `is_appended` says that rows are still as they were read."""
+    def _refuse(self, relations: Relations) -> None:
+        """Report what is wrong with records and between them, if anything is."""
         counts = ViolationCounts()
-        conflict: NewIds | None = None
-        by_id = self._mode is LoadMode.UPSERT and not is_appended
-        for violation in violations:
-            counts.add_all(violation, partial(self._place_of, images, by_id))
-            if isinstance(violation.rule, NewIds):
-                conflict = conflict or violation.rule
+        counts.merge(self._staged.violations)
+        counts.merge(relations.counts)
         if not counts:
             return
-        report = counts.report(relations_checked=not is_appended)
-        if conflict is None:
+        report, conflict = counts.report(), relations.conflict
+        if conflict is None or self._staged.violations:
             raise LoadRejectedError(report)
         first = next(item for item in report.examples if item.rule == rule_name(conflict))
         raise LoadKeyConflictError(conflict.kind, conflict.type_name, str(first.value), report)
-
-    def _place_of(self, images: Mapping[TableKey, Image], by_id: bool, violation: Violation, example: Example) -> Place:
-        """The record that a new row came from; of rows that share a value, the last one."""
-        key = violation.key
-        new = images[key].new if key in images else ()
-        mine = [address for address in example.addresses if address >> 32 in new]
-        if not mine:
-            return Place(GRAPH)
-        address = mine[-1 if isinstance(violation.rule, Unique) else 0]
-        if by_id:
-            # Rows of fragments that were written again have another order: their id tells.
-            entity_id = read_addresses(images[key].table, "id", [address])[0]
-            return self._provenance.place_of_id(self._parts, key, entity_id)
-        origin = self._types[key].origins[new.index(address >> 32)]
-        return self._provenance.place(origin, key, address & 0xFFFFFFFF)
 
     # ---- leaving nothing behind
 
@@ -400,17 +352,15 @@ class LoadJob:
 
     def close(self, *, is_committed: bool) -> None:
         """Remove every file that no version refers to: all of them when the load did not happen."""
-        for frame in self._frames:
-            frame.close()
         self._ledgers.close(is_committed=is_committed)
 
     def _remove_fragments(self) -> None:
-        for key, staged in self._types.items():
+        for key, staged in self._staged.types.items():
             self._remove(key, staged.fragments)
 
     def _remove_upserted(self, upserted: Mapping[TableKey, Upserted]) -> None:
         for key, item in upserted.items():
-            original = set(self._types[key].fragments)
+            original = set(self._staged.types[key].fragments)
             self._remove(key, [text for text in item.fragments if text not in original])
             self._remove(key, item.shrunk.values())
 

@@ -267,16 +267,23 @@ def _slow_records(
     lines: Sequence[bytes], numbers: _Numbers, plan: LoadPlan, violations: ViolationCounts, source: str
 ) -> Iterator[RawRecords]:
     found: list[tuple[int, Record]] = []
+    refused: list[tuple[int, Record]] = []
     for line, number in zip(lines, numbers.tolist(), strict=True):
         try:
             found.append((number, decode_line(line, plan)))
         except BadRecordError as bad:
             count_bad(bad, number, source, violations)
+            if bad.record is not None:
+                refused.append((number, bad.record))
     yield from group_records(found)
+    for raw in group_records(refused):
+        raw.is_refused = True
+        yield raw
 
 
 def count_bad(bad: BadRecordError, line: int, source: str, violations: ViolationCounts) -> None:
     """Count what is wrong with one record."""
+    violations.records += 1
     for item in bad.violations:
         violations.add(
             Place(source, line),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -100,6 +100,26 @@ class PartReader:
                 case _:
                     yield from self._columnar()
 
+    def check_columns(self) -> None:
+        """Bind the columns of a mapped file to those of its type, as far as they are known before its records.
+
+        Raises:
+            InputFileError: the file is gone or damaged.
+            BadRequestError: a mapping does not fit the file.
+        """
+        with readable(self._part.file):
+            match self._part.format:
+                case SourceFormat.CSV:
+                    names, _ = self._csv_names(self._mapped[0])
+                    if names:
+                        self._columns_for(plain_columns(names))
+                case SourceFormat.JSON:
+                    self._columns_for(self._json_columns(()))
+                case _:
+                    with open_table(self._part.file, is_parquet=self._part.format is SourceFormat.PARQUET) as table:
+                        chosen = self._columns_for(arrow_columns(table.schema))
+                        raw_records(self._mapped[1], table.schema.empty_table(), chosen, np.empty(0, np.int64))
+
     # ---- the graph format
 
     def _graph_lines(self) -> Iterator[RawRecords]:
@@ -183,7 +203,9 @@ class PartReader:
                 yield raw_records(shape, table, chosen, numbers[positions], is_text=True)
             for done, position in enumerate(sorted(self._bad_lines)):
                 if not self._violations.wants_example(_INVALID_CSV):
-                    self._violations.count(_INVALID_CSV, len(self._bad_lines) - done)
+                    left = len(self._bad_lines) - done
+                    self._violations.count(_INVALID_CSV, left)
+                    self._violations.records += left
                     break
                 self._refuse(
                     int(numbers[position]),
@@ -251,12 +273,20 @@ class PartReader:
         with open_text(self._part.file) as stream:
             counted = _CountedQuotes(stream, self._part.file.path)
             options = self._csv_options(names, mapped, skip_rows=lines_of_names, on_bad=refuse)
+            waiting: Batch | None = None
             for batch in csv.open_csv(counted, **options):
-                numbers = self._numbers_without(refused, batch.num_rows)
-                yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
-        if counted.quotes % 2:
-            # Arrow takes the rest of the file for a value.
+                if waiting is not None:
+                    numbers = self._numbers_without(refused, waiting.num_rows)
+                    yield raw_records(self._mapped[1], waiting, chosen, numbers, is_text=True)
+                waiting = batch
+        if waiting is None:
+            return
+        numbers = self._numbers_without(refused, waiting.num_rows)
+        if counted.quotes % 2 and max(refused, default=0) < self.lines:
+            # Arrow takes the rest of the file for a value of its last record.
             self._refuse(self.lines, _INVALID_CSV, "a quote is never closed")
+            waiting, numbers = waiting.slice(0, waiting.num_rows - 1), numbers[:-1]
+        yield raw_records(self._mapped[1], waiting, chosen, numbers, is_text=True)
 
     def _numbers_without(self, refused: set[int], count: int) -> _Numbers:
         """The numbers of the next good records; refused ones have theirs in between."""
@@ -347,18 +377,22 @@ class PartReader:
 
     def _json(self) -> Iterator[RawRecords]:
         """Objects of properties: one per line, or one list of them."""
-        mapped, shape = self._mapped
+        _, shape = self._mapped
         for objects, places in self._json_rows():
-            present = list(dict.fromkeys(name for row in objects for name in row))
-            # What an object does not have may be in the name of a folder.
-            folders = dict(self._part.file.partitions)
-            wanted = [name for name in mapped.named_columns if name not in folders]
-            chosen = self._columns_for(json_columns(present, wanted))
+            present = dict.fromkeys(name for row in objects for name in row)
+            chosen = self._columns_for(self._json_columns(list(present)))
             rows, numbers = objects, places
             if any("." in path for path in chosen.columns):
                 rows, numbers = self._with_members(objects, places, chosen.columns)
             batch = {name: [row.get(name) for row in rows] for name in chosen.columns}
             yield raw_records(shape, batch, chosen, numbers)
+
+    def _json_columns(self, present: Sequence[str]) -> SourceColumns:
+        """The columns of objects that have some members, and those that the mapping names."""
+        # What an object does not have may be in the name of a folder.
+        folders = dict(self._part.file.partitions)
+        wanted = [name for name in self._mapped[0].named_columns if name not in folders]
+        return json_columns(present, wanted)
 
     def _with_members(self, rows: list[_Object], numbers: _Numbers, paths: list[str]) -> tuple[list[_Object], _Numbers]:
         """Rows with the values at the end of paths; those in which a path leads nowhere are counted and left out."""
@@ -483,6 +517,7 @@ class PartReader:
     def _refuse(self, line: int, rule: str, text: str, value: object = None) -> None:
         key = None if self._part.mapped is None else self._part.mapped.type_key
         place = Place(self._part.file.path, line)
+        self._violations.records += 1
         self._violations.add(place, rule, f"{rule}: {text}", type_key=key, value=value)
 
 

@@ -65,9 +65,11 @@ class Record:
 class BadRecordError(Exception):
     """A record that is not one; never leaves the room."""
 
-    def __init__(self, *violations: RecordViolation) -> None:
+    def __init__(self, *violations: RecordViolation, record: Record | None = None) -> None:
         super().__init__("; ".join(item.message for item in violations))
         self.violations = violations
+        #: As far as it can be read all the same: others may name it.
+        self.record = record
 
 
 def decode_line(line: bytes, plan: LoadPlan) -> Record:
@@ -145,11 +147,13 @@ def read_record(body: object, plan: LoadPlan) -> Record:
     data = body.get("data", {})
     if not isinstance(data, dict):
         _refuse("invalid record", "`data` is not an object", "data", data, shape)
-    if plan.is_strict:
-        _check_members(body, data, kind, shape)
-    return Record(
+    record = Record(
         shape=shape, data=data, id=_given_id(body, data, shape), source=body.get("from"), target=body.get("to")
     )
+    violations = _unknown_members(body, data, kind, shape) if plan.is_strict else []
+    if violations:
+        raise BadRecordError(*violations, record=record)
+    return record
 
 
 def _given_id(body: Mapping[str, object], data: Mapping[str, object], shape: EntityShape) -> object:
@@ -184,7 +188,9 @@ def _quoted(name: object, known: list[str]) -> str:
     return f"`{name}`" + (f": {hint}" if hint else "")
 
 
-def _check_members(body: Mapping[str, object], data: Mapping[str, object], kind: str, shape: EntityShape) -> None:
+def _unknown_members(
+    body: Mapping[str, object], data: Mapping[str, object], kind: str, shape: EntityShape
+) -> list[RecordViolation]:
     violations: list[RecordViolation] = []
     for name, value in body.items():
         if name not in _ENVELOPE[kind]:
@@ -192,9 +198,7 @@ def _check_members(body: Mapping[str, object], data: Mapping[str, object], kind:
             violations.append(
                 RecordViolation(rule="unknown field", message=text, field=name, value=value, type_key=shape.key)
             )
-    violations += unknown_fields(shape, list(data), data)
-    if violations:
-        raise BadRecordError(*violations)
+    return violations + unknown_fields(shape, list(data), data)
 
 
 def unknown_fields(

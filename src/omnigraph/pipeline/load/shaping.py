@@ -60,6 +60,8 @@ class RawRecords:
     reading: Reading = AS_IS
     #: Property, or end and member as in `from.code` → the one column of a mapping that feeds it.
     plain: Mapping[str, str] = field(default_factory=dict)
+    #: Whether they are bad records already, and only their ids are of interest.
+    is_refused: bool = False
 
     @property
     def count(self) -> int:
@@ -101,6 +103,8 @@ class Shaped:
     """Good rows, where they came from, and what was wrong with the others; positions become lines."""
 
     rows: Rows
+    #: The ids of bad records, of nodes and as far as they have any.
+    bad_ids: Array
 
     def __init__(self, raw: RawRecords, plan: LoadPlan, source: str) -> None:
         self.raw = raw
@@ -114,6 +118,8 @@ class Shaped:
         self.external_count = 0
         #: Property, as in `Paper.year` → values that the compatible grammar stored as null.
         self.nulled: dict[str, int] = {}
+        #: Ids that records bring, of keyed nodes, whose keys may say something else.
+        self.given_ids: Array | None = None
         self._source = source
 
     def refuse(self, position: int, rule: str, name: str | None, value: object, message: str) -> None:
@@ -141,10 +147,28 @@ def shape_records(raw: RawRecords, plan: LoadPlan, *, source: str, part: int, fi
             columns[side] = _end_column(name, given, end, judge)
     columns["id"] = _id_column(columns, judge, (part, first_row))
     rows = pa.table([columns[item.name] for item in schema], names=schema.names)
+    judge.bad_ids = pa.nulls(0, pa.utf8())
     if judge.bad.any():
+        judge.violations.records = int(np.count_nonzero(judge.bad))
+        if raw.ends is None:
+            judge.bad_ids = _names(columns["id"], judge).filter(pa.array(judge.bad)).drop_null()
         rows, judge.lines = rows.filter(pa.array(~judge.bad)), judge.lines[~judge.bad]
     judge.rows = rows.cast(schema)
     return judge
+
+
+def ids_of(raw: RawRecords, plan: LoadPlan, source: str) -> Array:
+    """The ids of nodes as far as they can be read, whatever else is wrong with their records."""
+    members = {name: raw.columns[name] for name in raw.shape.key_members if name in raw.columns}
+    judge = Shaped(replace(raw, columns=members), plan, source)
+    ids = _id_column({name: _property_column(name, judge) for name in raw.shape.key_members}, judge, (0, 0))
+    return _names(ids, judge).drop_null()
+
+
+def _names(ids: Array, judge: Shaped) -> Array:
+    """The ids by which edges may name bad records: the one that is given before the one that the key makes."""
+    names: Array = ids if judge.given_ids is None else pc.coalesce(judge.given_ids, ids)
+    return names
 
 
 def _property_column(name: str, judge: Shaped) -> Array:
@@ -320,6 +344,7 @@ def _id_column(columns: Mapping[str, Array], judge: Shaped, place: tuple[int, in
         return fresh if given is None else pc.coalesce(given, fresh)
     derived = derived_ids([spelled(properties[name].type.base, columns[name]) for name in raw.shape.key_members])
     if given is not None:
+        judge.given_ids = given
         _compare_ids(given, derived, judge)
     return derived
 

@@ -15,13 +15,15 @@ from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.load.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
-from omnigraph.pipeline.load.inputs import check_one_input, find_files
+from omnigraph.pipeline.load.inputs import InputFile, check_one_input, find_files
 from omnigraph.pipeline.load.local_frames import LocalRows, StreamedRows, local_rows
-from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, TypeMapping, endings_of, read_mapping
+from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, TypeMapping, endings_of, format_of, read_mapping
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
 from omnigraph.pipeline.load.plan import LoadPlan
+from omnigraph.pipeline.load.reading import PartReader
 from omnigraph.pipeline.load.shaping import RawRecords
 from omnigraph.pipeline.load.value_sources import column_source
+from omnigraph.pipeline.violations import ViolationCounts
 
 if TYPE_CHECKING:
     import pyarrow
@@ -225,6 +227,8 @@ class LoadInput:
     size_bytes: int = 0
     #: About the same without compression.
     likely_bytes: int = 0
+    #: The first file of every entry of the mapping that has files.
+    first_files: tuple[tuple[MappedType, InputFile], ...] = ()
 
     @property
     def is_ordered(self) -> bool:
@@ -249,6 +253,11 @@ class LoadInput:
         keys = {item.type_key for item in self.mapped}
         return keys | {frame.type_key for frame in self.frames}
 
+    def close(self) -> None:
+        """Let go of what was kept of streams."""
+        for frame in self.frames:
+            frame.close()
+
 
 def look_at_input(
     source: str | os.PathLike[str] | None,
@@ -266,12 +275,7 @@ def look_at_input(
     check_one_input(source, mapping, frames)
     if source is not None:
         path = os.fspath(source)
-        files = find_files(path, GRAPH_ENDINGS)
-        return LoadInput(
-            source=path,
-            size_bytes=sum(file.size for file in files),
-            likely_bytes=sum(file.likely_bytes for file in files),
-        )
+        return _sized(LoadInput(source=path), find_files(path, GRAPH_ENDINGS))
     read = TypeMapping()
     if mapping is not None:
         read = read_mapping(mapping, catalog, with_frames=frames is not None)
@@ -282,15 +286,19 @@ def look_at_input(
     if not found and not read.types:
         raise BadRequestError(f"there is nothing to load: {_FRAME_PER_TYPE}")
     files = [
-        file
+        (item, find_files(item.source, endings_of(item)))
         for item in read.types
         if item.format is not SourceFormat.TABLE
-        for file in find_files(item.source, endings_of(item))
     ]
-    in_memory = sum(frame.data.nbytes for frame in found if frame.is_local)
-    return LoadInput(
-        mapped=read.types,
-        frames=found,
+    given = LoadInput(mapped=read.types, frames=found, first_files=tuple((item, some[0]) for item, some in files))
+    return _sized(given, [file for _, some in files for file in some])
+
+
+def _sized(given: LoadInput, files: Sequence[InputFile]) -> LoadInput:
+    """An input with the size of its files and frames."""
+    in_memory = sum(frame.data.nbytes for frame in given.frames if frame.is_local)
+    return replace(
+        given,
         size_bytes=sum(file.size for file in files) + in_memory,
         likely_bytes=sum(file.likely_bytes for file in files) + in_memory,
     )
@@ -304,6 +312,23 @@ def _refuse_unfed(mapping: TypeMapping, frames: tuple[Frame, ...]) -> None:
                 f"{mapping.name}, {key.name}: give `source` (files) or `table` (a Spark table), or a frame of "
                 f"{key.name} (frames=)"
             )
+
+
+def check_columns(given: LoadInput, plan: LoadPlan) -> None:
+    """Hold the mapping against the columns of frames and of the first file of every entry, before any work begins.
+
+    Raises:
+        BadRequestError: it does not fit.
+        InputFileError: a file cannot be read.
+    """
+    for frame in given.frames:
+        source = frame_source(frame, plan)
+        if frame.is_local:
+            nothing = frame.data.schema.empty_table()
+            raw_records(plan.shapes[frame.type_key], nothing, source.chosen, np.empty(0, np.int64))
+    for mapped, file in given.first_files:
+        part = Part(file=file, format=format_of(file, mapped), mapped=mapped)
+        PartReader(part, plan, ViolationCounts()).check_columns()
 
 
 def check_local(given: LoadInput, limit_bytes: int) -> None:

@@ -1,23 +1,24 @@
-"""The task that turns a part into fragments, and where a row came from."""
+"""The task that turns a part of the input into fragments."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from omnigraph.core.arrow import Batch
+from omnigraph.core.arrow import Array, Batch, pa
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import OmniError
-from omnigraph.errors.writes import LINE, ROW
+from omnigraph.errors.writes import ROW
+from omnigraph.pipeline.exchange import write_keys
 from omnigraph.pipeline.load.parts import Part
 from omnigraph.pipeline.load.plan import COPIED_TOGETHER, LoadPlan
+from omnigraph.pipeline.load.provenance import NumberNotes
 from omnigraph.pipeline.load.reading import PartReader
-from omnigraph.pipeline.load.shaping import RawRecords, shape_records
+from omnigraph.pipeline.load.shaping import RawRecords, ids_of, shape_records
 from omnigraph.pipeline.load.sources import FrameSource, frame_records, partition_name
-from omnigraph.pipeline.violations import Place, ViolationCounts
+from omnigraph.pipeline.violations import ViolationCounts
 from omnigraph.pipeline.workers import Message, advance
 from omnigraph.storage.datasets.fragments import Ledger, remove_written, write_rows
 from omnigraph.storage.datasets.partitions import open_address
@@ -86,6 +87,7 @@ class FrameTask:
 
 @dataclass(slots=True)
 class _Pending:
+    numbers: NumberNotes
     rows: int = 0
     waiting: list[Batch] = field(default_factory=list)
     waiting_bytes: int = 0
@@ -108,6 +110,7 @@ class _Stage:
         self._nulled: Counter[str] = Counter()
         #: Types that appear unannounced: they have no place yet. The part is read to its end, for their names.
         self._unplaced: set[TableKey] = set()
+        self._bad_ids = _BadIds(plan, part)
         self._ledger = Ledger(plan.ledgers, part)
 
     @contextmanager
@@ -127,6 +130,10 @@ class _Stage:
 
     def put(self, raw: RawRecords) -> None:
         """Take records in."""
+        if raw.is_refused:
+            if raw.ends is None:
+                self._bad_ids.add(raw.shape.key, ids_of(raw, self._plan, self._source))
+            return
         if raw.shape.key not in self._plan.targets:
             self._unplaced.add(raw.shape.key)
         if self._unplaced:
@@ -138,7 +145,7 @@ class _Stage:
             self._put(raw)
 
     def _put(self, raw: RawRecords) -> None:
-        pending = self._types.setdefault(raw.shape.key, _Pending())
+        pending = self._types.setdefault(raw.shape.key, _Pending(NumberNotes(self._plan.ledgers, self._part)))
         shaped = shape_records(raw, self._plan, source=self._source, part=self._part, first_row=pending.rows)
         pending.rows += raw.count
         advance(raw.count)
@@ -149,10 +156,8 @@ class _Stage:
         self._violations.merge(shaped.violations)
         if shaped.aliases:
             self._aliases.setdefault(raw.shape.key, set()).update(shaped.aliases)
-        if self._violations:
-            # The load will be refused: counting goes on, writing would be wasted.
-            pending.waiting.clear()
-            return
+        self._bad_ids.add(raw.shape.key, shaped.bad_ids)
+        pending.numbers.add(shaped.lines)
         pending.waiting += shaped.rows.to_batches()
         pending.waiting_bytes += shaped.rows.nbytes
         pending.waiting_rows += shaped.rows.num_rows
@@ -163,7 +168,7 @@ class _Stage:
             self._write(raw.shape.key, pending)
 
     def _write(self, key: TableKey, pending: _Pending) -> None:
-        if pending.waiting and not self._violations:
+        if pending.waiting_rows:
             table = open_address(self._plan.targets[key])
             written = write_rows(table, pending.waiting)
             pending.fragments += written
@@ -185,12 +190,53 @@ class _Stage:
             "nulled": dict(self._nulled),
             "ledger": self._ledger.name,
             "types": {
-                key: {"rows": pending.rows, "fragments": pending.fragments, "given_ids": pending.has_given_ids}
+                key: {
+                    "rows": pending.rows,
+                    "fragments": pending.fragments,
+                    "given_ids": pending.has_given_ids,
+                    "numbers": pending.numbers.message(),
+                }
                 for key, pending in self._types.items()
             },
+            "bad_ids": self._bad_ids.message(),
             "violations": self._violations.to_message() if self._violations else None,
             "aliases": {key: sorted(pairs) for key, pairs in self._aliases.items()},
         }
+
+
+#: Ids of bad records that a task holds before they go into a file.
+_HELD_IDS = 500_000
+
+
+class _BadIds:
+    """Keeps the ids of bad records of nodes: an edge that names one of them is not an edge without an end."""
+
+    def __init__(self, plan: LoadPlan, part: int) -> None:
+        self._folder = plan.ledgers
+        self._part = part
+        self._held: dict[TableKey, list[Array]] = {}
+        self._files: dict[TableKey, list[Message]] = {}
+
+    def add(self, key: TableKey, ids: Array) -> None:
+        """Keep more of them."""
+        if not len(ids):
+            return
+        held = self._held.setdefault(key, [])
+        held.append(ids)
+        if sum(map(len, held)) >= _HELD_IDS:
+            self._write(key)
+
+    def _write(self, key: TableKey) -> None:
+        ids = pa.concat_arrays(self._held.pop(key)).unique()
+        if self._folder is not None:
+            batch = pa.RecordBatch.from_arrays([ids], ["key"])
+            self._files.setdefault(key, []).append(write_keys(self._folder, self._part, [batch]))
+
+    def message(self) -> Message:
+        """The files with the ids, by type."""
+        for key in list(self._held):
+            self._write(key)
+        return {str(key): files for key, files in self._files.items()}
 
 
 def likely_types(item: StageItem) -> Message:
@@ -199,93 +245,3 @@ def likely_types(item: StageItem) -> Message:
 
     lines = PartReader(item.part, item.plan, ViolationCounts()).first_lines(_LOOK_BYTES)
     return {"types": sorted(types_of(lines, item.plan))}
-
-
-# ---- Tracing rows back to their source lines
-
-
-#: Larger inputs are reported without the line: looking for it would need too much memory.
-_MAX_REMEMBERED_IDS = 5_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """The first row of a fragment: so many rows of its type into a part, or into a partition of a frame."""
-
-    part: Part | None = None
-    name: str = ""
-    row: int = 0
-
-
-class Provenance:
-    """Remembers where parts begin in their files, and the lines of parts that were looked at."""
-
-    def __init__(self, plan: LoadPlan) -> None:
-        self._plan = plan
-        self._first_lines: dict[int, int] = {}
-        self._units: dict[int, str] = {}
-        self._lines: dict[tuple[int, TableKey], list[int]] = {}
-        self._ids: dict[TableKey, dict[str, Place]] = {}
-
-    def set_first_line(self, part: int, lines_before: int, unit: str) -> None:
-        """So many lines of the file come before a part, or whatever is counted there."""
-        self._first_lines[part] = lines_before
-        self._units[part] = unit
-
-    def first_line(self, part: int) -> int:
-        """The number of lines of the file before a part."""
-        return self._first_lines.get(part, 0)
-
-    def place(self, origin: Origin, key: TableKey, offset: int) -> Place:
-        """The place of a row, counted from the first row of its fragment."""
-        if origin.part is None:
-            return Place(origin.name, origin.row + offset + 1, ROW)
-        lines = self._lines_of(origin.part, key)
-        position = origin.row + offset
-        if position >= len(lines):
-            return Place(origin.part.file.path)
-        return self._placed(origin.part, lines[position])
-
-    def _placed(self, part: Part, line: int) -> Place:
-        before = self._first_lines.get(part.number, 0)
-        return Place(part.file.path, before + line, self._units.get(part.number, LINE))
-
-    def place_of_id(self, parts: Sequence[Part], key: TableKey, entity_id: str) -> Place:
-        """The place of the last record with an id."""
-        if key not in self._ids:
-            self._ids[key] = self._read_ids(parts, key)
-        return self._ids[key].get(entity_id, Place("input"))
-
-    def _read_ids(self, parts: Sequence[Part], key: TableKey) -> dict[str, Place]:
-        found: dict[str, Place] = {}
-        try:
-            for part in parts:
-                row = 0
-                for raw in PartReader(part, self._plan, ViolationCounts()).records():
-                    if raw.shape.key != key:
-                        continue
-                    shaped = shape_records(raw, self._plan, source=part.file.path, part=part.number, first_row=row)
-                    row += raw.count
-                    ids = map(str, shaped.rows["id"].to_pylist())
-                    found.update(
-                        (name, self._placed(part, line)) for name, line in zip(ids, shaped.lines.tolist(), strict=True)
-                    )
-                if len(found) > _MAX_REMEMBERED_IDS:
-                    return {}
-        except OmniError:
-            return {}
-        return found
-
-    def _lines_of(self, part: Part, key: TableKey) -> list[int]:
-        known = self._lines.get((part.number, key))
-        if known is None:
-            known = []
-            try:
-                for raw in PartReader(part, self._plan, ViolationCounts()).records():
-                    if raw.shape.key == key:
-                        known += raw.lines.tolist()
-            except OmniError:
-                # The file changed since it was read: the report does without the line.
-                known = []
-            self._lines[part.number, key] = known
-        return known

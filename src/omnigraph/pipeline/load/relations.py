@@ -1,0 +1,204 @@
+"""Rules between rows, held against what a load has staged, and the records that violate them.
+
+Only good records are staged. What is compared are these: a record that is wrong by itself is in no image of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from omnigraph.core.arrow import Column, Rows, pa, pc
+from omnigraph.core.ids import TableKey
+from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.lang.schema.rules import End, EndRefused, NewIds, TableRules, Unique
+from omnigraph.pipeline.exchange import KeyFiles, key_files
+from omnigraph.pipeline.keys import find_keys, key_scans, text_key
+from omnigraph.pipeline.load.provenance import Origin, Provenance
+from omnigraph.pipeline.tally import BrokenKeys, Counted, Side, Tally
+from omnigraph.pipeline.upsert import LoadMode
+from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts, named_examples
+from omnigraph.pipeline.worker_set import WorkerSet
+from omnigraph.pipeline.workers import Message
+from omnigraph.storage.answers import AnswerFolder
+from omnigraph.storage.datasets.fragments import read_addresses
+from omnigraph.storage.datasets.staged import PrivateVersion, close_private, open_private, stage_fragments
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.objects import ControlObjects
+from omnigraph.writes.columns import texts
+from omnigraph.writes.rules import Violation, check, check_ids
+
+_OFFSET_MASK = 0xFFFFFFFF
+
+
+# ---- What a load has staged
+
+
+@dataclass(slots=True)
+class StagedType:
+    """The staged records of one type."""
+
+    #: Records of the input, the bad ones too.
+    rows: int = 0
+    #: Fragments of the good ones, and where each begins in the input.
+    fragments: list[str] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    has_given_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """The good records of a load as rows, type by type, and what is wrong with the others."""
+
+    types: dict[TableKey, StagedType]
+    #: Files with the ids of bad records, of nodes.
+    bad_ids: dict[TableKey, list[Message]] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
+    #: What is wrong with single records.
+    violations: ViolationCounts = field(default_factory=ViolationCounts)
+
+
+@contextmanager
+def appended(staged: StagedType, table: Table, objects: ControlObjects) -> Iterator[PrivateVersion]:
+    """The staged rows of a type behind those of its table, in the order of the input."""
+    private = open_private(stage_fragments(table, staged.fragments))
+    try:
+        yield private
+    finally:
+        close_private(private, objects)
+
+
+# ---- The check of one preparation
+
+
+@dataclass(kw_only=True)
+class Relations:
+    """Checks what a load would do to its tables, and counts what it finds."""
+
+    staged: Staged
+    #: The tables of the staged types, as they are now.
+    tables: Mapping[TableKey, Table]
+    #: The image of a table that the load does not touch.
+    untouched: Callable[[TableKey], Image]
+    mode: LoadMode
+    rules: Mapping[TableKey, TableRules]
+    engine: WorkerSet
+    objects: ControlObjects
+    folder: AnswerFolder
+    counts: ViolationCounts = field(default_factory=ViolationCounts)
+    #: The rule of ids that have to be new, if one of them exists.
+    conflict: NewIds | None = None
+
+    def check_duplicates(self, key: TableKey, private: PrivateVersion) -> None:
+        """Find equal ids of records that are as they were read."""
+        images = {key: Image(table=private.table, new=private.new_fragments)}
+        for violation in check_ids(images, self._changes(images), must_be_new=False):
+            self._add(violation, images, is_as_read=True)
+
+    def check(self, images: Mapping[TableKey, Image]) -> None:
+        """Find every violation in the tables as the load leaves them."""
+        changes = self._changes(images)
+        for violation in check_ids(images, changes, must_be_new=self.mode is LoadMode.APPEND):
+            self._add(violation, images)
+        for found in check(self.rules, changes):
+            for violation in self._told_apart(found, images):
+                self._add(violation, images)
+
+    def _changes(self, images: Mapping[TableKey, Image]) -> TableChanges:
+        joins, tell = self.engine.joins, self.engine.inner.tell
+        return TableChanges(images=images, joins=joins, untouched=self.untouched, tell=tell)
+
+    def _add(self, violation: Violation, images: Mapping[TableKey, Image], *, is_as_read: bool = False) -> None:
+        if isinstance(violation.rule, NewIds):
+            self.conflict = self.conflict or violation.rule
+        self.counts.add_all(violation, self._places(violation, images, is_as_read=is_as_read))
+
+    # ---- ends whose own record is wrong
+
+    def _told_apart(self, violation: Violation, images: Mapping[TableKey, Image]) -> Iterator[Violation]:
+        """A violation; edges to bad records of the load apart from edges to what is nowhere."""
+        rule = violation.rule
+        refused = self._bad_ids(rule.node) if isinstance(rule, End) else None
+        if refused is None or not isinstance(rule, End):
+            yield violation
+            return
+        image = images.get(violation.key) or self.untouched(violation.key)
+        nodes = images.get(rule.node) or self.untouched(rule.node)
+        references = image.scans(rule.column, is_new=True) + image.scans(rule.column, is_new=False)
+        counted = [
+            Counted(side=Side.NEW, scans=tuple(references)),
+            Counted(side=Side.OLD, scans=tuple(key_scans(nodes.table, None, text_key("id")))),
+            Counted(side=Side.REFUSED, keys=refused),
+        ]
+        tally = Tally(self.engine.quiet, self.folder, small_rows=self.engine.small_rows)
+        keys = tally.find(counted, is_missing)
+        apart = EndRefused(edge_type=rule.edge_type, column=rule.column, node_type=rule.node_type)
+        for told, of_refused in ((rule, False), (apart, True)):
+            total, first = _first_keys(keys, of_refused=of_refused)
+            if total:
+                found = named_examples(rule, image, self.engine.joins.named(references, first))
+                yield replace(violation, rule=told, total=total, examples=found.examples)
+
+    def _bad_ids(self, key: TableKey) -> KeyFiles | None:
+        files = self.staged.bad_ids.get(key)
+        return key_files(self.folder, files) if files else None
+
+    # ---- places
+
+    def _places(self, violation: Violation, images: Mapping[TableKey, Image], *, is_as_read: bool) -> list[Place]:
+        """The records that the examples of a violation came from; of rows that share a value, the last one."""
+        key = violation.key
+        places = [Place(GRAPH)] * len(violation.examples)
+        new = images[key].new if key in images else ()
+        addresses: dict[int, int] = {}
+        for number, example in enumerate(violation.examples):
+            mine = [address for address in example.addresses if address >> 32 in new]
+            if mine:
+                addresses[number] = mine[-1 if isinstance(violation.rule, Unique) else 0]
+        if not addresses:
+            return places
+        if self.mode is LoadMode.UPSERT and not is_as_read:
+            # Rows of fragments that were written again have another order: their id tells.
+            ids = read_addresses(images[key].table, "id", list(addresses.values()))
+            origins = self._origins_of_ids(key, ids)
+        else:
+            origins = [self._origin(key, new, address) for address in addresses.values()]
+        for number, place in zip(addresses, self.staged.provenance.places(key, origins), strict=True):
+            places[number] = place
+        return places
+
+    def _origin(self, key: TableKey, fragments: Sequence[int], address: int) -> Origin:
+        origin = self.staged.types[key].origins[fragments.index(address >> 32)]
+        return origin.behind(address & _OFFSET_MASK)
+
+    def _origins_of_ids(self, key: TableKey, ids: Sequence[str]) -> list[Origin]:
+        """The origins of the last records with some ids."""
+        wanted = pa.array(ids, pa.utf8())
+        with appended(self.staged.types[key], self.tables[key], self.objects) as private:
+            scans = key_scans(private.table, private.new_fragments, text_key("id"))
+            address_of: dict[str, int] = {}
+            for some in find_keys(scans, wanted, wanted):
+                for name, address in zip(texts(some["key"]), np.asarray(some["address"]).tolist(), strict=True):
+                    address_of[name] = max(address, address_of.get(name, address))
+        return [self._origin(key, private.new_fragments, address_of[name]) for name in ids]
+
+
+def is_missing(tallies: Rows) -> Column:
+    """A mask of the keys of edges that no node has."""
+    found: Column = pc.and_(pc.greater(tallies["new"], 0), pc.equal(tallies["old"], 0))
+    return found
+
+
+def _first_keys(keys: BrokenKeys, *, of_refused: bool) -> tuple[int, list[str]]:
+    """How many rows have keys of bad records, or have other keys, and the first of these keys."""
+    total = 0
+    first: list[str] = []
+    for batch in keys.batches():
+        is_refused = pc.greater(batch.column("refused"), 0)
+        some = batch.filter(is_refused if of_refused else pc.invert(is_refused))
+        total += pc.sum(some.column("new")).as_py() or 0
+        first = sorted([*first, *map(str, some.column("key").to_pylist())])[:MAX_EXAMPLES]
+    return total, first
