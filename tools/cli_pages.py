@@ -44,6 +44,7 @@ EXIT_CODES = {
     4: "`mutate --if-commit`: the head of the branch is another commit; nothing happened",
     75: "a concurrent write won; nothing happened, and it may be tried again",
     130: "Ctrl-C stopped the command; what it wrote before its commit is removed",
+    141: "the reader of the output closed the pipe, as `head` does",
     143: "SIGTERM stopped it, in the same way",
 }
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import Annotated, TypedDict
 
 import typer
 
 from omnigraph.client.addresses import looks_like_address
-from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.pipeline.engine_choice import Engine
-
-if TYPE_CHECKING:
-    from omnigraph.core.source import SourceText
-
 
 # ---- Flags that several commands share, declared once
 
@@ -43,10 +37,6 @@ class Operation(StrEnum):
 
 
 SchemaFile = Annotated[Path, typer.Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)]
-QueryFile = Annotated[Path | None, typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False)]
-QueryText = Annotated[
-    str | None, typer.Option("--query-string", "-e", metavar="GQ", help="query text", show_default=False)
-]
 
 
 def refuse_address(text: str | None) -> str | None:
@@ -83,8 +73,6 @@ ReadBranch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help
 SnapshotId = Annotated[str | None, typer.Option("--snapshot", metavar="ID", help="read the graph right after a commit")]
 GraphVersion = Annotated[int | None, typer.Option("--graph-version", metavar="N", help="read the branch at a version")]
 AsOf = Annotated[str | None, typer.Option("--as-of", metavar="TIME", help="read the branch at a moment")]
-Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="parameters as a JSON object")]
-ParamsFile = Annotated[Path | None, typer.Option("--params-file", metavar="FILE", help="the same from a file")]
 OptionalSchemaFile = Annotated[
     Path | None, typer.Option("--schema", metavar="FILE", help="schema file (.pg), instead of a graph")
 ]
@@ -188,74 +176,3 @@ class ChangeFilter:
     def arguments(self) -> FilterArguments:
         """The filter as methods take it."""
         return {"kinds": self.kind, "types": self.type, "ops": self.op}
-
-
-#: Why a name alone needs a server.
-STORED = "a query by its name alone is stored on a server"
-
-
-@dataclass(frozen=True, slots=True)
-class QuerySource:
-    """The text of a query, from a file or from the command line."""
-
-    query: QueryFile = None
-    query_string: QueryText = None
-
-    @property
-    def is_given(self) -> bool:
-        """Whether there is a text."""
-        return self.query is not None or self.query_string is not None
-
-    def text(self) -> SourceText:
-        """The one text that the flags name.
-
-        Raises:
-            typer.BadParameter: they name none, or two.
-        """
-        from omnigraph.core.source import SourceText
-        from omnigraph.lang.query.compiler import read_queries
-
-        if (self.query is None) == (self.query_string is None):
-            raise typer.BadParameter("give exactly one of --query FILE and -e GQ")
-        if self.query is not None:
-            return read_queries(self.query)
-        if self.query_string is None or not self.query_string.strip():
-            raise typer.BadParameter("the query text is empty")
-        return SourceText(self.query_string, "<query>")
-
-    def text_or(self, name: str | None) -> SourceText | str:
-        """The text that the flags name; without one the name of a query that a server has stored."""
-        return name if name is not None and not self.is_given else self.text()
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterFlags:
-    """The parameters of a query."""
-
-    params: Params = None
-    params_file: ParamsFile = None
-
-    def values(self) -> dict[str, object]:
-        """The parameters that the flags name.
-
-        Raises:
-            BadRequestError: they are not a JSON object.
-            InputFileError: the file cannot be read.
-        """
-        text = self.params
-        if text is not None and self.params_file is not None:
-            raise typer.BadParameter("give one of --params and --params-file")
-        if self.params_file is not None:
-            try:
-                text = self.params_file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise InputFileError(str(self.params_file), str(error)) from error
-        if text is None:
-            return {}
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise BadRequestError(f"the parameters are not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise BadRequestError('the parameters are not a JSON object such as {"name": "value"}')
-        return values

@@ -9,11 +9,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol, TextIO, TypeVar, cast
 
 from omnigraph.errors import MergeConflictsError, OmniError, UnauthorizedError
 from omnigraph.errors.text import one_line, printable
@@ -49,8 +49,9 @@ class PrintableStream:
         self.unguarded = stream
 
     def write(self, text: str) -> int:
-        """Write a text."""
-        self.unguarded.write(printable(text))
+        """Write a text; where the reader is gone, it is lost."""
+        with suppress(BrokenPipeError):
+            self.unguarded.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -67,17 +68,64 @@ class PrintableStream:
         return getattr(self.unguarded, name)
 
 
+class ReaderGoneError(SystemExit):
+    """The reader of stdout closed its end: `| head` has seen enough. Exits like a process that SIGPIPE ended."""
+
+    def __init__(self) -> None:
+        super().__init__(_SIGNALLED + signal.SIGPIPE)
+
+
+class PipedStream:
+    """A stream of text or bytes to a pipe or a file; writing to it when the reader is gone ends the process."""
+
+    def __init__(self, stream: TextIO | BinaryIO) -> None:
+        self.unguarded = stream
+
+    def write(self, content: Any) -> int:  # text or bytes, as the stream takes it
+        """Write a text, or bytes.
+
+        Raises:
+            ReaderGoneError: the reader closed its end.
+        """
+        try:
+            return self.unguarded.write(content)
+        except BrokenPipeError:
+            raise ReaderGoneError from None
+
+    def flush(self) -> None:
+        """Write what is held back.
+
+        Raises:
+            ReaderGoneError: the reader closed its end.
+        """
+        try:
+            self.unguarded.flush()
+        except BrokenPipeError:
+            # What is still in the buffer has no reader, and Python would try once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.unguarded.fileno())
+            raise ReaderGoneError from None
+
+    @property
+    def buffer(self) -> PipedStream:
+        """The stream of bytes below."""
+        return PipedStream(self.unguarded.buffer)  # type: ignore[union-attr]  # streams of text have one
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unguarded, name)
+
+
 @contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Let nothing reach a terminal, or stderr, that it would obey."""
+    """Let nothing reach a terminal, or stderr, that it would obey; end quietly when nothing reads stdout any more."""
     out, err = sys.stdout, sys.stderr
-    if out.isatty():
-        sys.stdout = cast("TextIO", PrintableStream(out))
+    guarded = PrintableStream(out) if out.isatty() else PipedStream(out)
+    sys.stdout = cast("TextIO", guarded)
     sys.stderr = cast("TextIO", PrintableStream(err))
     try:
         yield
     finally:
         sys.stdout, sys.stderr = out, err
+        guarded.flush()
 
 
 def unguarded(stream: TextIO) -> TextIO:
@@ -96,10 +144,13 @@ def print_lines(lines: Iterable[str]) -> None:
         sys.stdout.write(f"{printable(line)}\n")
 
 
-def print_data(lines: Iterable[str]) -> None:
-    """Print a result for programs line by line, as it is."""
+def print_data(lines: Iterable[str]) -> int:
+    """Print a result for programs line by line, as it is; returns the number of lines."""
+    count = 0
     for line in lines:
         sys.stdout.write(f"{line}\n")
+        count += 1
+    return count
 
 
 def print_json(document: Mapping[str, object]) -> None:

@@ -70,9 +70,18 @@ class TableLayout:
 
 
 def render_rows(
-    result: Result, format_: RowFormat, layout: TableLayout | None = None, *, csv_safe: bool = False
+    result: Result,
+    format_: RowFormat,
+    layout: TableLayout | None = None,
+    *,
+    csv_safe: bool = False,
+    has_envelope: bool = False,
 ) -> Iterator[str]:
-    """The lines of a result in a format; `layout` is about tables, `csv_safe` about spreadsheets that read the CSV."""
+    """The lines of a result in a format.
+
+    `layout` is about tables, `csv_safe` about spreadsheets that read the CSV, `has_envelope` about the first of the
+    JSON lines.
+    """
     match format_:
         case RowFormat.TABLE:
             yield header_line(result)
@@ -86,15 +95,18 @@ def render_rows(
             for row in result.json_rows():
                 yield _csv_line([shown(value) for value in row.values()])
         case RowFormat.JSONL:
-            yield from _json_lines(result)
+            if has_envelope:
+                yield _envelope(result)
+            yield from (json.dumps(row, ensure_ascii=False) for row in result.json_rows())
         case RowFormat.JSON:
             yield json.dumps(result.to_json(), indent=2, ensure_ascii=False)
 
 
-def header_line(result: Result) -> str:
-    """`N rows from branch B via Q`, without the name where the query has none."""
+def header_line(result: Result, count: int | None = None) -> str:
+    """`N rows from branch B via Q`; `count` is the number of rows that were streamed."""
+    number = result.row_count if count is None else count
     via = "" if result.query_name == UNNAMED else f" via {result.query_name}"
-    return f"{counted(result.row_count, 'row', form='d')} from {result.target}{via}"
+    return f"{counted(number, 'row', form='d')} from {result.target}{via}"
 
 
 def _text(value: object) -> str:
@@ -190,16 +202,14 @@ def _unformulated(value: object) -> str:
     return text
 
 
-def _json_lines(result: Result) -> Iterator[str]:
+def _envelope(result: Result) -> str:
     metadata = {
         "kind": "metadata",
         "query_name": result.query_name,
         "target": result.target.to_json(),
         "row_count": result.row_count,
     }
-    yield json.dumps(metadata, ensure_ascii=False)
-    for row in result.json_rows():
-        yield json.dumps(row, ensure_ascii=False)
+    return json.dumps(metadata, ensure_ascii=False)
 
 
 # ---- Values side by side

@@ -282,6 +282,15 @@ def read_source(path: str | Path, *, code: str) -> SourceText:
     except (OSError, ValueError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) else None
         raise InputFileError(name, reason or str(cause)) from cause
+    return decode_source(data, name, code=code)
+
+
+def decode_source(data: bytes, name: str, *, code: str) -> SourceText:
+    """The text of bytes that were read; `name` is where they come from.
+
+    Raises:
+        CompilerError: they are not UTF-8, or more than `MAX_SOURCE_BYTES`; the finding carries `code`.
+    """
     if len(data) > MAX_SOURCE_BYTES:
         _refuse(code, SourceText("", name), _too_large())
     body = data.removeprefix(codecs.BOM_UTF8)

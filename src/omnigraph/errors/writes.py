@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
 from omnigraph.codec import ENTITY_TYPE, HIDDEN, OMIT_NONE, Document, Key, When
 from omnigraph.errors.base import OmniError
-from omnigraph.errors.requests import BadRequestError
+from omnigraph.errors.requests import BadRequestError, InputFileError
 
 # ---- Errors of commits
 
@@ -374,6 +374,28 @@ class LoadKeyConflictError(KeyConflictError):
         super().__init__(entity_kind, type_name, entity_id)
         self.message = f"{self.message}\n{_rejection(report)}"
         self.args = (self.message,)
+
+
+def with_source_named(error: OmniError, path: str, name: str) -> OmniError:
+    """The same failure about a file whose path means nothing to the caller; others stay as they are."""
+    match error:
+        case InputFileError():
+            return InputFileError(name, error.reason.replace(path, name))
+        case LoadRejectedError():
+            return LoadRejectedError(_with_source_named(error.report, path, name))
+        case LoadKeyConflictError():
+            report = _with_source_named(error.report, path, name)
+            return LoadKeyConflictError(error.entity_kind, error.type_name, error.entity_id or "", report)
+        case _:
+            return error
+
+
+def _with_source_named(report: LoadReport, path: str, name: str) -> LoadReport:
+    examples = (
+        replace(item, source=item.source.replace(path, name), message=item.message.replace(path, name))
+        for item in report.examples
+    )
+    return replace(report, examples=tuple(examples))
 
 
 class SparkError(OmniError):

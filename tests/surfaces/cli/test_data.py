@@ -79,6 +79,7 @@ def test_a_reader_that_has_seen_enough_is_no_error_message(past: History) -> Non
         assert run.stderr is not None
         run.stdout.close()
         assert run.stderr.read() == b""
+    assert run.returncode == 141
 
 
 # ---- `omnigraph load` and `ingest` as a person or a script uses them

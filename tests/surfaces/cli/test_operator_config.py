@@ -327,7 +327,7 @@ def test_the_operator_is_the_actor_of_embedded_writes(configure, og: Run, tmp_pa
     assert other.json()["actor_id"] == "ivo"
     read = "query keys() { match { $i: Item } return { $i.k as k } order { k } }"
     assert og("query", "-e", read, "--profile=here").out == "k\na\nb\n"
-    assert og("query", "-e", read, "--profile=here", "--format", "jsonl").out.count("\n") == 3
+    assert og("query", "-e", read, "--profile=here", "--format", "jsonl").out.count("\n") == 2
     assert og("query", "-e", read, "--profile=here", "--json").json()["row_count"] == 2
 
 

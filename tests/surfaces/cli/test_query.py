@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.cli.main import main
 from omnigraph.graph.graph import Graph
 from support.cli_graphs import ALL_COLUMNS, EMPTY, FULL, NULLS, History, Outcome, Run, all_values, minute
+from support.subtests import each_case
 
 FORMATS = ["table", "kv", "csv", "jsonl", "json"]
 SOME = """
@@ -118,12 +120,21 @@ def test_csv_reads_back_as_it_was(og: Run, things: str, text: str) -> None:
         assert rows[1:] == [expected]
 
 
-def test_jsonl_begins_with_the_metadata(og: Run, things: str) -> None:
-    outcome = og("query", "--store", things, "-e", EVERYTHING, "--format", "jsonl")
-    first, *rows = outcome.out.split("\n")[:-1]
-    assert first == ('{"kind": "metadata", "query_name": "everything", "target": {"branch": "main"}, "row_count": 3}')
+def test_jsonl_holds_rows_only_and_the_count_goes_to_stderr(og: Run, things: str) -> None:
+    outcome = og("query", things, "-e", EVERYTHING, "--format", "jsonl")
+    rows = outcome.out.split("\n")[:-1]
     assert [json.loads(row) for row in rows] == [all_values(row) for row in (EMPTY, FULL, NULLS)]
     assert '"é, \\"y\\"\\n"' in rows[1], "characters stay readable"
+    assert outcome.err == "3 rows from branch main via everything\n"
+    quiet = og("query", things, "-e", EVERYTHING, "--format", "jsonl", "--quiet")
+    assert (quiet.out, quiet.err) == (outcome.out, "")
+
+
+def test_an_envelope_is_the_first_line_of_jsonl(og: Run, things: str) -> None:
+    outcome = og("query", things, "-e", EVERYTHING, "--format", "jsonl", "--envelope")
+    first, *rows = outcome.out.split("\n")[:-1]
+    assert first == ('{"kind": "metadata", "query_name": "everything", "target": {"branch": "main"}, "row_count": 3}')
+    assert (len(rows), outcome.err) == (3, "")
 
 
 @pytest.mark.parametrize("words", [("--json",), ("--format", "json")], ids=" ".join)
@@ -154,7 +165,7 @@ def test_the_largest_safe_integers_and_the_first_unsafe_ones(og: Run, things: st
     )
     edges = {"a": 2**53 - 1, "b": 2**53, "c": -(2**53) + 1, "d": -(2**53)}
     outcome = og("query", "--store", things, "-e", text, "--params", json.dumps(edges), "--format", "jsonl")
-    assert outcome.out.splitlines()[1] == (
+    assert outcome.out.splitlines()[0] == (
         '{"a": 9007199254740991, "b": "9007199254740992", "c": -9007199254740991, "d": "-9007199254740992"}'
     )
 
@@ -234,9 +245,7 @@ def test_a_result_without_rows_still_has_columns(og: Run, things: str) -> None:
     printed = {name: og("query", "--store", things, "-e", NOTHING, "--format", name) for name in FORMATS}
     assert {outcome.code for outcome in printed.values()} == {0}
     assert printed["csv"].out == "name,at,vec\n"
-    assert printed["jsonl"].out == (
-        '{"kind": "metadata", "query_name": "nothing", "target": {"branch": "main"}, "row_count": 0}\n'
-    )
+    assert (printed["jsonl"].out, printed["jsonl"].err) == ("", "0 rows from branch main via nothing\n")
     body = printed["json"].json()
     assert (body["row_count"], body["columns"], body["rows"]) == (0, ["name", "at", "vec"], [])
     assert printed["table"].out.startswith("0 rows from branch main via nothing\n")
@@ -250,7 +259,7 @@ def test_columns_stand_in_the_order_of_the_projection(og: Run, things: str) -> N
     assert out["table"].splitlines()[1:] == ["z   a     m", "--  ----  ----", "-5  full  true"]
     assert out["kv"].splitlines()[1:] == ["row 1", "  z: -5", "  a: full", "  m: true"]
     assert out["csv"] == "z,a,m\n-5,full,true\n"
-    assert out["jsonl"].splitlines()[1] == '{"z": -5, "a": "full", "m": true}'
+    assert out["jsonl"].splitlines()[0] == '{"z": -5, "a": "full", "m": true}'
     body = json.loads(out["json"])
     assert body["columns"] == list(body["rows"][0]) == ["z", "a", "m"]
 
@@ -337,6 +346,85 @@ def test_parameters_come_from_the_command_line_or_a_file(og: Run, things: str, t
     inline = og("query", "--store", things, "-e", BY_NAME, "--params", '{"n": "full"}')
     filed = og("query", "--store", things, "-e", BY_NAME, "--params-file", str(path))
     assert inline.out == filed.out == "1 row from branch main via by_name\nname\n----\nfull\n"
+
+
+class ClosedPipe(io.StringIO):
+    """A pipe whose reader is gone."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_closed_pipe_ends_a_command_without_a_word(
+    things: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], format_: str
+) -> None:
+    monkeypatch.setattr("sys.stdout", ClosedPipe())
+    with pytest.raises(SystemExit) as ended:
+        main(["query", things, "-e", SOME, "--format", format_])
+    assert (ended.value.code, capsys.readouterr().err) == (141, "")
+
+
+def test_text_and_parameters_come_from_standard_input(og: Run, things: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def piped(text: str, *words: str) -> Outcome:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return og("query", things, *words, "--format", "csv")
+
+    assert piped(BY_NAME, "--query", "-", "--param", "n=full").out == "name\nfull\n"
+    assert piped('{"n": "full"}', "-e", BY_NAME, "--params", "-").out == "name\nfull\n"
+    assert piped("match { $t: Thing }", "--query", "-").err.startswith("<stdin>:1:20: error Q000")
+    both = piped(BY_NAME, "--query", "-", "--params", "-")
+    assert (both.code, both.err) == (1, "standard input is empty; it can be read once, by one flag\n")
+
+
+ECHO = """
+query echo($t: String?, $b: Bool?, $i: I32?, $l: I64?, $f: F64?, $d: Date?, $at: DateTime?, $ns: [I32]?, $v: Vector(2)?)
+{ match { $x: Thing { name: "nulls" } } return { $t, $b, $i, $l, $f, $d, $at, $ns, $v } }
+"""
+
+
+@each_case(
+    ("word", "value"),
+    [
+        ("t=full", "full"),
+        ("t=null", "null"),
+        ("t=", ""),
+        ("$t=a=b", "a=b"),
+        ("b=true", True),
+        ("b=null", None),
+        ("i=-7", -7),
+        ("l=9007199254740993", "9007199254740993"),
+        ("f=1.5e3", 1500.0),
+        ("d=2024-02-29", "2024-02-29"),
+        ("at=2024-02-29T12:00:00Z", "2024-02-29T12:00:00.000Z"),
+        ("ns=[1, 2]", [1, 2]),
+        ("v=[0.5, 1]", [0.5, 1.0]),
+    ],
+)
+def test_a_parameter_is_read_as_the_declared_type(og: Run, things: str, word: str, value: object) -> None:
+    name = word.removeprefix("$").partition("=")[0]
+    (row,) = og("query", things, "-e", ECHO, "--param", word, "--json").json()["rows"]
+    assert row.pop(name) == value
+    assert set(row.values()) == {None}
+
+
+@each_case(
+    ("words", "code", "sentence"),
+    [
+        ("--param b=yes", 1, "`b`: 'yes' is not a Bool: give true or false"),
+        ("--param f=x", 1, "`f`: 'x' is not a number"),
+        ("--param ns=1", 1, "`ns`: '1' is not a list: give it as JSON, such as [1, 2]"),
+        ("--param i=x", 1, '`i`: "x" is not a decimal integer'),
+        ("--param tt=x", 1, "`tt` is not declared (did you mean `t`?)"),
+        ("--param t", 2, "--param takes NAME=VALUE, not `t`"),
+        ("--param t=a --param t=b", 2, "the parameter `t` is given twice"),
+        ('--param t=a --params {"t":1}', 2, "the parameter `t` is given twice"),
+    ],
+)
+def test_a_parameter_that_does_not_fit_is_refused(og: Run, things: str, words: str, code: int, sentence: str) -> None:
+    refused = og("query", things, "-e", ECHO, *words.split())
+    assert (refused.code, refused.out) == (code, "")
+    assert sentence in " ".join(refused.err.split())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +71,17 @@ def test_reads_print_the_same(both: Run) -> None:
     both("branch", "list", "--json")
 
 
+def test_single_parameters_are_typed_alike(both: Run, og: Run) -> None:
+    bare = "match { $p: Person  $p.age > $age } return { $p.name as name } order { name }"
+    found = [both("query", "-e", text, "--param", "age=40", "--json").json()["rows"] for text in (BY_AGE, bare)]
+    assert len(found[0]) == len(found[1]) >= 2
+    assert both("query", "-e", BY_AGE, "--param", "age=old").code == 1
+    stored = ("--server", "lab", "--graph", "people", "query", "older_than")
+    assert og(*stored, "--param", "age=200", "--format", "csv").out == "name\n"
+    assert "`agee` is not declared" in og(*stored, "--param", "agee=200").err
+    assert og("alias", "older", "--param", "age=200").out == "name\n"
+
+
 def test_refused_reads_print_the_same(both: Run) -> None:
     wrong = "query q() { match { $p: Persn } return { $p.name } }"
     assert both("query", "-e", wrong, "--json").json()["kind"] == "compiler"
@@ -91,7 +103,20 @@ def test_blobs_print_the_same(both: Run, og: Run, pair: Twins, tmp_path: Path) -
     assert (tmp_path / "photo").read_bytes() == b"ell"
 
 
-def test_writes_and_the_history_print_the_same(both: Run, og: Run, pair: Twins, tmp_path: Path) -> None:
+class Piped:
+    """Standard input that every command finds anew."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @property
+    def buffer(self) -> io.BytesIO:
+        return io.BytesIO(self._text.encode())
+
+
+def test_writes_and_the_history_print_the_same(
+    both: Run, og: Run, pair: Twins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One story, told by both graphs: every command sees what those before it did."""
     rows = tmp_path / "more.jsonl"
     rows.write_text('{"type": "Person", "data": {"name": "mary", "age": 91}}\n')
@@ -101,6 +126,12 @@ def test_writes_and_the_history_print_the_same(both: Run, og: Run, pair: Twins, 
     rows.write_text('{"type": "Person", "data": {"nme": "x"}}\n')
     refused = both(*load, "--json", is_write=True)
     assert refused.code == 1
+    for record in ('{"type": "Person", "data": {"name": "vera"}}', '{"type": "Person", "data": {"nme": "x"}}'):
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdin", Piped(f"{record}\n"))
+            piped = both("load", "--data", "-", "--mode", "merge", "--json", is_write=True)
+        assert piped.code == (0 if "vera" in record else 1)
+    assert '"source": "<stdin>"' in piped.out
     both("branch", "create", "draft", "--json", is_write=True)
     both("mutate", "-e", ADD, "--params", '{"name": "kay"}', "--branch", "draft", is_write=True)
     both("mutate", "-e", ADD, "--params", '{"name": "lee"}', "--json", is_write=True)

@@ -6,7 +6,7 @@ import json as json_text
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Kind, Point, Quiet, Timeout, Types
+from omnigraph.cli.input import spooled_records
 from omnigraph.cli.output import print_result, print_stages, print_warning, terminal_progress
 from omnigraph.cli.rendering import commit_text, counted
 from omnigraph.cli.scope import Address
@@ -45,7 +46,10 @@ class InputGrammar(StrEnum):
     COMPATIBLE = "compatible"
 
 
-Data = Annotated[str | None, typer.Option("--data", metavar="PATH", help="graph records: file, directory or pattern")]
+Data = Annotated[
+    str | None,
+    typer.Option("--data", metavar="PATH", help="graph records: file, directory or pattern; - reads standard input"),
+]
 MappingFile = Annotated[
     Path | None, typer.Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)")
 ]
@@ -128,10 +132,10 @@ def _load(
         address.require_consent("replaces data in", yes=yes, json=json)
     address.echo("load into", quiet=quiet)
     progress = terminal_progress(quiet=quiet)
-    with address.open(read_only=False) as graph:
-        try:
+    try:
+        with address.open(read_only=False) as graph, spooled_records(data) as records:
             result = graph.load(
-                data,
+                records,
                 mapping=mapping,
                 mode=mode,
                 branch=branch,
@@ -143,10 +147,10 @@ def _load(
                 progress=progress,
                 timeout_s=timeout,
             )
-        except (LoadRejectedError, LoadKeyConflictError) as refused:
-            if report is not None:
-                _write_report(report, refused.report)
-            raise
+    except (LoadRejectedError, LoadKeyConflictError) as refused:
+        if report is not None:
+            _write_report(report, refused.report)
+        raise
     print_stages(progress)
     print_result(result, load_lines(result), json=json)
 
@@ -218,7 +222,7 @@ def export(
         address.refuse_on_server("--engine")
     if jsonl:
         print_warning("`--jsonl` is deprecated: it is the default format")
-    with address.open(read_only=True) as graph, _piped():
+    with address.open(read_only=True) as graph:
         result = graph.export(
             "-" if out is None else out,
             types=type,
@@ -231,18 +235,6 @@ def export(
         )
     if out is not None:
         print_result(result, _export_lines(result), json=json)
-
-
-@contextmanager
-def _piped() -> Iterator[None]:
-    """Write everything of the block to stdout, or end when the reader closes the pipe (`| head`)."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # What is still in the buffer has no reader either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(1) from None
 
 
 def _export_lines(result: ExportResult) -> list[str]:
@@ -312,9 +304,8 @@ def _to_stdout(chunks: Iterator[bytes]) -> None:
         raise typer.BadParameter(
             "a blob may hold anything, and a terminal would obey it: give --out FILE, or redirect the output"
         )
-    with _piped():
-        for chunk in chunks:
-            sys.stdout.buffer.write(chunk)
+    for chunk in chunks:
+        sys.stdout.buffer.write(chunk)
 
 
 def _to_file(chunks: Iterator[bytes], out: Path) -> None:

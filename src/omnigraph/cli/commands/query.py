@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.cli.config import Alias, Defaults, config_path, read_operator_config
-from omnigraph.cli.flags import (
-    STORED,
-    AsJson,
-    Branch,
-    OptionalSchemaFile,
-    ParameterFlags,
-    Point,
-    QueryName,
-    QuerySource,
-    ReadBranch,
-    Timeout,
-)
+from omnigraph.cli.flags import AsJson, Branch, OptionalSchemaFile, Point, QueryName, Quiet, ReadBranch, Timeout
+from omnigraph.cli.input import STORED, ParameterFlags, QuerySource, parameters_of, parameters_of_stored
 from omnigraph.cli.output import print_data, print_json, print_lines, print_result, print_text, print_warning
 from omnigraph.cli.rendering import (
     MAX_COLUMN_WIDTH,
@@ -30,6 +21,7 @@ from omnigraph.cli.rendering import (
     TableLayout,
     commit_text,
     counted,
+    header_line,
     render_rows,
 )
 from omnigraph.cli.scope import Address, connect, server_scope
@@ -45,12 +37,43 @@ if TYPE_CHECKING:
 # ---- `omnigraph query`
 
 
-RowFormatOption = Annotated[
-    RowFormat | None, typer.Option("--format", help="how rows are printed: table, unless configured otherwise")
-]
-CsvSafe = Annotated[
-    bool, typer.Option("--csv-safe", help="with --format csv: texts that a spreadsheet would run begin with '")
-]
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """The form of printed rows."""
+
+    format: RowFormat
+    csv_safe: bool = False
+    has_envelope: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowFlags:
+    """How rows are printed."""
+
+    format: Annotated[
+        RowFormat | None, typer.Option("--format", help="how rows are printed: table, unless configured otherwise")
+    ] = None
+    csv_safe: Annotated[
+        bool, typer.Option("--csv-safe", help="with --format csv: texts that a spreadsheet would run begin with '")
+    ] = False
+    envelope: Annotated[
+        bool, typer.Option("--envelope", help="with --format jsonl: a first line about the query and its rows")
+    ] = False
+
+    def form(self, default: RowFormat | None, *, json: bool) -> RowForm:
+        """The form that was chosen: `--json`, `--format`, else a default.
+
+        Raises:
+            typer.BadParameter: two are given, or a flag is about another format.
+        """
+        if json and self.format is not None:
+            raise typer.BadParameter("give one of --format and --json")
+        chosen = RowFormat.JSON if json else self.format or default or RowFormat.TABLE
+        if self.csv_safe and chosen is not RowFormat.CSV:
+            raise typer.BadParameter("--csv-safe is about CSV: give --format csv")
+        if self.envelope and chosen is not RowFormat.JSONL:
+            raise typer.BadParameter("--envelope is about JSON lines: give --format jsonl")
+        return RowForm(chosen, self.csv_safe, self.envelope)
 
 
 @scoped("query")
@@ -62,8 +85,8 @@ def query(
     parameters: ParameterFlags,
     point: Point,
     timeout: Timeout = None,
-    format: RowFormatOption = None,
-    csv_safe: CsvSafe = False,
+    rows: RowFlags,
+    quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Run one read query on a branch head, a commit, a graph version or a moment.
@@ -71,45 +94,37 @@ def query(
     With a source, NAME selects the query inside it; without one, it is a stored query of a server.
     """
     defaults = address.config.defaults
-    chosen = row_format(format, defaults.output, json=json, csv_safe=csv_safe)
+    form = rows.form(defaults.output, json=json)
     state = point.arguments()
     if sum(item is not None for item in (point.snapshot, point.graph_version, point.as_of)) > 1:
         raise typer.BadParameter("give one of --snapshot, --graph-version and --as-of")
-    text, values = source.text_or(name), parameters.values()
+    text, given = source.text_or(name), parameters.read()
     if isinstance(text, str):
         if point.graph_version is not None or point.as_of is not None:
             raise typer.BadParameter("a stored query reads a branch or a --snapshot")
         with address.open_served(STORED) as server:
+            values = given.typed(lambda: parameters_of_stored(server, text), text)
             place, commit = state["branch"], state["snapshot"]
             found = server.run(text, values, branch=place, snapshot=commit, expect_mutation=False, timeout_s=timeout)
-            print_rows(found, defaults, chosen, csv_safe=csv_safe)
+            print_rows(found, defaults, form, quiet=quiet)
         return
     with address.open(read_only=True) as graph:
+        values = given.typed(lambda: parameters_of(graph, text, name, **state), name)
         result = graph.query(text, values, name=name, timeout_s=timeout, **state)
-        print_rows(result, defaults, chosen, csv_safe=csv_safe)
+        print_rows(result, defaults, form, quiet=quiet)
 
 
-def row_format(given: RowFormat | None, default: RowFormat | None, *, json: bool, csv_safe: bool) -> RowFormat:
-    """The first format that was chosen: `--json`, `--format`, a default.
-
-    Raises:
-        typer.BadParameter: two are given, or a promise about CSV for another format.
-    """
-    if json and given is not None:
-        raise typer.BadParameter("give one of --format and --json")
-    chosen = RowFormat.JSON if json else given or default or RowFormat.TABLE
-    if csv_safe and chosen is not RowFormat.CSV:
-        raise typer.BadParameter("--csv-safe is about CSV: give --format csv")
-    return chosen
-
-
-def print_rows(result: Result, defaults: Defaults, format_: RowFormat, *, csv_safe: bool = False) -> None:
-    """Print rows in a format."""
+def print_rows(result: Result, defaults: Defaults, form: RowForm, *, quiet: bool = False) -> None:
+    """Print rows in a form."""
     layout = TableLayout(
         defaults.table_max_column_width or MAX_COLUMN_WIDTH, defaults.table_cell_layout or CellLayout.TRUNCATE
     )
-    lines = render_rows(result, format_, layout, csv_safe=csv_safe)
-    if format_.is_data:
+    lines = render_rows(result, form.format, layout, csv_safe=form.csv_safe, has_envelope=form.has_envelope)
+    if form.format is RowFormat.JSONL and not form.has_envelope:
+        count = print_data(lines)
+        if not quiet:
+            print_warning(header_line(result, count))
+    elif form.format.is_data:
         print_data(lines)
     else:
         print_lines(lines)
@@ -135,14 +150,16 @@ def mutate(
 
     With a source, NAME selects the query inside it; without one, it is a stored query of a server.
     """
-    text, values = source.text_or(name), parameters.values()
+    text, given = source.text_or(name), parameters.read()
     actor = address.actor
     result: MutationResult
     if isinstance(text, str):
         with address.open_served(STORED) as server:
+            values = given.typed(lambda: parameters_of_stored(server, text), text)
             result = server.run(text, values, branch=branch, expect_mutation=True, if_commit=if_commit)
     else:
         with address.open(read_only=False) as graph:
+            values = given.typed(lambda: parameters_of(graph, text, name, branch=branch), name)
             result = graph.mutate(text, values, name=name, branch=branch, actor=actor, if_commit=if_commit)
     print_result(result, [result_line(result)], json=json)
 
@@ -178,16 +195,18 @@ def explain(
 
     if schema is not None and address.is_explicit:
         raise typer.BadParameter("give --schema FILE or a graph, not both")
-    text, values = source.text(), parameters.values()
+    text, given = source.text(), parameters.read()
     if schema is not None:
-        if analyze or values or branch is not None:
+        if analyze or parameters.are_given or branch is not None:
             raise typer.BadParameter("--analyze, --params and --branch need a graph, not --schema")
         catalog = compile_schema_file(schema).catalog
         compiled = compile_query(text, catalog, name)
         plan = explain_ir(compiled.ir)
     else:
         with address.open(read_only=True) as graph:
-            plan = graph.explain(text, values, name=name, branch=branch or "main", analyze=analyze, timeout_s=timeout)
+            place = branch or "main"
+            values = given.typed(lambda: parameters_of(graph, text, name, branch=place), name)
+            plan = graph.explain(text, values, name=name, branch=place, analyze=analyze, timeout_s=timeout)
             catalog = graph.catalog()
         compiled = compile_query(text, catalog, name)
     if not json:
@@ -287,8 +306,8 @@ def alias(
     ] = None,
     *,
     parameters: ParameterFlags,
-    format: RowFormatOption = None,
-    csv_safe: CsvSafe = False,
+    rows: RowFlags,
+    quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Run the stored read query that an alias of your configuration stands for."""
@@ -297,11 +316,12 @@ def alias(
     if found is None:
         known = ", ".join(sorted(config.aliases)) or "none"
         raise typer.BadParameter(f"there is no alias `{name}` in {config_path()}: it has {known}")
-    chosen = row_format(format, found.format or config.defaults.output, json=json, csv_safe=csv_safe)
-    values = alias_params(name, found, args or [], parameters.values())
+    form = rows.form(found.format or config.defaults.output, json=json)
+    given = parameters.read()
     with connect(server_scope(found.server, config, found.graph), config) as graph:
-        result = graph.run(found.query, values, expect_mutation=False)
-        print_rows(result, config.defaults, chosen, csv_safe=csv_safe)
+        values = given.typed(lambda: parameters_of_stored(graph, found.query), found.query)
+        result = graph.run(found.query, alias_params(name, found, args or [], values), expect_mutation=False)
+        print_rows(result, config.defaults, form, quiet=quiet)
 
 
 def alias_params(name: str, alias: Alias, args: Sequence[str], given: Mapping[str, object]) -> dict[str, object]:

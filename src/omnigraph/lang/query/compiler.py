@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -304,16 +304,37 @@ def compile_query(source: SourceText | str, catalog: Catalog, name: str | None =
         QuerySelectionError: the source does not hold that query, or holds several and none was named.
         MixedMutationError: the query both writes and deletes.
     """
-    source = _as_source(source)
-    tree = parse_queries(source)
-    findings = Findings(source)
-    check_names(tree, findings)
-    findings.raise_errors()
-    query = _select(tree, name, source)
+    query, findings = _selected(_as_source(source), name)
     compiled = _compile(query, catalog, findings)
     _raise_findings(findings, ast.QueryFile((query,)))
     assert compiled is not None, "a query without findings compiles"
     return compiled
+
+
+def query_parameters(
+    source: SourceText | str, catalog: Callable[[], Catalog], name: str | None = None
+) -> tuple[ir.Parameter, ...]:
+    """The parameters of one query of a source; `catalog` is asked only where their types follow from their use.
+
+    Raises:
+        CompilerError: the source does not parse, or the query is wrong.
+        QuerySelectionError: the source does not hold that query, or holds several and none was named.
+    """
+    query, findings = _selected(_as_source(source), name)
+    if query.is_bare:
+        return compile_query(source, catalog()).ir.params
+    params = check_declaration(query, findings)
+    findings.raise_errors()
+    return params
+
+
+def _selected(source: SourceText, name: str | None) -> tuple[ast.Query, Findings]:
+    """One query of a source, and where to put what is wrong with it."""
+    tree = parse_queries(source)
+    findings = Findings(source)
+    check_names(tree, findings)
+    findings.raise_errors()
+    return _select(tree, name, source), findings
 
 
 def read_queries(path: str | Path) -> SourceText:

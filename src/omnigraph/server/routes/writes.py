@@ -18,14 +18,8 @@ from omnigraph.commit.rows import MAIN
 from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.ids import is_ulid_part
 from omnigraph.core.source import SourceText, with_hint
-from omnigraph.errors import (
-    BadRequestError,
-    InputFileError,
-    LoadKeyConflictError,
-    LoadRejectedError,
-    NotFoundError,
-    OmniError,
-)
+from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, NotFoundError
+from omnigraph.errors.writes import with_source_named
 from omnigraph.policy.rules import Action
 from omnigraph.server.admission import LOAD_FACTOR, Grant, memory_of
 from omnigraph.server.calls import GraphCall, enter_graph
@@ -165,25 +159,6 @@ def check_expectation(stored: StoredQuery, expect_mutation: bool | None) -> None
         raise BadRequestError(f"`{stored.name}` is a {kind}: run it with `{verb}`")
 
 
-# ---- Load reports for clients
-
-
-def named(error: LoadRejectedError | LoadKeyConflictError | InputFileError, path: str, name: str) -> OmniError:
-    """The same failure about a source of another name."""
-    if isinstance(error, InputFileError):
-        return InputFileError(name, error.reason.replace(path, name))
-    report = replace(
-        error.report,
-        examples=tuple(
-            replace(item, source=item.source.replace(path, name), message=item.message.replace(path, name))
-            for item in error.report.examples
-        ),
-    )
-    if isinstance(error, LoadRejectedError):
-        return LoadRejectedError(report)
-    return LoadKeyConflictError(error.entity_kind, error.type_name, error.entity_id or "", report)
-
-
 # ---- Loads: the records of a body, as one commit
 
 
@@ -289,7 +264,7 @@ def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal
         )
     except (LoadRejectedError, LoadKeyConflictError, InputFileError) as refused:
         # Reports name the file that the body was kept in, which means nothing to the client.
-        raise named(refused, path, wanted.source) from None
+        raise with_source_named(refused, path, wanted.source) from None
 
 
 @contextmanager
