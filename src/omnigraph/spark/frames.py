@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from typing_extensions import override
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.column_map import MAP, STRUCT, Nested, SourceColumns
+from omnigraph.pipeline.load.column_map import STRUCT, Nested, SourceColumns, list_of, map_of
 from omnigraph.pipeline.load.sources import FrameAccess
 from omnigraph.spark.jobs import check_session, spark_errors
 
@@ -76,10 +76,10 @@ def _nested(kind: DataType) -> Nested | None:
         case StructType():
             return Nested(kind=STRUCT, members={item.name: _nested(item.dataType) for item in kind})
         case MapType():
-            return Nested(kind=MAP)
+            return map_of(_nested(kind.keyType), _nested(kind.valueType))
         case ArrayType():
             inner = _nested(kind.elementType)
-            return None if inner is None else Nested(kind=f"list of {inner.kind}s")
+            return None if inner is None else list_of(inner)
     return None
 
 

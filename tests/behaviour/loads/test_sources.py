@@ -29,7 +29,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load import parts as parts_module
 from omnigraph.pipeline.load.shaping import alias_conflicts
 from support.graphs import ends_of, everything, ids_of, refused, rejected, rows_of, run
-from support.subtests import each_case
+from support.subtests import each_case, named_cases
 
 SCHEMA = """
 node Person { name: String @key age: I32? city: String? }
@@ -668,6 +668,78 @@ def test_records_without_a_key_or_an_end_are_passed_over_if_a_mapping_says_so(tm
     assert (ends_of(graph, "edge:Knows"), ends_of(graph, "edge:At")) == ([("a", "b")], [("a", '["1","s"]')])
 
 
+EACH = {
+    "lists": ([["x", "y"], ["y"], [], None], {"each": "tags", "to": "tags"}, {}),
+    "texts": (["x| y", "y", "", None], {"each": {"column": "tags", "split": "|", "trim": True}, "to": "tags"}, {}),
+    "lists of objects": (
+        [[{"of": "x", "n": 1}, {"of": "y", "n": 2}], [{"of": "y", "n": 3}], [], None],
+        {"each": "tags", "to": "tags.of", "columns": {"tags.n": "since"}},
+        {("a", "x"): 1, ("a", "y"): 2, ("b", "y"): 3},
+    ),
+    "objects": (
+        [{"x": 1, "y": 2}, {"y": 3}, {}, None],
+        {"each": "tags", "to": "tags.key", "columns": {"tags.value": "since"}},
+        {("a", "x"): 1, ("a", "y"): 2, ("b", "y"): 3},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def acquainted(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """A graph of six people, of whom loads replace the edges."""
+    found = Graph.init(tmp_path_factory.mktemp("acquainted") / "g.omni", SCHEMA)
+    run(found, " ".join(f'insert Person {{ name: "{name}" }}' for name in "abcdxy"))
+    return found
+
+
+@each_case("kind", ["csv", "jsonl", "parquet", "frame", "spark"])
+@named_cases(("values", "entry", "since"), EACH)
+def test_each_item_of_a_list_is_a_record(
+    acquainted: Graph, folder: Path, spark: Any, kind: str, values: list[Any], entry: Any, since: dict[Any, int]
+) -> None:
+    is_text = any(isinstance(value, str) for value in values)
+    if (kind == "csv" and not is_text) or (kind == "spark" and not since):
+        return
+    rows = [{"name": name, "tags": value} for name, value in zip("abcd", values, strict=True)]
+    path = folder / f"x.{kind}"
+    items = (
+        pa.map_(pa.utf8(), pa.int32())
+        if isinstance(values[0], dict)
+        else pa.list_(pa.struct({"of": pa.utf8(), "n": pa.int32()}))
+    )
+    table = pa.table({"name": list("abcd"), "tags": pa.array(values, items if since else None)})
+    given: dict[str, Any] = {"engine": "local"}
+    match kind:
+        case "csv":
+            write(path, "name,tags", *(f"{row['name']},{row['tags'] or ''}" for row in rows))
+        case "jsonl":
+            write(path, *map(json.dumps, rows))
+        case "parquet":
+            pq.write_table(table, path)
+        case "frame":
+            given["frames"] = {"Knows": table}
+        case _:
+            given = {"frames": {"Knows": spark.createDataFrame(table)}, "spark": spark}
+    source = {} if "frames" in given else {"source": str(path)}
+    mapping = {"edges": {"Knows": {"from": "name", "columns": {}, **entry, **source}}}
+    assert acquainted.load(mapping=mapping, mode="overwrite", **given).edges_loaded == {"Knows": 3}
+    found = rows_of(acquainted, "edge:Knows", columns=["id", "src", "dst", "since"])
+    ends = {(row["src"], row["dst"]): row["since"] for row in found}
+    assert ends == since or (ends.keys() == {("a", "x"), ("a", "y"), ("b", "y")} and not since)
+
+
+def test_a_value_that_has_no_items_is_reported_at_its_place(graph: Graph, folder: Path) -> None:
+    path = write(
+        folder / "x.jsonl", '{"name": "a", "tags": []}', '{"name": "a", "tags": "b"}', '{"name": "a", "tags": 1}'
+    )
+    entry = {"source": str(path), "from": "name", "to": "tags", "each": "tags", "columns": {}}
+    found = rejected(graph, lambda: load(graph, mapping={"edges": {"Knows": entry}}))
+    assert [(item.line, item.message) for item in found] == [
+        (2, "invalid JSON: `tags` is not a list"),
+        (3, "invalid JSON: `tags` is not a list"),
+    ]
+
+
 def test_a_place_behind_records_that_were_passed_over(graph: Graph, folder: Path) -> None:
     entry = {"source": str(write(folder / "x.csv", "name,age", ",1", ",x", "a,old")), "skip_null": True}
     found = rejected(graph, lambda: load(graph, mapping={"nodes": {"Person": entry}}))
@@ -702,6 +774,9 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
     ({"nodes": {"Person": PERSON | {"delimiter": "::"}}}, "`delimiter` is one ASCII character"),
     ({"nodes": {"Person": PERSON | {"delimiter": "é"}}}, "`delimiter` is one ASCII character"),
     ({"nodes": {"Person": PERSON | {"header": ["name", "name"]}}}, "`header` names the column `name` twice"),
+    ({"edges": {"Knows": EDGE | {"each": "nme"}}}, "there is no column `nme`: did you mean `name`"),
+    ({"edges": {"Knows": EDGE | {"each": "name"}}}, "the column `name` holds string, not lists; say `split` beside it"),
+    ({"edges": {"Knows": EDGE | {"each": {"column": "name", "split": ""}}}}, "`split` is the text between two items"),
     ({"nodes": {"Person": PERSON | {"header": []}}}, "`header` is the list of the names of all columns"),
     ({"nodes": {"Person": PERSON | {"columns": ["name"]}}}, "columns` is a mapping, not a list"),
     ({"nodes": {"Person": PERSON | {"columns": {"name": "nam"}}}}, "no property `nam`: did you mean"),

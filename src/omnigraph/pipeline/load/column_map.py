@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow
@@ -13,9 +13,10 @@ from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.core.source import did_you_mean, nearest
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.load.items import KEY, VALUE, unfolded
 from omnigraph.pipeline.load.shaping import End, RawRecords
 from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped, refuse_null_texts
-from omnigraph.pipeline.load.value_sources import EndSource, Transforms, ValueSource, column_source
+from omnigraph.pipeline.load.value_sources import EndSource, ItemSource, Transforms, ValueSource, column_source
 from omnigraph.pipeline.load.values import Reading, Timestamps
 from omnigraph.pipeline.violations import shown
 
@@ -43,6 +44,8 @@ class Nested:
     kind: str
     #: The members of a struct; None for one that holds a single value.
     members: Mapping[str, Nested | None] = field(default_factory=dict)
+    #: What is inside of the items of a list, or of a map; None for single values.
+    items: Nested | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,11 @@ class SourceColumns:
         """These columns and those of folders; what is in the file itself goes first."""
         more = {name: value for name, value in partitions if name not in self.names}
         return replace(self, names=(*self.names, *more), constants=more) if more else self
+
+    def with_items(self, column: str) -> SourceColumns:
+        """These columns with an item where one of them has lists."""
+        nested = self.nested.get(column)
+        return self if nested is None else replace(self, nested={**self.nested, column: nested.items})
 
     def index_hint(self, names: Sequence[str]) -> str:
         """The hint for missing columns that are the index of a pandas frame."""
@@ -126,9 +134,20 @@ def _nested_arrow(kind: pyarrow.DataType) -> Nested | None:
     if isinstance(kind, pyarrow.StructType):
         return Nested(kind=STRUCT, members={item.name: _nested_arrow(item.type) for item in kind})
     if pa.types.is_map(kind):
-        return Nested(kind=MAP)
+        value: Any = kind
+        return map_of(None, _nested_arrow(value.item_type))
     inner = _nested_arrow(kind.value_type) if isinstance(kind, _LISTS) else None
-    return None if inner is None else Nested(kind=f"list of {inner.kind}s")
+    return None if inner is None else list_of(inner)
+
+
+def list_of(inner: Nested) -> Nested:
+    """A list with values inside of its items."""
+    return Nested(kind=f"list of {inner.kind}s", items=inner)
+
+
+def map_of(keys: Nested | None, values: Nested | None) -> Nested:
+    """A map; its items are structs of a key and a value."""
+    return Nested(kind=MAP, items=Nested(kind=STRUCT, members={KEY: keys, VALUE: values}))
 
 
 def _find(members: Mapping[str, Nested | None], path: str) -> tuple[str, ...] | None:
@@ -170,12 +189,22 @@ class ColumnMap:
     constants: Mapping[str, str | None] = field(default_factory=dict)
     #: Whether records without a key, or without an end, are passed over.
     skips_null: bool = False
+    #: The column of which each item is a record.
+    each: ItemSource | None = None
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are read, members of structs by their path."""
+        """The columns that values come from, members of structs by their path."""
         found = _columns_of([*self.properties.values(), *_special(self.id, self.ends)])
         return [name for name in found if name not in self.constants]
+
+    @property
+    def stored_columns(self) -> list[str]:
+        """The columns that are read: those of values, and whole lists where each item is a record."""
+        if self.each is None:
+            return self.columns
+        own = [self.each.column]
+        return [*(name for name in self.columns if self.steps.get(name, (name,))[0] not in own), *own]
 
 
 def map_columns(
@@ -187,9 +216,12 @@ def map_columns(
         BadRequestError: a column does not exist or holds several values, a name is not a property, or a transform
             does not fit the type of its property.
     """
+    if mapped.each is not None:
+        source = _unfolded_columns(mapped.each, source, where)
     chosen = _properties(mapped, shape, source, where)
     _check_ends(mapped, shape, where)
     special = _columns_of([*chosen.values(), *_special(mapped.id, mapped.ends)])
+    special += [] if mapped.each is None else [mapped.each.column]
     if mapped.columns is None and is_strict:
         _refuse_extra(mapped, shape, source, special, where)
     _check_required(mapped, shape, source, chosen, where)
@@ -203,6 +235,7 @@ def map_columns(
         timestamps=mapped.timestamps,
         constants=source.constants,
         skips_null=mapped.skips_null,
+        each=mapped.each,
     )
     repeated = [column for column in found.columns if source.names.count(column) > 1]
     if repeated:
@@ -211,6 +244,16 @@ def map_columns(
     _refuse_nested(found, steps, shape, source, where)
     _check_values(found, shape, where)
     return replace(found, steps={path: some for path, some in steps.items() if len(some) > 1})
+
+
+def _unfolded_columns(each: ItemSource, source: SourceColumns, where: str) -> SourceColumns:
+    """The columns of a source after each item of a list became a record; objects of JSON come so."""
+    if source.is_open:
+        return source
+    if each.column not in source.names or each.column in source.constants:
+        hint = did_you_mean(each.column, source.names)
+        raise BadRequestError(f"{where}: there is no column `{shown(each.column)}`" + (f": {hint}" if hint else ""))
+    return source.with_items(each.column)
 
 
 def _special(id_source: ValueSource | None, ends: tuple[EndSource, EndSource] | None) -> list[ValueSource]:
@@ -446,6 +489,9 @@ def raw_records(
     Raises:
         BadRequestError: the texts for null of a value cannot be values of its column.
     """
+    if chosen.each is not None and not isinstance(batch, Mapping):
+        # Rows of JSON came with one item each.
+        batch, numbers = unfolded(batch, chosen.each, numbers)
     names = set(batch if isinstance(batch, Mapping) else batch.schema.names)
 
     def column(path: str) -> Given:

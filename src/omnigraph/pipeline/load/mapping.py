@@ -19,7 +19,15 @@ from omnigraph.core.yaml_files import raise_problems, read_yaml
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.load.inputs import InputFile
-from omnigraph.pipeline.load.value_sources import EndSource, ValueSource, end_source, named_content, value_source
+from omnigraph.pipeline.load.value_sources import (
+    EndSource,
+    ItemSource,
+    ValueSource,
+    end_source,
+    item_source,
+    named_content,
+    value_source,
+)
 from omnigraph.pipeline.load.values import Timestamps
 
 # Mapping files (YAML) and their Python form:
@@ -106,11 +114,13 @@ class MappedType:
     timestamps: Timestamps = Timestamps.REFUSE
     #: Whether records without a key, or without an end, are passed over.
     skips_null: bool = False
+    #: The column of which each item is a record.
+    each: ItemSource | None = None
 
     @property
     def named_columns(self) -> list[str]:
         """All columns that the mapping names."""
-        columns = list(self.columns or ())
+        columns = [*(self.columns or ()), *([] if self.each is None else [self.each.column])]
         renamed = {name: column for column, name in (self.columns or {}).items()}
         for name, source in self.properties.items():
             columns += source.columns if source.parts else [renamed.get(name, name)]
@@ -152,6 +162,7 @@ class _TypeBody(BaseModel):
     multiline: Annotated[bool, Field(strict=False)] | None = None
     timestamps: str | None = None
     skip_null: Annotated[bool, Field(strict=False)] = False
+    each: str | dict[str, object] | None = None
 
 
 class _MappingBody(BaseModel):
@@ -279,6 +290,7 @@ class _Reader:
             ),
             timestamps=self.timestamps_of(body.timestamps, where),
             skips_null=body.skip_null,
+            each=None if body.each is None else item_source(body.each, f"{where}, `each`"),
         )
 
     def _ends(self, key: TableKey, body: _TypeBody, where: str) -> tuple[EndSource, EndSource] | None:

@@ -27,6 +27,7 @@ from omnigraph.pipeline.load.column_map import (
     raw_records,
 )
 from omnigraph.pipeline.load.inputs import ByteStream, line_blocks, open_bytes, open_text, readable
+from omnigraph.pipeline.load.items import NotAListError, items_of
 from omnigraph.pipeline.load.jsonl import count_bad, group_records, is_utf8, read_items, read_lines, read_objects
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
 from omnigraph.pipeline.load.parts import Part, open_table
@@ -41,6 +42,7 @@ from omnigraph.pipeline.load.records import (
     read_record,
 )
 from omnigraph.pipeline.load.shaping import RawRecords
+from omnigraph.pipeline.load.value_sources import ItemSource
 from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:
@@ -164,7 +166,7 @@ class PartReader:
         part = self._part
         with open_table(part.file, is_parquet=part.format is SourceFormat.PARQUET) as table:
             chosen = self._columns_for(arrow_columns(table.schema))
-            for batch in table.batches(part.groups, chosen.columns):
+            for batch in table.batches(part.groups, chosen.stored_columns):
                 yield self.mapped_records(batch, chosen)
 
     def mapped_records(self, batch: Batch, chosen: ColumnMap) -> RawRecords:
@@ -377,8 +379,8 @@ class PartReader:
 
     def _json(self) -> Iterator[RawRecords]:
         """Objects of properties: one per line, or one list of them."""
-        _, shape = self._mapped
-        for objects, places in self._json_rows():
+        mapped, shape = self._mapped
+        for objects, places in self._unfolded_rows(mapped.each):
             present = dict.fromkeys(name for row in objects for name in row)
             chosen = self._columns_for(self._json_columns(list(present)))
             rows, numbers = objects, places
@@ -393,6 +395,25 @@ class PartReader:
         folders = dict(self._part.file.partitions)
         wanted = [name for name in self._mapped[0].named_columns if name not in folders]
         return json_columns(present, wanted)
+
+    def _unfolded_rows(self, each: ItemSource | None) -> Iterator[tuple[list[_Object], _Numbers]]:
+        """The objects of the part; with `each` one per item, without those whose member is not a list."""
+        for objects, places in self._json_rows():
+            if each is None:
+                yield objects, places
+                continue
+            found: list[_Object] = []
+            numbers: list[int] = []
+            for row, number in zip(objects, places.tolist(), strict=True):
+                try:
+                    items = items_of(row, each)
+                except NotAListError as error:
+                    self._refuse(number, "invalid JSON", str(error), error.value)
+                    continue
+                found += items
+                numbers += [number] * len(items)
+            if found:
+                yield found, np.array(numbers, dtype=np.int64)
 
     def _with_members(self, rows: list[_Object], numbers: _Numbers, paths: list[str]) -> tuple[list[_Object], _Numbers]:
         """Rows with the values at the end of paths; those in which a path leads nowhere are counted and left out."""

@@ -146,7 +146,7 @@ def frame_source(frame: Frame, plan: LoadPlan) -> FrameSource:
     shape = plan.shapes[frame.type_key]
     where = frame.mapped.source
     chosen = map_columns(frame.mapped, shape, frame.columns, where, is_strict=plan.is_strict)
-    paths = None if frame.is_local else tuple(chosen.columns)
+    paths = None if frame.is_local else tuple(chosen.stored_columns)
     return FrameSource(name=where, type_key=frame.type_key, chosen=chosen, paths=paths)
 
 

@@ -128,6 +128,16 @@ def column_source(name: str) -> ValueSource:
     return ValueSource(parts=(name,))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemSource:
+    """A column of lists, of which each item is a record of its own."""
+
+    column: str
+    #: What separates the items of a text.
+    split: str | None = None
+    trim: bool = False
+
+
 #: What feeds an end of an edge: ids, or the members of a key by name.
 EndSource = ValueSource | Mapping[str, ValueSource]
 
@@ -219,6 +229,28 @@ def value_source(given: object, where: str, *, needs_parts: bool = True) -> Valu
     return ValueSource(
         parts=parts, separator=body.separator or "", transforms=transforms, is_joined=body.concat is not None
     )
+
+
+class _ItemBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    column: str
+    split: str | None = None
+    trim: _Flag = False
+
+
+def item_source(given: str | dict[str, object], where: str) -> ItemSource:
+    """Parse the source of items: the name of a column, or a description of one.
+
+    Raises:
+        BadRequestError: the description is wrong.
+    """
+    if isinstance(given, str):
+        return ItemSource(column=given)
+    body = read_body(_ItemBody, given, where)
+    if body.split == "":
+        raise BadRequestError(f"{where}: `split` is the text between two items, and it is empty")
+    return ItemSource(column=body.column, split=body.split, trim=body.trim)
 
 
 def end_source(given: object, members: frozenset[str], where: str) -> EndSource:
