@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
@@ -252,8 +253,9 @@ class _Tree(Transformer[Any, Any]):
         return ("call", str(children[0]), children[1:])
 
 
+@cache
 def _parser() -> Lark:
-    # Made when it is needed: hardly any process reads a backfill, and none reads many.
+    # Made when it is needed: hardly any process reads a backfill.
     return Lark(_GRAMMAR, parser="lalr")
 
 
