@@ -81,13 +81,13 @@ def opened_target(target: ExportTarget, graph_uri: str) -> Iterator[tuple[str, C
     if not isinstance(target, str | os.PathLike) or os.fspath(target) == STDOUT:
         yield STDOUT, line_writer(target)
         return
-    from omnigraph.pipeline.export.files import local_target, staging
+    from omnigraph.pipeline.export.files import export_target, staging
 
-    path = local_target(target, graph_uri)
-    with staging(path) as place:
+    found = export_target(target, graph_uri)
+    with staging(found) as place:
         with open(place.result, "wb") as file:
-            yield str(path), file.write
-        place.publish(durable=True)
+            yield found.uri, file.write
+        place.publish([place.result], durable=True)
 
 
 def held_back(blocks: Iterable[bytes], last: list[bytes]) -> Iterator[bytes]:

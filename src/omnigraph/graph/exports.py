@@ -27,7 +27,7 @@ from omnigraph.pipeline.engine_choice import (
     check_engine,
     choose_engine,
 )
-from omnigraph.pipeline.export.files import local_target
+from omnigraph.pipeline.export.files import export_target
 from omnigraph.pipeline.export.formats import refuse_long_line, shape_of
 from omnigraph.pipeline.export.job import Exported, ExportFormat, ExportSource, export_files, export_stream
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
@@ -107,7 +107,7 @@ def _export(graph: OpenGraph, snapshot: Snapshot, call: ExportCall) -> ExportRes
     ):
         target = call.target
         if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:
-            path = local_target(target, graph.uri)
+            place = export_target(target, graph.uri)
             with call.progress.stage("look at the tables", 1) as stage:
                 sources = _sources(graph, snapshot, definitions, format_)
                 size = sum(stored_bytes(source.table) for source in sources)
@@ -115,14 +115,14 @@ def _export(graph: OpenGraph, snapshot: Snapshot, call: ExportCall) -> ExportRes
                 stage.note(str(chosen))
             exported = export_files(
                 sources,
-                path,
+                place,
                 format=format_,
                 parts=call.parts,
                 workers=choose_workers(chosen.name, call.spark, call.progress, size),
                 progress=call.progress,
                 durable=graph.environment.durable,
             )
-            return _result(str(path), format_, exported, snapshot, chosen)
+            return _result(place.uri, format_, exported, snapshot, chosen)
         if format_ is ExportFormat.PARQUET or call.parts:
             raise BadRequestError("a stream takes JSON lines: give a path for Parquet or for parts")
         sources = _sources(graph, snapshot, definitions, format_)
@@ -193,7 +193,7 @@ def _result(
     return ExportResult(
         target=target,
         format=str(format_),
-        files=tuple(str(path) for path in exported.files),
+        files=exported.names,
         nodes=counts["node"],
         edges=counts["edge"],
         commit_id=snapshot.commit_id,

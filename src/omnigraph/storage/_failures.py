@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -49,7 +50,20 @@ _DENIED = (
 )
 _REFUSED = "the store refuses the credentials: check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
 _ELSEWHERE = "the bucket lies in another region: set AWS_REGION to its region"
+_NO_CREDENTIALS = (
+    "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where the machine has a role"
+)
+_PLAIN_HTTP = "the endpoint begins with http://: set AWS_ALLOW_HTTP=true to allow that"
+_CLOCK = "the clock of this machine differs from that of the store by more than 15 minutes: set it"
 _OVERLOADED = "the store is overloaded: try again"
+#: What the libraries say before any request reaches the store: they look for a role of the machine, or refuse http.
+_BEFORE_THE_STORE = (
+    (
+        re.compile(r"169\.254\.169\.254|169\.254\.170\.2|NoCredentials|no providers in chain", re.IGNORECASE),
+        _NO_CREDENTIALS,
+    ),
+    (re.compile(r"http://\S+.*builder error", re.DOTALL), _PLAIN_HTTP),
+)
 #: The codes are part of the protocol of S3, other than the texts beside them.
 _CODES: dict[str | None, tuple[StorageFailure, str]] = {
     "NoSuchBucket": (
@@ -60,6 +74,8 @@ _CODES: dict[str | None, tuple[StorageFailure, str]] = {
     "AllAccessDisabled": (StorageFailure.CONFIGURATION, _DENIED),
     "InvalidAccessKeyId": (StorageFailure.CONFIGURATION, _REFUSED),
     "SignatureDoesNotMatch": (StorageFailure.CONFIGURATION, _REFUSED),
+    "InvalidBucketName": (StorageFailure.CONFIGURATION, "this is not the name of a bucket: correct the address"),
+    "RequestTimeTooSkewed": (StorageFailure.CONFIGURATION, _CLOCK),
     "InvalidToken": (StorageFailure.CONFIGURATION, _REFUSED),
     "ExpiredToken": (StorageFailure.CONFIGURATION, _REFUSED),
     "PermanentRedirect": (StorageFailure.CONFIGURATION, _ELSEWHERE),
@@ -71,6 +87,8 @@ _CODES: dict[str | None, tuple[StorageFailure, str]] = {
     "InternalError": (StorageFailure.TRANSIENT, _OVERLOADED),
     "RequestTimeout": (StorageFailure.TRANSIENT, _OVERLOADED),
 }
+#: The variables that name an endpoint, the first one that is set counts.
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _NOISE = re.compile(r"LanceError\(\w+\): |, \S+\.rs:\d+:\d+|<\?xml.*")
 
 
@@ -79,6 +97,8 @@ def classify(error: BaseException) -> StorageFailure:
     code = store_code(error)
     if code in _CODES:
         return _CODES[code][0]
+    if _before_the_store(error) is not None:
+        return StorageFailure.CONFIGURATION
     if _error_number(error) in _FULL:
         return StorageFailure.CONFIGURATION
     match error:
@@ -143,12 +163,27 @@ def readable(error: BaseException) -> str:
     """
     code = store_code(error)
     if code in _CODES:
-        return f"{_CODES[code][1]} ({code})"
+        return f"{_CODES[code][1]} ({code} from {_store_asked()})"
+    if (advice := _before_the_store(error)) is not None:
+        return f"{advice}; asked was {_store_asked()}"
     if isinstance(error, PermissionError | obstore_errors.PermissionDeniedError) and ("Server returned" in str(error)):
-        return _DENIED
+        return f"{_DENIED} (403 from {_store_asked()})"
     first_line = (str(error).strip() or repr(error)).splitlines()[0]
     said = _NOISE.sub("", first_line).strip(" :,")
     return f"{said}; free some space on the disk" if _error_number(error) in _FULL else said
+
+
+def _before_the_store(error: BaseException) -> str | None:
+    """Why a request did not reach the store, where the libraries tell it in their texts only."""
+    text = str(error)
+    return next((advice for pattern, advice in _BEFORE_THE_STORE if pattern.search(text)), None)
+
+
+def _store_asked() -> str:
+    """The store that requests go to: its endpoint and region."""
+    endpoint = next((value for name in ENDPOINTS if (value := os.environ.get(name))), "the S3 of AWS")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return f"{endpoint}, {f'region {region}' if region else 'AWS_REGION is not set'}"
 
 
 def _error_number(error: BaseException) -> int | None:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, GenericError, PreconditionError
 from obstore.store import LocalStore, from_url
 
 from omnigraph.core.env_settings import Duration, WholeNumber
 from omnigraph.errors import DamageError, OutsideRootError, StorageError, StorageFailure
 from omnigraph.errors.text import size_text
-from omnigraph.storage._failures import store_code, translated
+from omnigraph.storage._failures import ENDPOINTS, store_code, translated
 from omnigraph.storage.location import GraphLocation, inside, is_dataset_path, is_deletable, manifest_names, walk
 
 if TYPE_CHECKING:
@@ -93,8 +93,6 @@ CONNECT_TIMEOUT = Duration(
 RETRIES = WholeNumber(
     "OMNIGRAPH_STORAGE_RETRIES", 5, "How often a failed request to an object store is sent again.", highest=100
 )
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-
 #: Variables that decide what a store is and how it is asked.
 _SETTINGS = ("AWS_", "OMNIGRAPH_STORAGE_")
 #: Options of connections that obstore reads from variables with `AWS_` before their names.
@@ -226,7 +224,87 @@ def why_silent(endpoint: str) -> str | None:
 
 
 def _endpoint() -> str | None:
-    return next((value for name in _ENDPOINTS if (value := os.environ.get(name))), None)
+    return next((value for name in ENDPOINTS if (value := os.environ.get(name))), None)
+
+
+# ---- Files for others: what an export leaves at a place that holds nothing
+
+
+#: Larger files go up in parts, and appear when the last part is there; the others are created in one request, which
+#: the store refuses if something of that name came meanwhile.
+_ONE_REQUEST_BYTES = 64 * 1024 * 1024
+
+
+def holds_objects(location: GraphLocation) -> bool:
+    """Whether there is an object of this name, or any below it.
+
+    Raises:
+        StorageError: the store cannot be asked.
+    """
+    store, name = _parent_store(location)
+    with translated(f"looking at {location}"):
+        below = next(iter(obstore.list(store, f"{name}/", chunk_size=1)), [])
+        return bool(below) or _is_there(store, name)
+
+
+def upload_new(location: GraphLocation, files: Sequence[tuple[Path, str]]) -> bool:
+    """Upload files in their order, each with its name below the place; an empty one is the place itself.
+
+    Nothing is replaced: False when something has one of the names. Whenever not all files are there in the end, those
+    that were uploaded are deleted.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    store, base = _parent_store(location)
+    done: list[str] = []
+    try:
+        with translated(f"writing {location}"):
+            for path, name in files:
+                key = f"{base}/{name}" if name else base
+                if not _upload(store, key, path):
+                    break
+                done.append(key)
+            else:
+                return True
+    except BaseException:
+        _discard(store, done)
+        raise
+    _discard(store, done)
+    return False
+
+
+def _upload(store: Backend, key: str, path: Path) -> bool:
+    if path.stat().st_size > _ONE_REQUEST_BYTES:
+        if _is_there(store, key):
+            return False
+        obstore.put(store, key, path, use_multipart=True)
+        return True
+    try:
+        obstore.put(store, key, path, mode="create", use_multipart=False)
+    except (AlreadyExistsError, PreconditionError):
+        return False
+    return True
+
+
+def _discard(store: Backend, keys: Sequence[str]) -> None:
+    with suppress(BaseError):
+        for start in range(0, len(keys), _BULK):
+            obstore.delete(store, keys[start : start + _BULK])
+
+
+def _is_there(store: Backend, key: str) -> bool:
+    try:
+        obstore.head(store, key)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _parent_store(location: GraphLocation) -> tuple[Backend, str]:
+    """The store of the folder that a place lies in, and the name of the place there."""
+    parent, _, name = location.uri.rpartition("/")
+    return open_store(GraphLocation(parent, is_local=False)), name
 
 
 # ---- Control files of a graph: small objects that appear whole, on disk and on S3 alike
@@ -316,6 +394,11 @@ def replace_content(objects: ControlObjects, name: str, data: bytes, tag: str | 
     return current is not None and current.data == data
 
 
+def _shown(location: GraphLocation, name: str) -> str:
+    """A name below a graph as a failure tells it: on an object store with the bucket."""
+    return name if location.is_local else f"{location.uri}/{name}".rstrip("/")
+
+
 class ControlObjects:
     """Reads and writes small objects below the root of a graph. Names are relative paths.
 
@@ -339,6 +422,9 @@ class ControlObjects:
                     self._store = open_store(self._location, self._request_limit_s)
         return self._store
 
+    def _named(self, name: str) -> str:
+        return _shown(self._location, name)
+
     def read(self, name: str) -> StoredObject | None:
         """The object, or None when it does not exist.
 
@@ -348,7 +434,7 @@ class ControlObjects:
         if self._location.is_local and not self._inside(name).exists():
             # Opening a local store would create the directory, and reading must not leave a trace.
             return None
-        with translated(f"reading {name}"):
+        with translated(f"reading {self._named(name)}"):
             try:
                 result = obstore.get(self._backend, name)
                 if (size := result.meta["size"]) > MAX_OBJECT_BYTES:
@@ -363,14 +449,14 @@ class ControlObjects:
     def write(self, name: str, data: bytes) -> None:
         """Create or replace an object; readers see the old or the new one, never a part."""
         self._inside(name)
-        with translated(f"writing {name}"):
+        with translated(f"writing {self._named(name)}"):
             obstore.put(self._backend, name, data)
             self._sync(name)
 
     def create(self, name: str, data: bytes) -> str | None:
         """Create an object; its tag, or None when it exists already."""
         self._inside(name)
-        with translated(f"creating {name}"):
+        with translated(f"creating {self._named(name)}"):
             try:
                 result = obstore.put(self._backend, name, data, mode="create")
             except AlreadyExistsError:
@@ -383,7 +469,7 @@ class ControlObjects:
 
         Object stores only: on a local disk exclusion comes from file locks.
         """
-        with translated(f"replacing {name}"):
+        with translated(f"replacing {self._named(name)}"):
             try:
                 result = obstore.put(self._backend, name, data, mode={"e_tag": tag})
             except (PreconditionError, FileNotFoundError):
@@ -393,7 +479,7 @@ class ControlObjects:
     def delete(self, name: str) -> None:
         """Delete an object; deleting what does not exist is fine."""
         self._inside(name)
-        with translated(f"deleting {name}"):
+        with translated(f"deleting {self._named(name)}"):
             try:
                 obstore.delete(self._backend, name)
             except FileNotFoundError:
@@ -405,7 +491,7 @@ class ControlObjects:
         """The names directly in a folder, sorted; empty when there is no such folder."""
         if self._location.is_local:
             return self._local_names(folder)
-        with translated(f"listing {folder}"):
+        with translated(f"listing {self._named(folder)}"):
             found = self._list(folder)
             return sorted(meta["path"].rpartition("/")[2] for meta in found["objects"])
 
@@ -434,7 +520,7 @@ class ControlObjects:
 
     def _local_names(self, folder: str) -> list[str]:
         # One system call instead of a round trip through the runtime: every write begins with this.
-        with translated(f"listing {folder}"):
+        with translated(f"listing {self._named(folder)}"):
             try:
                 return sorted(os.listdir(self._inside(folder)))
             except FileNotFoundError:
@@ -471,7 +557,7 @@ def list_files(location: GraphLocation, folder: str) -> Iterator[StoredFile]:
     Raises:
         OutsideRootError: the folder leads out of the root, or through a link.
     """
-    with translated(f"listing {folder or 'the graph'}"):
+    with translated(f"listing {_shown(location, folder) or 'the graph'}"):
         if location.is_local:
             yield from _local_files(location, folder)
             return
@@ -496,7 +582,7 @@ def _local_files(location: GraphLocation, folder: str) -> Iterator[StoredFile]:
 
 def list_folders(location: GraphLocation, folder: str) -> list[str]:
     """The names of the folders directly in a folder, sorted; a link is not a folder."""
-    with translated(f"listing {folder}"):
+    with translated(f"listing {_shown(location, folder)}"):
         if location.is_local:
             try:
                 with os.scandir(inside(location, folder)) as entries:

@@ -326,7 +326,6 @@ def test_options_that_mean_nothing_are_refused(
 
 def test_places_where_nothing_can_be_written_are_refused(graph: Graph, tmp_path: Path) -> None:
     for target, message in [
-        ("s3://bucket/out.jsonl", "goes to a local path"),
         ("gs://bucket/out.jsonl", "local path"),
         (tmp_path / "no/such/place", "create it first"),
         (f"{graph.uri}/out.jsonl", "inside the graph"),

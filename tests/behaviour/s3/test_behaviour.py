@@ -448,6 +448,40 @@ PAPER = TableKey("node:Paper")
 MAINTENANCE_TITLES = "query q() { match { $p: Paper } return { $p.title as t } order { $p.title } }"
 
 
+def test_an_export_to_an_object_store_is_what_an_export_to_a_disk_is(
+    s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one file, in parts and as Parquet; in requests of their own and in one of many parts; nothing is replaced."""
+    bucket = s3_root.rpartition("/")[0]
+    place = parse_location(f"{bucket}/out")
+    with Graph.init(tmp_path / "g.omni", SCHEMA) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+        graph.mutate(ADD_CITING, {"doi": "b", "to": "a"})
+        for name, options, limit in (
+            ("all.jsonl", {}, 64 << 20),
+            ("large.jsonl", {}, 0),
+            ("parts", {"parts": True}, 64 << 20),
+            ("parquet", {"format": "parquet"}, 64 << 20),
+        ):
+            monkeypatch.setattr("omnigraph.storage.objects._ONE_REQUEST_BYTES", limit)
+            local = graph.export(tmp_path / name, engine="local", **options)
+            remote = graph.export(f"{place}/{name}", engine="local", **options)
+            assert remote.files == tuple(f.replace(str(tmp_path), str(place)) for f in local.files)
+            assert (remote.target, remote.nodes, remote.edges) == (f"{place}/{name}", local.nodes, local.edges)
+            for file, key in zip(local.files, remote.files, strict=True):
+                data = bytes(obstore.get(from_url(bucket), key.removeprefix(f"{bucket}/")).bytes())
+                assert data == Path(file).read_bytes() or file.endswith(".parquet")
+            with pytest.raises(BadRequestError, match="an export replaces nothing"):
+                graph.export(f"{place}/{name}", engine="local", **options)
+        # A name that is taken meanwhile: what went up before is deleted, what was there stays.
+        monkeypatch.setattr("omnigraph.pipeline.export.files.holds_objects", lambda _: False)
+        taken = f"out/late/{Path(graph.export(tmp_path / 'p2', engine='local', parts=True).files[-1]).name}"
+        obstore.put(from_url(bucket), taken, b"mine")
+        with pytest.raises(BadRequestError, match="an export replaces nothing"):
+            graph.export(f"{place}/late", engine="local", parts=True)
+        assert [file.name for file in list_files(parse_location(f"{place}/late"), "")] == [Path(taken).name]
+
+
 def test_a_graph_is_folded_and_optimized(root: str, monkeypatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_FOLD_FRAGMENTS", "2")
     with Graph.init(root, SCHEMA) as graph:

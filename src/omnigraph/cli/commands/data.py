@@ -204,7 +204,9 @@ def export(
     address: Address,
     point: Point,
     type: Types = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="PATH", help="file or directory to create")] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="PATH", help="file or directory to create, or s3://")
+    ] = None,
     format: Annotated[FileFormat, typer.Option("--format", help="with --out")] = FileFormat.JSONL,
     parts: Annotated[bool, typer.Option("--parts", help="with --out, a directory of JSONL files")] = False,
     engine: EngineChoice = Engine.AUTO,

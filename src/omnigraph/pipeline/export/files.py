@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,8 +18,8 @@ import pyarrow.compute as pc
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.export.formats import LINES
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.objects import sync_files
+from omnigraph.storage.location import GraphLocation, parse_location
+from omnigraph.storage.objects import holds_objects, sync_files, upload_new
 
 # ---- External sort of lines by id
 #
@@ -162,13 +163,15 @@ def _write_run(blocks: Iterable[pa.RecordBatch], folder: str) -> str:
 
 
 # ---- The target of an export
+#
+# Everything is written into a hidden directory first: beside the target, or for an object store in a temporary one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
     """The hidden directory of one export."""
 
-    target: Path
+    target: GraphLocation
     #: What will be the target: a file, or a directory.
     result: Path
     #: Files of tasks. What is not moved from here into the result goes away, as what a task wrote in vain.
@@ -182,29 +185,46 @@ class Staging:
         os.rename(path, place)
         return place
 
-    def publish(self, *, durable: bool) -> None:
+    def final_name(self, path: Path) -> str:
+        """The name that a file of the result has in the end."""
+        inside = path.relative_to(self.result).as_posix()
+        return self.target.uri if inside == "." else f"{self.target.uri}/{inside}"
+
+    def publish(self, files: Sequence[Path], *, durable: bool) -> None:
         """Make the result visible under the name of the target.
+
+        On an object store a file appears complete. Several appear one after the other, in the given order, and those
+        that are there go when a later one fails.
 
         Raises:
             BadRequestError: something has that name meanwhile.
         """
+        if self.target.is_local:
+            self._rename(self.target.path, durable=durable)
+            return
+        names = [(path, self.final_name(path).removeprefix(self.target.uri).lstrip("/")) for path in files]
+        if not upload_new(self.target, names):
+            raise _existing(self.target)
+
+    def _rename(self, target: Path, *, durable: bool) -> None:
         is_folder = self.result.is_dir()
         if durable:
             files = [path for path in self.result.rglob("*") if path.is_file()]
             sync_files(files if is_folder else [self.result])
         try:
-            if is_folder or not self._link():
-                refuse_existing(self.target)
-                os.rename(self.result, self.target)
+            if is_folder or not self._link(target):
+                if os.path.lexists(target):
+                    raise _existing(self.target)
+                os.rename(self.result, target)
         except FileExistsError as error:
             raise _existing(self.target) from error
         if durable:
-            sync_files([self.target])
+            sync_files([target])
 
-    def _link(self) -> bool:
+    def _link(self, target: Path) -> bool:
         """Name the file by a hard link, which never replaces a file; False where links are not supported."""
         try:
-            os.link(self.result, self.target)
+            os.link(self.result, target)
         except FileExistsError:
             raise
         except OSError:
@@ -212,32 +232,25 @@ class Staging:
         return True
 
 
-def local_target(target: str | os.PathLike[str], graph_uri: str) -> Path:
-    """The path that a user means.
+def export_target(target: str | os.PathLike[str], graph_uri: str) -> GraphLocation:
+    """The place that a user means.
 
     Raises:
-        BadRequestError: it is in use, inside the graph, not on a local disk, or in a directory that does not exist.
+        BadRequestError: it is in use, inside the graph, or in a directory that does not exist. An export replaces
+            nothing.
     """
     location = parse_location(target)
-    if not location.is_local:
-        raise BadRequestError(f"an export goes to a local path, and {location} is none: export there, then copy it")
-    path = location.path
-    refuse_existing(path)
-    if path.is_relative_to(graph_uri):
-        raise BadRequestError(f"{path} is inside the graph: choose a place outside of it")
-    if not path.parent.is_dir():
-        raise BadRequestError(f"{path.parent} is not a directory: create it first")
-    return path
+    if os.path.lexists(location.uri) if location.is_local else holds_objects(location):
+        raise _existing(location)
+    if location.uri.startswith(f"{graph_uri.rstrip('/')}/"):
+        raise BadRequestError(f"{location} is inside the graph: choose a place outside of it")
+    if location.is_local and not location.path.parent.is_dir():
+        raise BadRequestError(f"{location.path.parent} is not a directory: create it first")
+    return location
 
 
-def refuse_existing(path: Path) -> None:
-    """An export replaces nothing."""
-    if os.path.lexists(path):
-        raise _existing(path)
-
-
-def _existing(path: Path) -> BadRequestError:
-    return BadRequestError(f"{path} exists, and an export replaces nothing: remove it or choose another name")
+def _existing(place: GraphLocation) -> BadRequestError:
+    return BadRequestError(f"{place} exists, and an export replaces nothing: remove it or choose another name")
 
 
 def check_shared(path: str) -> None:
@@ -254,9 +267,10 @@ def check_shared(path: str) -> None:
 
 
 @contextmanager
-def staging(target: Path) -> Iterator[Staging]:
+def staging(target: GraphLocation) -> Iterator[Staging]:
     """The hidden directory of an export; it is gone at the end, whatever happens."""
-    folder = target.parent / f".export-{new_ulid()}"
+    parent = target.path.parent if target.is_local else Path(tempfile.gettempdir())
+    folder = parent / f".export-{new_ulid()}"
     scratch = folder / "scratch"
     try:
         scratch.mkdir(parents=True)

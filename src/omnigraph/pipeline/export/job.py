@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from omnigraph.core.arrow import Batch
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey, new_ulid
+from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.export.files import (
     MAX_MERGED_RUNS,
     Staging,
@@ -31,6 +33,7 @@ from omnigraph.pipeline.workers import Message, Progress, StageProgress, Workers
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, scan_group, table_address
 from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import GraphLocation
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,6 +141,8 @@ class Exported:
 
     rows: dict[TableKey, int]
     files: tuple[Path, ...] = ()
+    #: What the files are called when the export is done.
+    names: tuple[str, ...] = ()
 
 
 # ---- in this process
@@ -177,7 +182,7 @@ def _watched(batches: Iterable[Batch], stage: StageProgress, done: int, rows: in
 
 def export_files(
     sources: Sequence[ExportSource],
-    target: Path,
+    target: GraphLocation,
     *,
     format: ExportFormat,
     parts: bool,
@@ -187,10 +192,19 @@ def export_files(
 ) -> Exported:
     """Write all rows to a file or a directory that appears when it is complete, or not at all.
 
+    Executors of a cluster cannot write into the temporary files of this machine, which an object store takes its
+    objects from.
+
     Raises:
-        BadRequestError: the target exists, or a value cannot be expressed in the format.
+        BadRequestError: the target exists, or a value cannot be expressed in the format; or it is an object store, and
+            the workers are not on this machine.
         StorageError: reading or writing failed.
     """
+    if not target.is_local and not workers.is_on_this_machine:
+        raise BadRequestError(
+            f"the executors of a cluster do not reach the temporary files that {target} is made from: export with "
+            'engine="local" (--engine local), or to a folder that executors and driver share, and copy it'
+        )
     with translated(f"writing {target}"), staging(target) as place:
         tasks = _plan_tasks(sources, str(place.scratch), workers.parallelism)
         if format is ExportFormat.PARQUET:
@@ -200,9 +214,9 @@ def export_files(
             exported = _placed(sources, tasks, answers, place, _line_part_name)
         else:
             exported = _line_file(sources, tasks, place, workers, progress)
-        place.publish(durable=durable)
-    moved = (target / path.relative_to(place.result) for path in exported.files)
-    return replace(exported, files=tuple(moved))
+        with progress.stage("upload", len(exported.files)) if not target.is_local else nullcontext():
+            place.publish(exported.files, durable=durable)
+        return replace(exported, names=tuple(map(place.final_name, exported.files)))
 
 
 def _plan_tasks(sources: Sequence[ExportSource], scratch: str, parallelism: int) -> list[ExportTask]:
