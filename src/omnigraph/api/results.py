@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
 from omnigraph.codec import COMPLETE, HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, Key, Text, When
@@ -66,6 +67,11 @@ class LoadedType(Document):
     name: str
     entities_loaded: Annotated[int, Text("records of the input")]
     superseded: Annotated[int, OMIT_EMPTY, Text("of these, replaced by later ones of the same id")] = 0
+    repeated: Annotated[
+        int,
+        OMIT_EMPTY,
+        Text("of these, edges without an id between nodes that such an edge joined before; counted in a merge"),
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +137,20 @@ class LoadResult(Document):
         yield from ((edge_table_key(item.name), item) for item in self.edges)
 
     @staticmethod
-    def types_of(kind: str, rows: Mapping[TableKey, int], superseded: Mapping[TableKey, int]) -> tuple[LoadedType, ...]:
+    def types_of(
+        kind: str,
+        rows: Mapping[TableKey, int],
+        superseded: Mapping[TableKey, int],
+        repeated: Mapping[TableKey, int] = MappingProxyType({}),
+    ) -> tuple[LoadedType, ...]:
         """The types of one kind, from counts per table key."""
         return tuple(
-            LoadedType(name=key.removeprefix(f"{kind}:"), entities_loaded=rows[key], superseded=superseded.get(key, 0))
+            LoadedType(
+                name=key.removeprefix(f"{kind}:"),
+                entities_loaded=rows[key],
+                superseded=superseded.get(key, 0),
+                repeated=repeated.get(key, 0),
+            )
             for key in sorted(rows)
             if key.startswith(f"{kind}:")
         )

@@ -15,7 +15,7 @@ from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.targets import reading_pins
 from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name
-from omnigraph.core.source import with_hint
+from omnigraph.core.source import nearest
 from omnigraph.errors import BadRequestError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
@@ -156,7 +156,10 @@ def _chosen(catalog: Catalog, types: Sequence[str] | None) -> list[NodeDef | Edg
         return every
     unknown = [name for name in types if name not in known]
     if unknown:
-        raise BadRequestError(with_hint(f"there is no type {', '.join(unknown)}", unknown[0], known))
+        near = nearest(unknown[0], known)
+        listing = ", ".join(definition.table_key for definition in every)
+        hint = f"the graph has {listing}" if near is None else f"did you mean `{near}`?"
+        raise BadRequestError(f"there is no type {', '.join(unknown)}: {hint}")
     return [item for item in every if item.name in types or item.table_key in types]
 
 

@@ -203,7 +203,7 @@ class _Run:
             branch_created=transaction.new_branch is not None and commit is not None,
             mode=str(call.mode),
             nodes=LoadResult.types_of("node", job.row_counts, prepared.superseded),
-            edges=LoadResult.types_of("edge", job.row_counts, prepared.superseded),
+            edges=LoadResult.types_of("edge", job.row_counts, prepared.superseded, prepared.repeated),
             nulled=dict(sorted(job.nulled.items())),
             actor=call.actor,
             commit=commit,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from omnigraph.codec import Document, Key
+from omnigraph.codec import OMIT_NONE, Document, Key
 from omnigraph.commit.attempt import StagedTable, discard_staged
 from omnigraph.commit.environment import GraphEnvironment, GraphSettings
 from omnigraph.commit.publisher import ManifestFold
@@ -21,7 +21,7 @@ from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import ConflictError, ExpectedVersionMismatchError
+from omnigraph.errors import ConflictError, ExpectedVersionMismatchError, OmniError
 from omnigraph.errors.requests import OPTIMIZE
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.maintenance.indexes import PendingIndex, plan_indexes, table_indexes
@@ -163,6 +163,8 @@ class OptimizeReport(Document):
     #: Sorted by table key.
     tables: Annotated[tuple[OptimizedTable, ...], Key("datasets")]
     catalog: Annotated[ManifestFold, Key("manifest")]
+    #: Why the manifest was not folded, although the commit was published: the next run folds it.
+    manifest_error: Annotated[str | None, OMIT_NONE] = None
 
     @property
     def graph_commit_id(self) -> str | None:
@@ -201,6 +203,8 @@ def optimize_graph(
 ) -> OptimizeReport:
     """Optimize every table of main as one commit, then the manifest; its caller has settled what dead writers left.
 
+    A manifest that cannot be folded after the commit is told in the report: the commit stands.
+
     Raises:
         ConflictError: the schema changed meanwhile; nothing happened.
         SparkError: Spark cannot run; nothing happened.
@@ -211,11 +215,19 @@ def optimize_graph(
     run = _Run(transaction, schema_of(transaction.snapshot.schema_hash).catalog, call)
     with transaction, bounded(budget, OPTIMIZE), environment.staging.shared():
         commit = run.execute()
-    with settled_window(environment) as held:
-        fold = held.manifest.fold(tenure=held.tenure)
-        held.audit.fold()
+    fold, problem = ManifestFold(fragments_removed=0, fragments_added=0, versions_removed=0), None
+    try:
+        with settled_window(environment) as held:
+            fold = held.manifest.fold(tenure=held.tenure)
+            held.audit.fold()
+    except OmniError as error:
+        if commit is None:
+            raise
+        # A failure alone would read as if nothing had happened.
+        problem = error.message
     after = snapshot_of(environment.manifest.state().head(MAIN))
-    return OptimizeReport(branch=MAIN, commit=commit, tables=run.report(commit, after), catalog=fold)
+    tables = run.report(commit, after)
+    return OptimizeReport(branch=MAIN, commit=commit, tables=tables, catalog=fold, manifest_error=problem)
 
 
 class _Run:

@@ -6,6 +6,7 @@ import io
 import json
 import random
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -400,9 +401,9 @@ def test_a_target_made_meanwhile_is_not_replaced(
     target = tmp_path / "out"
     publish = export_target.Staging.publish
 
-    def publish_late(self: export_target.Staging, *, durable: bool) -> None:
+    def publish_late(self: export_target.Staging, files: Sequence[Path], *, durable: bool) -> None:
         target.write_text("mine")
-        publish(self, durable=durable)
+        publish(self, files, durable=durable)
 
     monkeypatch.setattr(export_target.Staging, "publish", publish_late)
     with pytest.raises(BadRequestError, match="an export replaces nothing"):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from omnigraph.cli.commands.data import load_lines
 from omnigraph.commit.environment import open_environment
 from omnigraph.core.failpoints import VARIABLE, reset
 from omnigraph.core.ids import TableKey
@@ -906,3 +907,33 @@ def test_local_workers_give_up_at_the_first_part_that_fails():
     with pytest.raises(BadRequestError):
         LocalWorkers(Silent()).run("write", task, range(3))
     assert seen == [0, 1]
+
+
+def test_edges_that_come_again_without_an_id_are_counted_in_the_receipt(tmp_path: Path) -> None:
+    """They are doubled, which nothing can know better; with ids they are replaced, and a new pair is no repetition."""
+    graph = Graph.init(tmp_path / "g.omni", "node P { n: String @key } edge K: P -> P edge L: P -> P")
+    nodes = [{"type": "P", "data": {"n": name}} for name in "abc"]
+    edges = [{"edge": "K", "from": "a", "to": "b"}, {"edge": "L", "from": "a", "to": "b", "data": {"id": "l"}}]
+    receipts = [
+        graph.load(
+            write_lines(tmp_path / f"{number}.jsonl", [json.dumps(line).encode() for line in lines]),
+            mode=mode,
+            engine="local",
+        )
+        for number, (mode, lines) in enumerate(
+            [
+                ("merge", [*nodes, *edges]),
+                ("merge", [*nodes, *edges, {"edge": "K", "from": "b", "to": "a"}]),
+                ("append", edges[:1]),
+            ]
+        )
+    ]
+    assert [{edge.name: edge.repeated for edge in found.edges} for found in receipts] == [
+        {"K": 0, "L": 0},
+        {"K": 1, "L": 0},
+        {"K": 0},
+    ]
+    body = receipts[1].to_json()["edges"][0]
+    assert body == {"name": "K", "entities_loaded": 2, "repeated": 1}
+    (told,) = [line for line in load_lines(receipts[1]) if "joined before" in line]
+    assert told.startswith("edge K: 1 new edge joins nodes that were joined before; ")

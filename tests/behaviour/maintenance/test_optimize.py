@@ -25,6 +25,7 @@ from omnigraph.errors import (
     ExpectedVersionMismatchError,
     RecoveryRequiredError,
     StorageError,
+    StorageFailure,
 )
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance import optimize as optimizing
@@ -558,3 +559,21 @@ def folders(graph: Graph) -> set[str]:
     """The segments that are on disk."""
     pin = graph.snapshot().pins[DOC]
     return {path.name for path in Path(graph.uri).glob(f"{pin.location}/_indices/*")}
+
+
+def test_a_manifest_that_cannot_be_folded_hides_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables are optimized by then; only a run that published nothing fails."""
+    graph = worn_graph(tmp_path)
+
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError("the store is gone", StorageFailure.TRANSIENT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("omnigraph.commit.publisher.Manifest.fold", fail)
+        report = graph.optimize(engine="local")
+        assert report.commit == graph.commits()[0]
+        assert report.to_json()["manifest_error"] == "the store is gone"
+        with pytest.raises(StorageError, match="the store is gone"):
+            graph.optimize(engine="local")
+    again = graph.optimize(engine="local")
+    assert (again.commit, again.manifest_error) == (None, None)

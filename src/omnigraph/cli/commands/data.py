@@ -166,6 +166,13 @@ def load_lines(result: LoadResult) -> Iterator[str]:
         yield "1 record was replaced by a later one of the same id"
     elif result.superseded:
         yield f"{result.superseded:,} records were replaced by later ones of the same id"
+    for edges in result.edges:
+        if edges.repeated:
+            joined = "edge joins" if edges.repeated == 1 else "edges join"
+            yield (
+                f"edge {edges.name}: {edges.repeated:,} new {joined} nodes that were joined before; an edge without an "
+                "id is always new: give it one, as `id` of the record or in the mapping, to load a file again"
+            )
     for name, count in result.nulled.items():
         values = "1 value that does not fit was" if count == 1 else f"{count:,} values that do not fit were"
         yield f"{name}: {values} stored as null; `--grammar strict --dry-run` shows them"

@@ -52,6 +52,8 @@ def optimize(
             return
         report = graph.optimize(actor=actor, engine=engine, progress=terminal_progress(quiet=quiet), timeout_s=timeout)
     print_result(report, _lines(report), json=json)
+    if report.manifest_error is not None:
+        raise typer.Exit(1)
 
 
 def _lines(report: OptimizeReport) -> Iterator[str]:
@@ -67,6 +69,8 @@ def _lines(report: OptimizeReport) -> Iterator[str]:
             f"manifest: {counted(manifest.fragments_removed, 'fragment')} folded, "
             f"{counted(manifest.versions_removed, 'old version')} removed"
         )
+    if report.manifest_error is not None:
+        yield f"manifest: not folded, {report.manifest_error}; run the command again"
     if report.commit is None:
         yield "nothing to commit"
     else:

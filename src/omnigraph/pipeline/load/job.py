@@ -48,6 +48,8 @@ class PreparedLoad:
     read: frozenset[TableKey]
     #: Records that were replaced by later ones of the same id, of tables that have any.
     superseded: Mapping[TableKey, int]
+    #: New edges without ids, per type, between nodes that an edge of the type joins already.
+    repeated: Mapping[TableKey, int]
     _upserted: Mapping[TableKey, Upserted] = field(default_factory=dict)
 
 
@@ -256,6 +258,7 @@ class LoadJob:
                 images[key] = self._image(key, private, upserted.get(key))
             with self._engine.progress.stage("check relations", 1) as stage, self._engine.inner.inside(stage):
                 relations.check(images)
+                repeated = relations.repeated_edges(images)
                 stage.update(1, sum(staged.rows for staged in touched.values()))
             self._refuse(relations)
             reach(Failpoint.LOAD_CHECKED)
@@ -272,6 +275,7 @@ class LoadJob:
             writes=writes,
             read=frozenset(read),
             superseded={key: item.superseded for key, item in upserted.items() if item.superseded},
+            repeated=repeated,
             _upserted=upserted,
         )
 

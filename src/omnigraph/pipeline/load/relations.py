@@ -13,6 +13,7 @@ import numpy as np
 
 from omnigraph.core.arrow import Column, Rows, pa, pc
 from omnigraph.core.ids import TableKey
+from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.rules import End, EndRefused, NewIds, TableRules, Unique
 from omnigraph.pipeline.exchange import KeyFiles, key_files
@@ -32,6 +33,9 @@ from omnigraph.writes.columns import texts
 from omnigraph.writes.rules import Violation, check, check_ids
 
 _OFFSET_MASK = 0xFFFFFFFF
+_BOTH_ENDS = [(column, ScalarType(Scalar.STRING)) for column in ("src", "dst")]
+#: Edges of a table up to which new ones are compared with them.
+_COUNTED_EDGES = 1_000_000
 
 
 # ---- What a load has staged
@@ -106,6 +110,23 @@ class Relations:
         for found in check(self.rules, changes):
             for violation in self._told_apart(found, images):
                 self._add(violation, images)
+
+    def repeated_edges(self, images: Mapping[TableKey, Image]) -> dict[TableKey, int]:
+        """Count the new edges without ids, per type, between nodes that an edge of the type joins already.
+
+        An upsert cannot know them again: who loads a file a second time has every edge twice. In large tables nothing
+        is counted, since it would take as long as the rest of the load.
+        """
+        if self.mode is not LoadMode.UPSERT or self.counts:
+            return {}
+        found = {}
+        for key, image in images.items():
+            staged, before = self.staged.types.get(key), self.tables[key].row_count
+            if key.kind == "edge" and staged is not None and not staged.has_given_ids and 0 < before <= _COUNTED_EDGES:
+                new, old = (key_scans(image.table, part, _BOTH_ENDS) for part in (image.new, image.old))
+                if new and (total := self.engine.joins.shared(new, old).total):
+                    found[key] = total
+        return found
 
     def _changes(self, images: Mapping[TableKey, Image]) -> TableChanges:
         joins, tell = self.engine.joins, self.engine.inner.tell
