@@ -5,7 +5,9 @@ It lies below every room, failures included, and knows nothing of them.
 
 from __future__ import annotations
 
+import html
 import inspect
+import json
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -123,6 +125,27 @@ class Document:
             KeyError, TypeError, ValueError: a member is missing, or is of another type.
         """
         return cls(**decode_members(members_of(cls), body))
+
+    def _repr_html_(self) -> str:
+        """The members that people see as a table, for notebooks."""
+        left = 'style="text-align:left"'
+        rows = "".join(
+            f"<tr><th {left}>{html.escape(name)}</th><td {left}>{_cell(value)}</td></tr>"
+            for name, value in self.to_json().items()
+        )
+        title = html.escape(type(self).__name__)
+        return f"<table><caption {left}><b>{title}</b></caption><tbody>{rows}</tbody></table>"
+
+
+#: Longest text of a member that a notebook shows.
+_SHOWN = 300
+
+
+def _cell(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if len(text) > _SHOWN:
+        text = f"{text[:_SHOWN]}… ({len(text):,} characters)"
+    return html.escape(text)
 
 
 # ---- Members of a class

@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,10 @@ from omnigraph.api.rows import Result
 from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.snapshot import Snapshot
+from omnigraph.display.listings import Listing
+from omnigraph.display.pictures import Picture
 from omnigraph.errors import OmniError
+from omnigraph.lang.schema.catalog import Catalog
 
 SCHEMA = """
 node Person {
@@ -67,6 +70,8 @@ ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: 
 
 #: ULIDs, times in microseconds, hashes of schemas, which hold an id of their graph, and sizes of bodies, which are sent
 #: unpacked and with line ends of their own.
+#: Moments of commits as people read them.
+_MOMENT = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{3}Z)?")
 _OWN = re.compile(r"01[0-9A-HJKMNP-TV-Z]{24}|\b1[789]\d{14}\b|sha256:[0-9a-f]{64}|\d+ B of input[^\"]*")
 
 
@@ -112,19 +117,34 @@ def told(value: object) -> object:
         return value.document()
     if isinstance(value, GraphCommit):
         # The schema of a commit is what its graph decodes old rows with; it stays where they are.
-        return repr(replace(value, schema_source=None, schema_contract=None))
+        fields = vars_of(replace(value, schema_source=None, schema_contract=None))
+        return {"fields": repr(fields), "text": repr(value), "html": value._repr_html_()}
+    if isinstance(value, Listing):
+        return {"items": [told(item) for item in value], "text": repr(value), "html": value._repr_html_()}
     if isinstance(value, list):
         return [told(item) for item in value]
+    if isinstance(value, Catalog):
+        return {"fields": repr(vars_of(value)), "text": repr(value), "html": value._repr_html_()}
+    if isinstance(value, Picture):
+        return {"text": repr(value), "html": value.to_html(), "svg": value.to_svg()}
     if hasattr(value, "to_json"):
-        return {"json": value.to_json(), "text": _shown(value)}
+        return {"json": value.to_json(), "text": _shown(value), "html": _html_of(value)}
     return repr(value)
+
+
+def _html_of(value: Any) -> str:
+    return value._repr_html_() if hasattr(value, "_repr_html_") else ""
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    return {item.name: getattr(value, item.name) for item in fields(value)}
 
 
 def _shown(value: object) -> str:
     """The fields of receipts and infos; of diffs, whose classes differ, what iterating over them gives."""
     if hasattr(value, "to_arrow"):
         table = value.to_arrow().combine_chunks()
-        return repr([*value, value.stats, len(value), value.graph_branch, table])
+        return repr([*value, value.stats, len(value), value.graph_branch, table, value])
     return "" if hasattr(value, "plan") else repr(value)
 
 
@@ -150,7 +170,7 @@ def neutral(text: str) -> str:
     def stand_in(found: re.Match[str]) -> str:
         return seen.setdefault(found[0], f"<{len(seen)}>")
 
-    return _OWN.sub(stand_in, text)
+    return _OWN.sub(stand_in, _MOMENT.sub("<moment>", text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from types import TracebackType
 from typing import Self
 
+from typing_extensions import override
+
 from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, PageBudget, check_binding, decode_token, encode_token
+from omnigraph.branches.deltas import Operation
+from omnigraph.branches.diff_pictures import ShownDiff, StateReader
 from omnigraph.branches.diffs import NET_CHANGES, Diff, DiffPage, DiffStats, NetChange
 from omnigraph.core.arrow import Rows, pa
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import ChangeCursorRejectedError
 
 _DIFF_PAGE = "diff-page"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedDiff:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReportedDiff(ShownDiff):
     """The differences of two snapshots as a server told them; reads like a `Diff`."""
 
     #: All changes on one page.
     whole: DiffPage
+    states: StateReader | None = field(default=None, compare=False)
 
     @property
+    @override
     def from_commit_id(self) -> str:
-        """The commit of the first state."""
         return self.whole.from_graph_commit_id
 
     @property
+    @override
     def to_commit_id(self) -> str:
-        """The commit of the second state."""
         return self.whole.to_graph_commit_id
 
     @property
@@ -53,6 +59,18 @@ class ReportedDiff:
     def stats(self) -> DiffStats:
         """The number of differences."""
         return self.whole.stats
+
+    @override
+    def first(self, count: int) -> list[NetChange]:
+        return list(self.whole.changes[:count])
+
+    @override
+    def by_type(self) -> dict[TableKey, dict[Operation, int]]:
+        counts: dict[TableKey, dict[Operation, int]] = {}
+        for change in self.whole.changes:
+            found = counts.setdefault(TableKey(f"{change.kind}:{change.type_name}"), {})
+            found[change.op] = found.get(change.op, 0) + 1
+        return counts
 
     @property
     def summary(self) -> DiffPage:
@@ -92,10 +110,10 @@ class ReportedDiff:
         return self.whole.to_json()
 
     @staticmethod
-    def from_pages(pages: Sequence[DiffPage]) -> ReportedDiff:
+    def from_pages(pages: Sequence[DiffPage], states: StateReader | None = None) -> ReportedDiff:
         """The diff that consecutive pages make up."""
         changes = tuple(change for page in pages for change in page.changes)
-        return ReportedDiff(whole=replace(pages[0], changes=changes, next_page_token=None))
+        return ReportedDiff(whole=replace(pages[0], changes=changes, next_page_token=None), states=states)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypedDict
+from typing import TYPE_CHECKING, Self
 
 from omnigraph.api.maintenance_api import MaintenanceApi
-from omnigraph.api.reading_api import ReadingApi
+from omnigraph.api.showing_api import ShowingApi
 
 if TYPE_CHECKING:
     from omnigraph.api.results import BranchReceipt, LoadResult, MergeResult, MutationResult, SchemaApplyResult
@@ -24,29 +23,7 @@ if TYPE_CHECKING:
 DIRECT_ONLY = tuple(sorted(name for name in vars(MaintenanceApi) if not name.startswith("_")))
 
 
-class PastKeywords(TypedDict, total=False):
-    """The state of the past that a read means, as its keywords."""
-
-    snapshot: str | None
-    version: int | None
-    as_of: str | datetime | None
-
-
-class TargetKeywords(PastKeywords, total=False):
-    """The state that a read means, as its keywords."""
-
-    branch: str
-
-
-class FilterKeywords(TypedDict, total=False):
-    """The changes that a read means, as its keywords."""
-
-    kinds: Sequence[str] | None
-    types: Sequence[str] | None
-    ops: Sequence[str] | None
-
-
-class GraphApi(ReadingApi, MaintenanceApi):
+class GraphApi(ShowingApi, MaintenanceApi):
     """A graph: `Graph` beside its storage, `RemoteGraph` behind a server. Results and errors are the same.
 
     Behind a server the actor of every write is that of the token, Spark sessions, frames and mappings cannot be sent,
@@ -174,10 +151,6 @@ class GraphApi(ReadingApi, MaintenanceApi):
 
     # ---- branches
 
-    def branches(self) -> list[str]:
-        """The names of all branches, sorted."""
-        raise NotImplementedError
-
     def create_branch(self, name: str, base: str = "main", actor: str | None = None) -> BranchReceipt:
         """Create a branch at the head of another one, or at any commit; no data is copied.
 
@@ -237,11 +210,6 @@ class GraphApi(ReadingApi, MaintenanceApi):
 
     def close(self) -> None:
         """Release what the graph holds in memory, and files of large differences that it remembers."""
-        raise NotImplementedError
-
-    @property
-    def uri(self) -> str:
-        """The address of the graph."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

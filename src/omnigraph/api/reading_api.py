@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from omnigraph.api.diffs import ReportedDiff
@@ -23,10 +23,41 @@ if TYPE_CHECKING:
     from omnigraph.spark import Session
 
 
+class PastKeywords(TypedDict, total=False):
+    """The state of the past that a read means, as its keywords."""
+
+    snapshot: str | None
+    version: int | None
+    as_of: str | datetime | None
+
+
+class TargetKeywords(PastKeywords, total=False):
+    """The state that a read means, as its keywords."""
+
+    branch: str
+
+
+class FilterKeywords(TypedDict, total=False):
+    """The changes that a read means, as its keywords."""
+
+    kinds: Sequence[str] | None
+    types: Sequence[str] | None
+    ops: Sequence[str] | None
+
+
 class ReadingApi:
     """Reads of a graph: queries, entities, exports, blobs and history."""
 
     # ---- states
+
+    @property
+    def uri(self) -> str:
+        """The address of the graph."""
+        raise NotImplementedError
+
+    def branches(self) -> list[str]:
+        """The names of all branches, sorted."""
+        raise NotImplementedError
 
     @property
     def schema(self) -> str:
@@ -145,11 +176,13 @@ class ReadingApi:
     ) -> RowImage | None:
         """One entity at the head of a branch, at a commit, a graph version or a moment; None if it is not there.
 
+        `type_key` is the name of a type, or `node:Paper` and `edge:Paper` where a node and an edge type have one name.
+
         >>> import tempfile
         >>> from omnigraph import Graph
         >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
         >>> receipt = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
-        >>> graph.entity_at("node:Paper", "10.1")
+        >>> graph.entity_at("Paper", "10.1")
         {'id': '10.1', 'properties': {'doi': '10.1'}}
 
         Raises:

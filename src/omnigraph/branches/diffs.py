@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Self
 
+from typing_extensions import override
+
 from omnigraph.branches.deltas import Operation, TypeDelta, operation
+from omnigraph.branches.diff_pictures import ShownDiff, StateReader
 from omnigraph.codec import OMIT_NONE, Document
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.arrow import Rows, pa
+from omnigraph.core.ids import TableKey
 from omnigraph.pipeline.compare import OPERATIONS, operation_codes
 
 #: Net changes as an Arrow table.
@@ -64,8 +68,8 @@ class DiffPage(Document):
     next_page_token: Annotated[str | None, OMIT_NONE] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Diff:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Diff(ShownDiff):
     """The differences of two snapshots, by type key and id. Iterate over it, or take `to_arrow()` for many.
 
     Many differences are in files, which are read as they are asked for: counts, iteration and `between` take no more
@@ -75,15 +79,16 @@ class Diff:
     old: Snapshot
     new: Snapshot
     deltas: tuple[TypeDelta, ...]
+    states: StateReader | None = field(default=None, compare=False)
 
     @property
+    @override
     def from_commit_id(self) -> str:
-        """The commit of the first state."""
         return self.old.commit_id
 
     @property
+    @override
     def to_commit_id(self) -> str:
-        """The commit of the second state."""
         return self.new.commit_id
 
     @property
@@ -125,6 +130,17 @@ class Diff:
 
     def __iter__(self) -> Iterator[NetChange]:
         return self.between(0, len(self))
+
+    @override
+    def first(self, count: int) -> list[NetChange]:
+        return list(self.between(0, count))
+
+    @override
+    def by_type(self) -> dict[TableKey, dict[Operation, int]]:
+        return {
+            delta.table_key: {operation(code): delta.rows.counts[code] for code in range(OPERATIONS)}
+            for delta in self.deltas
+        }
 
     def between(self, begin: int, end: int) -> Iterator[NetChange]:
         """The changes from one place in the order to another; the cost follows their number."""

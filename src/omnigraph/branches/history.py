@@ -29,8 +29,9 @@ from omnigraph.commit.snapshot import History, ManifestState, Snapshot, snapshot
 from omnigraph.commit.targets import Target, check_readable, newest_first, reading_pins, resolve_target
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
 from omnigraph.core.source import with_hint
-from omnigraph.errors import BranchNotFoundError, NotFoundError
+from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
 from omnigraph.errors.writes import RowImage
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.exchange import ScratchPlace
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark import ElasticWorkers
@@ -93,11 +94,8 @@ class GraphHistory:
             NotFoundError: there is no such type at that snapshot.
         """
         snapshot = resolve_target(self._environment.manifest, state, target)
-        known = self._types(snapshot.schema_hash).get(TableKey(type_key))
-        pin = snapshot.pins.get(TableKey(type_key))
-        if known is None or pin is None:
-            message = f"there is no type {type_key} at this snapshot"
-            raise NotFoundError(with_hint(message, type_key, self._types(snapshot.schema_hash)))
+        key = _type_named(self._schema_of(snapshot.schema_hash).catalog, type_key)
+        known, pin = self._types(snapshot.schema_hash)[key], snapshot.pins[key]
         table = self._reader.open(pin)
         with reading_pins(self._environment.tables, [pin]):
             found = list(find_row_ids(table, [entity_id]).values())
@@ -195,3 +193,13 @@ class GraphHistory:
         """The filter that a caller means, who may name the types of these schemas."""
         catalogs = [self._schema_of(schema_hash).catalog for schema_hash in schema_hashes]
         return make_filter(catalogs, selection.kinds, selection.types, selection.ops)
+
+
+def _type_named(catalog: Catalog, name: str) -> TableKey:
+    """The type that a table key, or a name that only one type has, means."""
+    matching = catalog.keys_named(name)
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise BadRequestError(f"`{name}` is a node and an edge type: write {' or '.join(matching)}")
+    raise NotFoundError(with_hint(f"there is no type {name} at this snapshot", name, catalog.types))

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import httpx
 
-from omnigraph.api.graph_api import TargetKeywords
 from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, Operation
+from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
 from omnigraph.commit.targets import Target
 from omnigraph.core.budget import Budget
@@ -38,7 +38,7 @@ from omnigraph.errors import (
 from omnigraph.errors.bodies import error_from_body
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph_api import FilterKeywords
+    from omnigraph.api.reading_api import FilterKeywords
     from omnigraph.errors import Diagnostic
     from omnigraph.lang.schema.compiler import CompiledSchema
 

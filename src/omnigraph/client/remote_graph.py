@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
 
 from typing_extensions import override
 
-from omnigraph.api.graph_api import DIRECT_ONLY, FilterKeywords, GraphApi, PastKeywords, TargetKeywords
+from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
+from omnigraph.api.listings import branch_list, commit_list
 from omnigraph.api.operation import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, SNAPSHOT_ID, Operation
 from omnigraph.api.operations import OPERATIONS
+from omnigraph.api.reading_api import FilterKeywords, PastKeywords, TargetKeywords
 from omnigraph.api.results import (
     BLOB_RANGE_BYTES,
     BaselineResult,
@@ -29,7 +31,8 @@ from omnigraph.api.results import (
     SchemaApplyResult,
     check_range,
 )
-from omnigraph.api.rows import Result, decode_result
+from omnigraph.api.row_streams import decode_result
+from omnigraph.api.rows import Result
 from omnigraph.client.addresses import check_graph_id, find_token, parse_address
 from omnigraph.client.connection import (
     Connection,
@@ -299,13 +302,22 @@ class RemoteGraph(GraphApi):
             token = page.next_page_token
             # The other pages belong to the same two commits, also when a branch moves meanwhile.
             states = {"from": page.from_graph_commit_id, "to": page.to_graph_commit_id}
-        return ReportedDiff.from_pages(pages)
+        return ReportedDiff.from_pages(pages, self)
 
     @override
     def log(self, branch: str | None = None) -> list[GraphCommit]:
         body = self._connection.request("GET", f"{self._path}/log", params={"branch": branch})
         with understood("commits"):
-            return [GraphCommit.from_json(commit) for commit in body["commits"]]
+            return commit_list(GraphCommit.from_json(commit) for commit in body["commits"])
+
+    @override
+    def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
+        asked = {"branch": branch, "actor": actor}
+        return commit_list(perform(self._connection, self._path, OPERATIONS["list_commits"], asked))
+
+    @override
+    def branches(self) -> list[str]:
+        return branch_list(perform(self._connection, self._path, OPERATIONS["list_branches"], {}))
 
     # ---- blob cells
 

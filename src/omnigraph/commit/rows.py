@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_NONE, Absent, Document, Key
 from omnigraph.core.ids import TableKey
+from omnigraph.core.values import render_datetime
 from omnigraph.errors import DamageError, OutsideRootError, StorageFormatError
 from omnigraph.storage.location import check_dataset_path, check_fork_name
 
@@ -66,7 +67,7 @@ class TablePin(Document):
 _Unsaid = Absent(lambda _: "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GraphCommit(Document):
     """One atomic publish. Times are in microseconds since the epoch.
 
@@ -93,6 +94,12 @@ class GraphCommit(Document):
     #: Accepted source and contract, on commits that change the schema: old commits decode with their own.
     schema_source: Annotated[str | None, HIDDEN] = None
     schema_contract: Annotated[str | None, HIDDEN] = None
+
+    def __repr__(self) -> str:
+        actor = "" if self.actor is None else f" by {self.actor}"
+        moment = render_datetime(self.created_at // 1000)
+        place = f"{self.branch} at version {self.graph_version}"
+        return f"<GraphCommit {self.commit_id}: {self.kind}{actor}, {place}, {moment}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from typing_extensions import override
 
-from omnigraph.api.graph_api import TargetKeywords
+from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.api.results import BLOB_RANGE_BYTES, BlobCell, BlobInfo, BlobKind, BlobStream, check_range, external_blob
 from omnigraph.commit.targets import Target, reading_pins
 from omnigraph.core.source import with_hint

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from omnigraph.api.listings import branch_list
 from omnigraph.api.results import BranchReceipt, MergeOutcome, MergeResult
 from omnigraph.branches.merge import MergeInput, MergeJob
 from omnigraph.branches.truth_table import find_base
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 @graph_method
 def branches(graph: OpenGraph) -> list[str]:
-    return sorted(graph.state().heads)
+    return branch_list(sorted(graph.state().heads))
 
 
 @graph_method

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Unpack
 
-from omnigraph.api.graph_api import FilterKeywords, TargetKeywords
+from omnigraph.api.reading_api import FilterKeywords, TargetKeywords
 from omnigraph.api.results import STDOUT, BaselineResult, ExportResult, ExportTarget, line_writer
 from omnigraph.branches.deltas import make_filter
 from omnigraph.commit.rows import MAIN

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Unpack
 
-from omnigraph.api.graph_api import FilterKeywords, TargetKeywords
+from omnigraph.api.listings import commit_list
+from omnigraph.api.reading_api import FilterKeywords, TargetKeywords
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.sidecar import RecoveryRecord
-from omnigraph.commit.targets import check_readable
+from omnigraph.commit.targets import Target, check_readable
 from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name
 from omnigraph.errors.requests import DIFF
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.branches.changes import ChangesPage
     from omnigraph.branches.diffs import Diff
     from omnigraph.branches.feed import FeedPage
+    from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
 
@@ -28,7 +31,7 @@ def commits(graph: OpenGraph, branch: str = MAIN, actor: str | None = None) -> l
     with graph.reading():
         newest = graph.state().head(check_branch_name(branch)).commit_id
         line = list(first_parents(graph.environment.manifest.commits(), newest))
-    return [commit for commit in line if actor is None or commit.actor == actor]
+    return commit_list(commit for commit in line if actor is None or commit.actor == actor)
 
 
 @graph_method
@@ -41,7 +44,7 @@ def commit(graph: OpenGraph, commit_id: str) -> GraphCommit:
 def log(graph: OpenGraph, branch: str | None = None) -> list[GraphCommit]:
     name = None if branch is None else check_branch_name(branch)
     with graph.reading():
-        return graph.history.log(graph.state(), name)
+        return commit_list(graph.history.log(graph.state(), name))
 
 
 @graph_method
@@ -75,7 +78,22 @@ def diff(
     budget = ReadLimits(timeout_s=timeout_s, cancel=cancel).budget()
     with graph.reading(), operation("diff", graph.uri), bounded(budget, DIFF):
         one, other = graph.state_name(one), graph.state_name(other)
-        return graph.history.diff(graph.state(), one, other, selection, workers)
+        found = graph.history.diff(graph.state(), one, other, selection, workers)
+    return replace(found, states=_States(graph))
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """The states of a graph for the pictures of its differences."""
+
+    graph: OpenGraph
+
+    def catalog(self, *, snapshot: str) -> Catalog:
+        return self.graph.catalog_of(self.graph.resolve(Target(snapshot=snapshot)))
+
+    def entity_at(self, type_key: str, entity_id: str, /, *, snapshot: str) -> RowImage | None:
+        with self.graph.reading():
+            return self.graph.history.entity_at(self.graph.state(), Target(snapshot=snapshot), type_key, entity_id)
 
 
 @graph_method

@@ -9,7 +9,8 @@ from functools import cached_property, wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, Unpack
 
-from omnigraph.api.graph_api import GraphApi, TargetKeywords
+from omnigraph.api.graph_api import GraphApi
+from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.commit.environment import GraphEnvironment, GraphSettings
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import GraphCommit, Head, TablePin

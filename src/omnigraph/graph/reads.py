@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-from omnigraph.api.graph_api import PastKeywords, TargetKeywords
+from omnigraph.api.patterns import pattern_of
+from omnigraph.api.reading_api import PastKeywords, TargetKeywords
 from omnigraph.api.rows import Result
 from omnigraph.commit.rows import MAIN, TablePin
 from omnigraph.commit.snapshot import Snapshot
@@ -67,6 +68,7 @@ def query(
             commit_id=snapshot.commit_id,
             types=tuple(item.type for item in compiled.ir.projections),
             budget=context.budget,
+            pattern=pattern_of(compiled.ir, catalog),
         )
     except BaseException:
         # After any failure: a lock that is not released would stop cleanups as long as the graph is open.

@@ -115,7 +115,7 @@ def _assets() -> dict[str, Traversable]:
             else:
                 found[f"{prefix}{item.name}"] = item
 
-    walk(files("omnigraph.server") / "page", "")
+    walk(files("omnigraph.display") / "page", "")
     return found
 
 

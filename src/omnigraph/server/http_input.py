@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from pydantic import BaseModel, ValidationError
 
-from omnigraph.api.graph_api import TargetKeywords
 from omnigraph.api.operation import JSON, NDJSON
+from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.targets import Target
 from omnigraph.core.validation import listed, problems_of

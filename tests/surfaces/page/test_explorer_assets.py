@@ -12,7 +12,7 @@ import pytest
 import omnigraph
 from support.subtests import each_case
 
-PAGE = Path(omnigraph.__file__).parent / "server" / "page"
+PAGE = Path(omnigraph.__file__).parent / "display" / "page"
 VENDOR = PAGE / "vendor"
 OWN = sorted(
     path for path in PAGE.rglob("*") if path.suffix in {".html", ".css", ".js", ".svg"} and VENDOR not in path.parents

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from omnigraph.api.operation import ARROW_STREAM
-from omnigraph.api.rows import decode_result
+from omnigraph.api.row_streams import decode_result
 from support.servers import SCHEMA
 
 GRAPH = "/graphs/default"

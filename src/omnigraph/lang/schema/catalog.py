@@ -10,10 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.source import Span
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.display.text import counted, fitted
+
+if TYPE_CHECKING:
+    from omnigraph.display.drawings import Drawing
+    from omnigraph.display.pictures import Picture
+
+#: Properties that name a node for people; the best come first.
+_LABELS = ("title", "name", "full_name", "label", "display_name", "headline", "subject")
+#: Longest line of a type as text.
+_WIDTH = 120
+_LABEL_WORDS = ("name", "title", "label")
 
 
 class TypeKind(StrEnum):
@@ -152,6 +164,19 @@ class NodeDef:
         """The key of the dataset of this type."""
         return node_table_key(self.name)
 
+    @property
+    def label(self) -> str | None:
+        """The property that names a node for people; None where only its id does."""
+        texts = [item.name for item in self.properties.values() if item.type.base == ScalarType(Scalar.STRING)]
+        key = () if self.key is None else self.key.members
+        ranked = [
+            *(name for name in _LABELS if name in texts),
+            *(name for name in texts if any(word in name for word in _LABEL_WORDS)),
+            *(name for name in texts if name in key),
+            *texts,
+        ]
+        return ranked[0] if ranked else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeDef:
@@ -173,7 +198,7 @@ class EdgeDef:
         return edge_table_key(self.name)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Catalog:
     """All types of one schema, name-sorted, with the hash of their shape."""
 
@@ -189,6 +214,10 @@ class Catalog:
         nodes = {node.table_key: node for node in self.nodes.values()}
         return nodes | {edge.table_key: edge for edge in self.edges.values()}
 
+    def keys_named(self, name: str) -> list[TableKey]:
+        """The types that a name, or a table key, means: two where a node and an edge type have one name."""
+        return [key for key in self.types if name in (key, key.name)]
+
     @cached_property
     def _edges_by_word(self) -> dict[str, EdgeDef]:
         return {name.casefold(): edge for name, edge in self.edges.items()}
@@ -197,9 +226,54 @@ class Catalog:
         """The edge type of a word, whatever its case."""
         return self._edges_by_word.get(word.casefold())
 
+    # ---- how it is shown
+
+    def show(self, *, title: str = "schema") -> Picture:
+        """A picture of the types: notebooks show it, and `save` writes it to a file."""
+        from omnigraph.display.pictures import Picture
+
+        return Picture(title=title, drawing=self.drawing(title))
+
+    def drawing(self, title: str, counts: Mapping[TableKey, int] | None = None) -> Drawing:
+        """A box per node type and a line per edge type, with numbers of entities where they are known."""
+        # Lazy: the compilers draw nothing.
+        from omnigraph.display.drawings import EdgeType, NodeType, draw_schema
+
+        counts = counts or {}
+        nodes = [
+            NodeType(
+                name=node.name,
+                colour=number,
+                properties=[(item.name, str(item.type)) for item in node.properties.values()],
+                count=counts.get(node.table_key),
+            )
+            for number, node in enumerate(self.nodes.values())
+        ]
+        edges = [
+            EdgeType(name=edge.name, source=edge.source, target=edge.target, count=counts.get(edge.table_key))
+            for edge in self.edges.values()
+        ]
+        return draw_schema(nodes, edges, title=title)
+
+    def __repr__(self) -> str:
+        nodes, edges = counted(len(self.nodes), "node type"), counted(len(self.edges), "edge type")
+        return "\n".join([f"Catalog: {nodes}, {edges}", *map(_line, self.types.values())])
+
+    def _repr_html_(self) -> str:
+        return self.drawing("schema").svg().replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
+
     def incident_edges(self, node_type: str) -> Iterator[EdgeDef]:
         """Every edge type that begins or ends at `node_type`, name-sorted."""
         return (edge for edge in self.edges.values() if node_type in (edge.source, edge.target))
+
+
+def _line(definition: NodeDef | EdgeDef) -> str:
+    """A type in one line of text."""
+    names = ", ".join(f"{item.name}: {item.type}" for item in definition.properties.values())
+    if isinstance(definition, EdgeDef):
+        names = f"{definition.source} -> {definition.target}" + (f" {{ {names} }}" if names else "")
+        return fitted(f"  edge {definition.name}: {names}", _WIDTH)
+    return fitted(f"  node {definition.name} {{ {names} }}", _WIDTH)
 
 
 def index_kinds(type_: PropertyType) -> tuple[IndexKind, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from omnigraph.core.extras import is_installed
-from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.lang.schema.catalog import Catalog
@@ -181,13 +181,12 @@ def frame_records(source: FrameSource, plan: LoadPlan, batches: Iterable[pyarrow
 
 
 def _table_key(name: str, catalog: Catalog) -> TableKey:
-    known = [*map(node_table_key, catalog.nodes), *map(edge_table_key, catalog.edges)]
-    matching = [key for key in known if name in (key, key.name)]
+    matching = catalog.keys_named(name)
     if len(matching) == 1:
         return matching[0]
     if matching:
         raise BadRequestError(f"`{name}` is a node and an edge type: write {' or '.join(matching)}")
-    hint = did_you_mean(name, [key.name for key in known])
+    hint = did_you_mean(name, [key.name for key in catalog.types])
     raise BadRequestError(f"there is no type `{name}`" + (f": {hint}" if hint else ""))
 
 

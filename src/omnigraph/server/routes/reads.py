@@ -14,7 +14,8 @@ from omnigraph.api.answers import Plan, SchemaAnswer, SchemaProperty, SchemaType
 from omnigraph.api.models import BlobParams, ExplainBody, ExportBody, QueryBody, ReadBody, SchemaApplyBody
 from omnigraph.api.operation import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, OCTETS, SNAPSHOT_ID, TYPE_KEY, Operation
 from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind
-from omnigraph.api.rows import Result, encode_answer, encode_result
+from omnigraph.api.row_streams import encode_answer, encode_result
+from omnigraph.api.rows import Result
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.targets import Target
 from omnigraph.core.budget import LinkedSignal
