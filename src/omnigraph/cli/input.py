@@ -19,7 +19,8 @@ from omnigraph.errors import BadRequestError, InputFileError, OmniError, Paramet
 from omnigraph.errors.writes import with_source_named
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph_api import GraphApi, TargetKeywords
+    from omnigraph.api.graph_api import GraphApi
+    from omnigraph.api.reading_api import TargetKeywords
     from omnigraph.client.remote_graph import RemoteGraph
     from omnigraph.lang.query.signature import FieldDescriptor
 
