@@ -64,6 +64,11 @@ class RowGraph:
             self.nodes.setdefault(key, node)
         self.edges += other.edges
 
+    def keep_first(self, count: int) -> None:
+        """Forget all but the first nodes, and what is between others."""
+        self.nodes = dict(list(self.nodes.items())[:count])
+        self.edges = [edge for edge in self.edges if edge.source in self.nodes and edge.target in self.nodes]
+
 
 def graph_of_rows(
     pattern: ResultPattern, rows: Rows, types: Sequence[PropertyType], *, as_json: bool = False
@@ -160,7 +165,7 @@ def networkx_of(found: RowGraph) -> networkx.MultiDiGraph[Hashable]:
 # ---- as a picture
 
 
-def picture_of_rows(found: RowGraph, *, title: str, is_all: bool, limit: int) -> Picture:
+def picture_of_rows(found: RowGraph, *, title: str, note: str, limit: int) -> Picture:
     """A picture of the first nodes.
 
     Raises:
@@ -187,5 +192,4 @@ def picture_of_rows(found: RowGraph, *, title: str, is_all: bool, limit: int) ->
         )
         for edge in found.edges
     ]
-    note = "" if is_all else "of the first rows"
     return picture_of(nodes, edges, title=title, note=note, limit=check_limit(limit))

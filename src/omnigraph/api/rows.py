@@ -165,7 +165,9 @@ class Result:
         batches, is_all = found
         table = pa.Table.from_batches(batches, schema=self.schema)
         rows = graph_of_rows(self.pattern, table, self.types, as_json=True)
-        return picture_of_rows(rows, title=title or self.query_name, is_all=is_all, limit=limit)
+        return picture_of_rows(
+            rows, title=title or self.query_name, note="" if is_all else "of the first rows", limit=limit
+        )
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries; dates and instants are Python objects."""

@@ -84,17 +84,22 @@ class ShowingApi(ReadingApi):
         if params is not None or name is not None:
             raise BadRequestError("params and name belong to a query")
         # All queries read one commit, whatever is written meanwhile.
-        pinned: TargetKeywords = {"snapshot": self.snapshot(**target).commit_id}
+        head = self.snapshot(**target)
+        pinned: TargetKeywords = {"snapshot": head.commit_id}
         reader = GraphReader(graph=self, catalog=catalog, target=pinned)
         nodes, types = _chosen(what, catalog)
+        note = ""
         if nodes:
             if not 0 <= hops <= _MOST_HOPS:
                 raise BadRequestError(f"a picture shows neighbours up to {_MOST_HOPS} hops away, not {hops}")
             found = reader.around(nodes, hops, limit)
         else:
             found = reader.sample(types, limit)
+            total = sum(head.pins[catalog.nodes[name].table_key].row_count for name in types)
+            found.keep_first(limit)
+            note = f"{len(found.nodes):,} of {total:,} nodes" if len(found.nodes) < total else ""
         shown = title or ("neighbours" if nodes else ", ".join(types) if what is not None else "graph")
-        return picture_of_rows(found, title=shown, is_all=True, limit=limit)
+        return picture_of_rows(found, title=shown, note=note, limit=limit)
 
     def _show_query(
         self,

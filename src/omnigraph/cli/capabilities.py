@@ -73,7 +73,7 @@ _STORAGE = (_CLUSTER, _GRAPH, _STORE, _PROFILE)
 
 def _rules() -> Iterator[CommandRule]:
     rows: list[tuple[Capability, str, tuple[ScopeFlag, ...]]] = [
-        (Capability.ANY, "query, explain, branch list, export, blob get", _READS),
+        (Capability.ANY, "query, explain, show, branch list, export, blob get", _READS),
         (Capability.ANY, "blob stat, commit list, commit show, commit changes", _READS),
         (Capability.ANY, "changes poll, changes baseline, diff, log, schema show", _READS),
         (Capability.ANY, "mutate, load, ingest, branch create, branch delete", _WRITES),

@@ -11,7 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from omnigraph.cli.capabilities import legend
-from omnigraph.cli.commands import data, demo, embed, history, maintenance, query, schema, serving, setup
+from omnigraph.cli.commands import data, demo, embed, history, maintenance, query, schema, serving, setup, show
 from omnigraph.cli.flags import GRAPH_ID
 from omnigraph.cli.output import (
     INTERRUPTED,
@@ -118,6 +118,7 @@ app.command("load")(data.load)
 app.command("ingest", hidden=True)(data.ingest)
 app.command("mutate")(query.mutate)
 app.command("query")(query.query)
+app.command("show")(show.show)
 app.command("export")(data.export)
 app.command("snapshot")(history.snapshot)
 app.command("diff")(history.diff)

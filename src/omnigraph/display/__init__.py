@@ -1,4 +1,6 @@
-"""What people look at: tables of values, drawings of graphs and schemas, and the files of the explorer page.
+"""What people look at: values, names and numbers as tables, drawings and pictures.
 
-Knows plain values, names and numbers, and nothing of graphs. Begin with `tables` and `pictures`.
+Owns: short texts of values, tables as text and HTML, the layout and drawing of graphs and schemas, saved pictures, and
+the files of the explorer page, whose colours and scripts the pictures share. Knows nothing of graphs and storage.
+Start reading: `tables`, then `pictures` and what it draws with.
 """

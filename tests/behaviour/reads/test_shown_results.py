@@ -203,7 +203,7 @@ def test_nodes_are_shown_with_what_is_around_them(graph: Graph) -> None:
     assert graph.show([("Person", "ada")], hops=0).drawing.label == "neighbours: 1 nodes and 0 edges"
     assert graph.show().drawing.label == "graph: 4 nodes and 4 edges"
     assert graph.show("Note").drawing.label == "Note: 1 nodes and 0 edges"
-    assert graph.show(limit=2).note == "the first 2 nodes of 4"
+    assert graph.show(limit=2).note == "2 of 4 nodes"
 
 
 @each_case(
