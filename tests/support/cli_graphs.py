@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -174,6 +175,13 @@ class Outcome:
 
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 #: Runs a command in this process.

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.cli.output import print_warning
-from omnigraph.cli.rendering import CellLayout, RowFormat
+from omnigraph.cli.rows import RowFormat
+from omnigraph.cli.tables import CellLayout
 from omnigraph.client.addresses import BEARER_TOKEN, owner_of
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, InputFileError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from omnigraph import Graph
 from omnigraph.cli.main import main
 from omnigraph.cli.output import PrintableStream, print_lines, terminal_progress
 from omnigraph.errors.text import one_line, printable
+from support.cli_graphs import Terminal
 
 #: Sets a title, clears the screen, answers into the input, reverses the text, overwrites the line.
 HOSTILE = "\x1b]0;own\x07\x1b[2J\x9b5n\x90q\x9c\u202elive\u2066\u200f\r\x08\x7f\u2028\x00x"
@@ -30,16 +32,10 @@ WRITE = "query w($k: String, $t: String) { insert Note { key: $k, text: $t } }"
 CHANGE = 'query u($t: String) { update Note set { other: $t } where key = "plain" }'
 
 
-class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def controls(text: str) -> set[str]:
-    """What a terminal would obey, beside ends of lines and tabs."""
-    return {sign for sign in text if one_line(sign) != sign and sign not in "\n\t"}
+    """What a terminal would obey, beside ends of lines and tabs, and the styles of our tables."""
+    unstyled = re.sub(r"\x1b\[[012]m", "", text)
+    return {sign for sign in unstyled if one_line(sign) != sign and sign not in "\n\t"}
 
 
 @pytest.fixture(scope="module")

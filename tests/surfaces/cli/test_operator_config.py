@@ -22,7 +22,8 @@ from omnigraph.cli.config import (
     store_token,
     token_variable,
 )
-from omnigraph.cli.rendering import CellLayout, RowFormat
+from omnigraph.cli.rows import RowFormat
+from omnigraph.cli.tables import CellLayout
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
 from support.cli_graphs import Run
 from support.subtests import each_case

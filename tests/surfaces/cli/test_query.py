@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from omnigraph.cli.main import main
 from omnigraph.graph.graph import Graph
-from support.cli_graphs import ALL_COLUMNS, EMPTY, FULL, NULLS, History, Outcome, Run, all_values, minute
+from support.cli_graphs import ALL_COLUMNS, EMPTY, FULL, NULLS, History, Outcome, Run, Terminal, all_values, minute
 from support.subtests import each_case
 
 FORMATS = ["table", "kv", "csv", "jsonl", "json"]
@@ -283,6 +285,72 @@ def test_the_header_counts_rows_and_names_branch_and_query(og: Run, past: Histor
     assert header("--snapshot", past.commits[1]) == f"0 rows from snapshot {past.commits[1]} via keys"
 
 
+# ---- on a terminal
+
+
+@pytest.fixture
+def screen(og: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What a terminal of 60 columns and so many lines gets from a command."""
+
+    def call(*words: str, lines: int = 24, **environment: str) -> str:
+        terminal = Terminal()
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", terminal)
+            for name, value in {"COLUMNS": "60", "LINES": str(lines), "TERM": "xterm", **environment}.items():
+                patch.setenv(name, value)
+            assert og(*words).code == 0
+        return terminal.getvalue()
+
+    return call
+
+
+def test_a_terminal_gets_a_fitted_coloured_table_and_a_pipe_the_plain_one(
+    og: Run, screen: Callable[..., str], things: str
+) -> None:
+    words = ("query", things, "-e", EVERYTHING)
+    coloured = screen(*words)
+    assert "\x1b[1mname" in coloured
+    assert coloured.splitlines()[-1].endswith("more columns to the right: --format kv shows all\x1b[0m")
+    plain = screen(*words, "--color", "never")
+    assert max(map(width, plain.splitlines())) <= 60
+    assert "\x1b" not in plain
+    assert plain == screen(*words, NO_COLOR="1") == screen(*words, TERM="dumb")
+    assert og(*words).out.startswith("3 rows from branch main via everything\nname ")
+    assert "\x1b[1mname" in og(*words, "--color", "always").out
+
+
+def test_more_lines_than_the_screen_has_go_to_the_pager(
+    screen: Callable[..., str], things: str, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    pager = shlex.join([sys.executable, "-c", f"import sys; open({str(kept)!r}, 'w').write(sys.stdin.read())"])
+    words = ("query", things, "-e", SOME, "--color", "never")
+    whole = screen(*words, PAGER=pager)
+    assert not kept.exists()
+    assert screen(*words, lines=4, PAGER=pager) == ""
+    assert kept.read_text() == whole
+    kept.unlink()
+    for given, environment in (
+        ("--no-pager", pager),
+        ("--quiet", ""),
+        ("--quiet", "cat"),
+        ("--quiet", "no-such-pager"),
+    ):
+        assert screen(*words, given, lines=4, PAGER=environment) == whole
+    assert not kept.exists()
+
+
+def test_a_limit_holds_for_every_format(og: Run, screen: Callable[..., str], things: str) -> None:
+    words = ("query", things, "-e", "match { $t: Thing } return { $t.name as name } order { name }", "--limit", "2")
+    assert og(*words).out.splitlines()[0] == "first 2 of 3 rows from branch main"
+    assert og(*words, "--format", "csv").out == "name\nempty\nfull\n"
+    assert og(*words, "--format", "jsonl").err == "2 rows from branch main\n"
+    body = og(*words, "--json").json()
+    assert (len(body["rows"]), body["row_count"], body["truncated"]) == (2, 3, True)
+    assert screen(*words, "--color", "never").splitlines()[-1] == "first 2 of 3 rows from branch main; more: --limit N"
+    assert "Invalid value for '--limit'" in og(*words[:-1], "-1").err
+
+
 # ---- where the query and its parameters come from
 
 
@@ -415,7 +483,7 @@ def test_a_parameter_is_read_as_the_declared_type(og: Run, things: str, word: st
         ("--param f=x", 1, "`f`: 'x' is not a number"),
         ("--param ns=1", 1, "`ns`: '1' is not a list: give it as JSON, such as [1, 2]"),
         ("--param i=x", 1, '`i`: "x" is not a decimal integer'),
-        ("--param tt=x", 1, "`tt` is not declared (did you mean `t`?)"),
+        ("--param tt=x", 1, "`tt` is not declared"),
         ("--param t", 2, "--param takes NAME=VALUE, not `t`"),
         ("--param t=a --param t=b", 2, "the parameter `t` is given twice"),
         ('--param t=a --params {"t":1}', 2, "the parameter `t` is given twice"),

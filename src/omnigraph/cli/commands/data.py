@@ -17,9 +17,10 @@ import typer
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Kind, Point, Quiet, Timeout, Types
 from omnigraph.cli.input import spooled_records
 from omnigraph.cli.output import print_result, print_stages, print_warning, terminal_progress
-from omnigraph.cli.rendering import commit_text, counted
+from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
+from omnigraph.cli.tables import counted
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
 from omnigraph.pipeline.engine_choice import Engine

@@ -17,7 +17,8 @@ from omnigraph.cli.commands.data import load_lines
 from omnigraph.cli.commands.history import branch_heads, head_labels, merge_lines
 from omnigraph.cli.commands.query import result_line
 from omnigraph.cli.output import print_text, terminal_progress
-from omnigraph.cli.rendering import RowFormat, diff_summary, draw_commits, net_change_line, render_rows
+from omnigraph.cli.rendering import diff_summary, draw_commits, net_change_line
+from omnigraph.cli.rows import RowForm, render_rows
 from omnigraph.cli.scoped import scoped
 from omnigraph.errors import BadRequestError, InputFileError
 
@@ -174,7 +175,7 @@ def _describe(commit: GraphCommit) -> str:
 
 
 def _show(result: Result) -> None:
-    print_text(_indented("\n".join(render_rows(result, RowFormat.TABLE))))
+    print_text(_indented("\n".join(render_rows(result, RowForm()))))
 
 
 def _indented(text: str) -> str:

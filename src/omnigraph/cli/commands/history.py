@@ -35,7 +35,6 @@ from omnigraph.cli.rendering import (
     commit_line,
     commit_text,
     conflict_lines,
-    counted,
     diff_summary,
     draw_commits,
     net_change_line,
@@ -43,6 +42,7 @@ from omnigraph.cli.rendering import (
 )
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import derived, scoped
+from omnigraph.cli.tables import counted
 from omnigraph.errors import BranchNotFoundError
 from omnigraph.pipeline.engine_choice import Engine
 

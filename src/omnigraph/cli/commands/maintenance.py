@@ -9,9 +9,10 @@ import typer
 
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout
 from omnigraph.cli.output import print_json, print_lines, print_result, terminal_progress
-from omnigraph.cli.rendering import commit_text, counted, text_table, wrapped
+from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
+from omnigraph.cli.tables import counted, text_table, wrapped
 from omnigraph.errors.text import size_text
 from omnigraph.pipeline.engine_choice import Engine
 

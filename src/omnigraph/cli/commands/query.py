@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,67 +12,20 @@ import typer
 from omnigraph.cli.config import Alias, Defaults, config_path, read_operator_config
 from omnigraph.cli.flags import AsJson, Branch, OptionalSchemaFile, Point, QueryName, Quiet, ReadBranch, Timeout
 from omnigraph.cli.input import STORED, ParameterFlags, QuerySource, parameters_of, parameters_of_stored
-from omnigraph.cli.output import print_data, print_json, print_lines, print_result, print_text, print_warning
-from omnigraph.cli.rendering import (
-    MAX_COLUMN_WIDTH,
-    CellLayout,
-    RowFormat,
-    TableLayout,
-    commit_text,
-    counted,
-    header_line,
-    render_rows,
-)
+from omnigraph.cli.output import print_json, print_result, print_text, print_warning
+from omnigraph.cli.rendering import commit_text
+from omnigraph.cli.rows import RowFlags, print_rows
 from omnigraph.cli.scope import Address, connect, server_scope
 from omnigraph.cli.scoped import scoped
+from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, TableLayout, counted
 
 if TYPE_CHECKING:
     from omnigraph.api.results import MutationResult
-    from omnigraph.api.rows import Result
     from omnigraph.core.source import SourceText
     from omnigraph.lang.query.lint import LintReport
 
 
 # ---- `omnigraph query`
-
-
-@dataclass(frozen=True, slots=True)
-class RowForm:
-    """The form of printed rows."""
-
-    format: RowFormat
-    csv_safe: bool = False
-    has_envelope: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RowFlags:
-    """How rows are printed."""
-
-    format: Annotated[
-        RowFormat | None, typer.Option("--format", help="how rows are printed: table, unless configured otherwise")
-    ] = None
-    csv_safe: Annotated[
-        bool, typer.Option("--csv-safe", help="with --format csv: texts that a spreadsheet would run begin with '")
-    ] = False
-    envelope: Annotated[
-        bool, typer.Option("--envelope", help="with --format jsonl: a first line about the query and its rows")
-    ] = False
-
-    def form(self, default: RowFormat | None, *, json: bool) -> RowForm:
-        """The form that was chosen: `--json`, `--format`, else a default.
-
-        Raises:
-            typer.BadParameter: two are given, or a flag is about another format.
-        """
-        if json and self.format is not None:
-            raise typer.BadParameter("give one of --format and --json")
-        chosen = RowFormat.JSON if json else self.format or default or RowFormat.TABLE
-        if self.csv_safe and chosen is not RowFormat.CSV:
-            raise typer.BadParameter("--csv-safe is about CSV: give --format csv")
-        if self.envelope and chosen is not RowFormat.JSONL:
-            raise typer.BadParameter("--envelope is about JSON lines: give --format jsonl")
-        return RowForm(chosen, self.csv_safe, self.envelope)
 
 
 @scoped("query")
@@ -106,28 +58,18 @@ def query(
             values = given.typed(lambda: parameters_of_stored(server, text), text)
             place, commit = state["branch"], state["snapshot"]
             found = server.run(text, values, branch=place, snapshot=commit, expect_mutation=False, timeout_s=timeout)
-            print_rows(found, defaults, form, quiet=quiet)
+            print_rows(found, form, _layout(defaults), quiet=quiet)
         return
     with address.open(read_only=True) as graph:
         values = given.typed(lambda: parameters_of(graph, text, name, **state), name)
         result = graph.query(text, values, name=name, timeout_s=timeout, **state)
-        print_rows(result, defaults, form, quiet=quiet)
+        print_rows(result, form, _layout(defaults), quiet=quiet)
 
 
-def print_rows(result: Result, defaults: Defaults, form: RowForm, *, quiet: bool = False) -> None:
-    """Print rows in a form."""
-    layout = TableLayout(
+def _layout(defaults: Defaults) -> TableLayout:
+    return TableLayout(
         defaults.table_max_column_width or MAX_COLUMN_WIDTH, defaults.table_cell_layout or CellLayout.TRUNCATE
     )
-    lines = render_rows(result, form.format, layout, csv_safe=form.csv_safe, has_envelope=form.has_envelope)
-    if form.format is RowFormat.JSONL and not form.has_envelope:
-        count = print_data(lines)
-        if not quiet:
-            print_warning(header_line(result, count))
-    elif form.format.is_data:
-        print_data(lines)
-    else:
-        print_lines(lines)
 
 
 # ---- `omnigraph mutate`
@@ -321,7 +263,7 @@ def alias(
     with connect(server_scope(found.server, config, found.graph), config) as graph:
         values = given.typed(lambda: parameters_of_stored(graph, found.query), found.query)
         result = graph.run(found.query, alias_params(name, found, args or [], values), expect_mutation=False)
-        print_rows(result, config.defaults, form, quiet=quiet)
+        print_rows(result, form, _layout(config.defaults), quiet=quiet)
 
 
 def alias_params(name: str, alias: Alias, args: Sequence[str], given: Mapping[str, object]) -> dict[str, object]:

@@ -10,9 +10,10 @@ import typer
 
 from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile
 from omnigraph.cli.output import print_json, print_result, print_text, print_warning, terminal_progress
-from omnigraph.cli.rendering import commit_text, counted
+from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.cli.scoped import scoped
+from omnigraph.cli.tables import counted
 from omnigraph.pipeline.engine_choice import Engine
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import typer
 
 from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile, Quiet
 from omnigraph.cli.output import print_result
-from omnigraph.cli.rendering import counted
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.cli.scoped import scoped
+from omnigraph.cli.tables import counted
 from omnigraph.core.extras import need_extra
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import one_line

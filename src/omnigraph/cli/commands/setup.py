@@ -23,9 +23,9 @@ from omnigraph.cli.config import (
 )
 from omnigraph.cli.flags import AsJson
 from omnigraph.cli.output import print_result, print_text, print_warning
-from omnigraph.cli.rendering import text_table
 from omnigraph.cli.scope import ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
 from omnigraph.cli.scoped import scoped
+from omnigraph.cli.tables import text_table
 
 # ---- `omnigraph profile`
 

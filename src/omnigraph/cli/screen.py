@@ -1,0 +1,101 @@
+"""The terminal of a person: its size, its colours, and its pager."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING
+
+from omnigraph.cli.output import unguarded
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+class Color(StrEnum):
+    """Whether colours are used."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The terminal that a person looks at; `height` is None where nothing is scrolled away."""
+
+    width: int
+    height: int | None
+    has_color: bool
+
+
+def terminal(color: Color) -> Screen | None:
+    """The terminal behind stdout; None where a program or a file gets what is printed.
+
+    With `Color.ALWAYS` the output is made as for a terminal wherever it goes: for `| less -R`.
+    """
+    is_terminal = sys.stdout.isatty()
+    if not is_terminal and color is not Color.ALWAYS:
+        return None
+    size = shutil.get_terminal_size()
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    has_color = color is Color.ALWAYS or (color is Color.AUTO and not is_plain)
+    return Screen(size.columns, size.lines if is_terminal else None, has_color)
+
+
+def paged(screen: Screen, lines: Sequence[Text], *, is_allowed: bool = True) -> None:
+    """Print lines of styled text, through the pager of the person when they are more than fit on the screen."""
+    from rich.console import Console
+
+    sink = io.StringIO()
+    system = "standard" if screen.has_color else None
+    # What is printed holds no control characters of its own: texts were escaped when they became lines.
+    console = Console(file=sink, width=screen.width, force_terminal=screen.has_color, color_system=system)  # type: ignore[arg-type]
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False)
+    text = sink.getvalue()
+    fits = screen.height is None or len(lines) < screen.height
+    if fits or not is_allowed or not _through_pager(text):
+        stream = unguarded(sys.stdout)
+        stream.write(text)
+        stream.flush()
+
+
+def _through_pager(text: str) -> bool:
+    """Show a text in the pager; false where there is none."""
+    words = shlex.split(os.environ.get("PAGER", "less"))
+    if not words or words == ["cat"] or shutil.which(words[0]) is None:
+        return False
+    # As git does: colours stay, and a text that fits on the screen is only printed.
+    settings = {**os.environ, "LESS": os.environ.get("LESS", "FRX")}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, env=settings, encoding="utf-8", errors="replace") as pager:
+        assert pager.stdin is not None, "made with a pipe"
+        with _interrupts_ignored():
+            with suppress(BrokenPipeError):  # it was left before the end
+                pager.stdin.write(text)
+                pager.stdin.close()
+            pager.wait()
+    return True
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """While a pager runs, Ctrl-C is for it."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
