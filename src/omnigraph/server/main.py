@@ -97,8 +97,7 @@ def serve(
     with listening_socket(*address) as listener, open_service(chosen, settings, unauthenticated=is_open) as service:
         if is_open and not service.is_open:
             _log.warning("there are tokens, so --unauthenticated has no effect")
-        # A name below `localhost` may be another address on this machine.
-        if service.is_open and (address[0].endswith(".localhost") or not is_loopback(address[0])):
+        if service.is_open and is_reached_by_others(address[0]):
             _log.warning("every client that reaches this address may do everything", address=address[0])
         _run(service, listener, *address)
 
@@ -147,6 +146,11 @@ def parse_bind(text: str) -> tuple[str, int]:
     if not colon or not host or not is_number or int(port) > MAX_PORT:
         raise BadRequestError(f"{text!r} is not an address to listen at: give HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_reached_by_others(host: str) -> bool:
+    """Whether other machines may reach a server at this host; a name below `localhost` may be any address of it."""
+    return host.endswith(".localhost") or not is_loopback(host)
 
 
 def chosen_address(bind: str | None, host: str | None, port: int | None) -> tuple[str, int]:

@@ -250,6 +250,8 @@ def test_a_baseline_holds_what_its_filter_selects(og: Run, graph: Graph, tmp_pat
     body = og("changes", "baseline", "--uri", graph.uri, *words).json()
     assert body["entities"] == 1
     assert '"edge":"Knows"' in target.read_text()
+    text = ("--kind", "edge", "--out", str(tmp_path / "one.jsonl"))
+    assert og("changes", "baseline", "--uri", graph.uri, *text).out.startswith("1 entity of commit ")
     again = poll(og, graph, "--cursor", body["resume_cursor"], "--kind", "edge", "--op", "delete")
     assert again.code == 0
 

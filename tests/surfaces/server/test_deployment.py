@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from omnigraph.errors import BadRequestError
 from omnigraph.server.config import read_config
-from omnigraph.server.main import app, chosen_address, listening_socket, parse_bind
+from omnigraph.server.main import app, chosen_address, is_reached_by_others, listening_socket, parse_bind
 from support.servers import client_of, open_server
 from support.subtests import each_case
 
@@ -66,6 +66,14 @@ def test_an_address_that_is_taken_or_not_of_this_machine_is_a_sentence():
             listening_socket("127.0.0.1", port)
     with pytest.raises(BadRequestError, match=r"^192.0.2.1:0 is not an address of this machine: .* with --host$"):
         listening_socket("192.0.2.1", 0)
+
+
+@each_case(
+    ("host", "is_reached"),
+    [("127.0.0.1", False), ("::1", False), ("localhost", False), ("graphs.localhost", True), ("0.0.0.0", True)],
+)
+def test_a_name_below_localhost_may_be_reached_by_others(host, is_reached):
+    assert is_reached_by_others(host) is is_reached
 
 
 def test_a_host_or_a_port_alone_keeps_the_other_one(monkeypatch):
