@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from typer.main import get_command
 
-from omnigraph.cli.main import app
+from omnigraph.cli.main import app_with
 
 if TYPE_CHECKING:
     from click import Command, Parameter
@@ -70,7 +70,7 @@ def cli_pages(notice: str) -> Iterator[tuple[str, str]]:
 
 def commands() -> Iterator[tuple[str, Command]]:
     """Every command with its words, groups resolved, hidden ones left out."""
-    yield from _below(get_command(app), "omnigraph")
+    yield from _below(get_command(app_with()), "omnigraph")
 
 
 def _below(command: Command, path: str) -> Iterator[tuple[str, Command]]:

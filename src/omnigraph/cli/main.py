@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Collection, Sequence
-from typing import Annotated
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
 from omnigraph.cli.capabilities import legend
-from omnigraph.cli.commands import data, demo, embed, history, maintenance, query, schema, serving, setup, show
 from omnigraph.cli.flags import GRAPH_ID
 from omnigraph.cli.output import (
     INTERRUPTED,
@@ -103,64 +104,87 @@ def _leading_flags(words: list[str]) -> tuple[list[str], list[str]]:
 # ---- The `omnigraph` executable
 
 
-app = typer.Typer(
-    name="omnigraph",
-    help="A typed property graph on Lance datasets, with branches, merges, history and time travel.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    epilog=legend(),
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
-app.command("init")(schema.init)
-app.command("load")(data.load)
-app.command("ingest", hidden=True)(data.ingest)
-app.command("mutate")(query.mutate)
-app.command("query")(query.query)
-app.command("show")(show.show)
-app.command("export")(data.export)
-app.command("snapshot")(history.snapshot)
-app.command("diff")(history.diff)
-app.command("log")(history.log)
-app.command("embed")(embed.embed)
-app.command("optimize")(maintenance.optimize)
-app.command("cleanup")(maintenance.cleanup)
-app.command("repair")(maintenance.repair)
-app.command("doctor")(maintenance.doctor)
-app.command("verify")(maintenance.verify)
-app.command("version")(setup.version)
-app.command("lint")(query.lint)
-app.command("explain")(query.explain)
-app.command("demo")(demo.demo)
-app.command("mcp")(serving.mcp)
-app.command("alias")(query.alias)
-app.command("login")(setup.login)
-app.command("logout")(setup.logout)
-app.add_typer(schema.app, name="schema")
-app.add_typer(data.app, name="blob")
-app.add_typer(history.branch_app, name="branch")
-app.add_typer(history.commit_app, name="commit")
-app.add_typer(history.changes_app, name="changes")
-app.add_typer(maintenance.app, name="recovery")
-app.add_typer(serving.queries_app, name="queries")
-app.add_typer(serving.policy_app, name="policy")
-app.add_typer(serving.graphs_app, name="graphs")
-app.add_typer(setup.app, name="profile")
-
-use_scoped_commands(app)
-
+#: Where the commands are: module of `cli/commands` and function. One is loaded when it is run, all for the help.
+_COMMANDS = {
+    "init": "schema.init",
+    "load": "data.load",
+    "ingest": "data.ingest",
+    "mutate": "query.mutate",
+    "query": "query.query",
+    "show": "show.show",
+    "export": "data.export",
+    "snapshot": "history.snapshot",
+    "diff": "history.diff",
+    "log": "history.log",
+    "embed": "embed.embed",
+    "optimize": "maintenance.optimize",
+    "cleanup": "maintenance.cleanup",
+    "repair": "maintenance.repair",
+    "doctor": "maintenance.doctor",
+    "verify": "maintenance.verify",
+    "version": "setup.version",
+    "lint": "query.lint",
+    "explain": "query.explain",
+    "demo": "demo.demo",
+    "mcp": "serving.mcp",
+    "alias": "query.alias",
+    "login": "setup.login",
+    "logout": "setup.logout",
+}
 #: Commands that have commands below them.
-_GROUPS = frozenset(group.name for group in app.registered_groups if isinstance(group.name, str))
+_GROUPS = {
+    "schema": "schema.app",
+    "blob": "data.app",
+    "branch": "history.branch_app",
+    "commit": "history.commit_app",
+    "changes": "history.changes_app",
+    "recovery": "maintenance.app",
+    "queries": "serving.queries_app",
+    "policy": "serving.policy_app",
+    "graphs": "serving.graphs_app",
+    "profile": "setup.app",
+}
+#: Commands that the help does not list.
+_HIDDEN = {"ingest"}
+
+
+@cache
+def app_with(command: str | None = None) -> typer.Typer:
+    """The executable with one of its commands, or with all of them."""
+    app = typer.Typer(
+        name="omnigraph",
+        help="A typed property graph on Lance datasets, with branches, merges, history and time travel.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        epilog=legend() if command is None else None,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    app.callback()(_global_options)
+    for name, home in _COMMANDS.items():
+        if command in (None, name):
+            app.command(name, hidden=name in _HIDDEN)(_loaded(home))
+    for name, home in _GROUPS.items():
+        if command in (None, name):
+            app.add_typer(_loaded(home), name=name)
+    use_scoped_commands(app)
+    return app
+
+
+def _loaded(home: str) -> Any:
+    module, _, name = home.partition(".")
+    return getattr(import_module(f"omnigraph.cli.commands.{module}"), name)
 
 
 def _print_version(requested: bool) -> None:
+    from omnigraph.cli.commands.setup import show_version
+
     if requested:
-        setup.show_version()
+        show_version()
         raise typer.Exit
 
 
-@app.callback()
 def _global_options(
     _version: Annotated[
         bool, typer.Option("--version", "-v", callback=_print_version, is_eager=True, help="print the release")
@@ -183,7 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: list[str], interrupts: Interrupts) -> None:
     words = arranged(words, _GROUPS)
     as_json = wants_json(words)
+    known = words[0] if words and words[0] in {**_COMMANDS, **_GROUPS} else None
     try:
+        app = app_with(known)
         # Standing alone, it prints wrong command lines itself, for people.
         code = app(args=words, prog_name="omnigraph", standalone_mode=not as_json)
         sys.exit(code or 0)

@@ -200,7 +200,7 @@ def test_an_internal_error_shows_no_stack_trace_unless_asked(monkeypatch, capsys
     def explode(*_: object, **__: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(cli, "app", explode)
+    monkeypatch.setattr(cli, "app_with", explode)
     with pytest.raises(SystemExit) as quiet:
         cli.main(["version"])
     monkeypatch.setenv("OMNIGRAPH_DEBUG", "1")

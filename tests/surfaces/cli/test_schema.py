@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from omnigraph.cli.main import app
+from omnigraph.cli.main import app_with
 from omnigraph.graph.graph import Graph
 from support.cli_graphs import Outcome, Run
 
@@ -332,4 +332,4 @@ def test_schema_show_prints_the_accepted_text(papers: str, og: Run, verb: str) -
 def test_the_help_of_every_command_answers() -> None:
     runner = CliRunner()
     for words in (["init"], ["mutate"], ["snapshot"], ["commit", "list"], ["recovery", "list"]):
-        assert runner.invoke(app, [*words, "--help"]).exit_code == 0
+        assert runner.invoke(app_with(), [*words, "--help"]).exit_code == 0

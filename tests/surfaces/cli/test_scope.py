@@ -11,7 +11,7 @@ import typer
 
 from omnigraph.cli.capabilities import RULES, Capability, ScopeFlag, legend
 from omnigraph.cli.config import Defaults, OperatorConfig, Profile
-from omnigraph.cli.main import app, arranged, wants_json
+from omnigraph.cli.main import app_with, arranged, wants_json
 from omnigraph.cli.scope import ScopeFlags, ServerScope, StoreScope, resolve_scope, token_of
 from omnigraph.cli.scoped import begins_with_graph
 from omnigraph.client.addresses import graph_in_url, owner_of, parse_address, server_url
@@ -171,12 +171,12 @@ def _commands(command, path: str = ""):
 
 
 def test_every_command_has_a_rule_and_every_rule_a_command() -> None:
-    found = {name for name, _ in _commands(typer.main.get_command(app))}
+    found = {name for name, _ in _commands(typer.main.get_command(app_with()))}
     assert found - {"schema get"} == set(RULES)
 
 
 def test_every_command_parses_all_scope_flags_and_shows_those_it_can_use() -> None:
-    for name, command in _commands(typer.main.get_command(app)):
+    for name, command in _commands(typer.main.get_command(app_with())):
         shown = {word for item in command.params if not item.hidden for word in item.opts}
         known = {word for item in command.params for word in item.opts}
         assert {"--server", "--cluster", "--store", "--as", "--profile", "--graph"} <= known, name

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import omnigraph.cli.main  # registers every renderer
 import omnigraph.server.app  # registers every handler  # noqa: F401
 from omnigraph.api.diffs import DiffFilter, ReportedDiff, diff_page
 from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
@@ -23,6 +22,7 @@ from omnigraph.api.rows import Result
 from omnigraph.api.showing_api import ShowingApi
 from omnigraph.branches.deltas import Operation
 from omnigraph.branches.diffs import DiffPage, DiffStats, NetChange
+from omnigraph.cli.main import app_with
 from omnigraph.cli.scoped import _RENDERERS
 from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.codec import Document
@@ -323,6 +323,7 @@ def test_an_entry_names_what_exists(entry: Any) -> None:
     if entry.member is not None:
         assert entry.member in inspect.signature(entry.result_class).parameters
     if entry.command is not None:
+        app_with()  # registers every renderer
         assert (_RENDERERS[entry.id].__doc__ or "").endswith(".")
 
 
