@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import omnigraph
+from omnigraph.api.graph_api import GraphApi
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.compiler import SCHEMA_CODES
 from support.subtests import each_case
@@ -117,3 +120,17 @@ def test_an_identity_code_has_a_golden_file(code: str) -> None:
 @each_case("code", QUERY_CODES)
 def test_a_query_code_has_a_golden_file(code: str) -> None:
     assert list((GOLDEN / "query_errors").glob(f"{code}-*.gq"))
+
+
+@each_case("module", ["blobs", "branches", "exports", "history", "maintenance", "mutations", "reads", "schema_changes"])
+def test_a_function_that_becomes_a_method_takes_what_the_method_takes(module: str) -> None:
+    functions = import_module(f"omnigraph.graph.{module}")
+    found = [name for name in dir(GraphApi) if hasattr(getattr(functions, name, None), "__wrapped__")]
+    assert found
+    for name in found:
+        declared = inspect.signature(getattr(GraphApi, name)).parameters.values()
+        work = inspect.getclosurevars(getattr(functions, name)).nonlocals["function"]
+        taken = inspect.signature(work).parameters.values()
+        shape = [[(item.kind, item.default) for item in items][1:] for items in (declared, taken)]
+        names = [[item.name for item in items][1:] for items in (declared, taken)]
+        assert (shape[0], names[0]) == (shape[1], names[1]), name

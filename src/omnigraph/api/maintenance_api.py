@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from omnigraph.api.results import SchemaDiff
-    from omnigraph.commit.sidecar import RecoveryRecord
+    from omnigraph.commit.audit import RecoveryRecord
     from omnigraph.core.budget import CancelSignal
     from omnigraph.embedding.row_job import EmbedResult
     from omnigraph.lang.schema.compiler import CompiledSchema

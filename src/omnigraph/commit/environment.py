@@ -1,4 +1,4 @@
-"""Stores, locks and settings of one open graph."""
+"""Stores, locks, turns of writers and settings of one open graph."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from threading import Lock
 
+from omnigraph.commit.audit import RecoveryAudit
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.publisher import Changes, Manifest, Position
 from omnigraph.commit.rows import GraphCommit, Head
-from omnigraph.commit.sidecar import RecoveryAudit
 from omnigraph.commit.snapshot import ManifestState
 from omnigraph.core.env_settings import Variable, WholeNumber
 from omnigraph.core.ids import fnv1a64
@@ -333,3 +334,49 @@ def _external_policy() -> ExternalPolicy:
         # The text is not repeated: it may hold credentials.
         _log.warning("%s allows nothing: %s", EXTERNAL_BLOB_BASES, problem)
         return DENY_ALL
+
+
+# ---- Mutations of one branch, one after the other
+
+
+#: Longer than many small mutations take. Behind one that is slow, because it fetches blobs or waits for another
+#: process, the others go on without a turn.
+_LONGEST_WAIT_S = 2.0
+
+
+@dataclass(slots=True)
+class _Turn:
+    lock: Lock = field(default_factory=Lock)
+    users: int = 0
+
+
+class BranchQueue:
+    """Writers of one process that take turns on each branch. Thread-safe.
+
+    A write that is prepared beside another one is prepared in vain, because the first commit outdates the rest: eight
+    threads would publish a quarter of what one does. Turns are for speed alone; the commit decides what is right, also
+    between processes.
+    """
+
+    def __init__(self, longest_wait_s: float = _LONGEST_WAIT_S) -> None:
+        self._longest_wait_s = longest_wait_s
+        self._guard = Lock()
+        #: Only branches that a writer is about to change.
+        self._turns: dict[str, _Turn] = {}
+
+    @contextmanager
+    def turn(self, branch: str) -> Iterator[None]:
+        """Wait for the turn, but not for long."""
+        with self._guard:
+            turn = self._turns.setdefault(branch, _Turn())
+            turn.users += 1
+        has_turn = turn.lock.acquire(timeout=self._longest_wait_s)
+        try:
+            yield
+        finally:
+            if has_turn:
+                turn.lock.release()
+            with self._guard:
+                turn.users -= 1
+                if turn.users == 0:
+                    del self._turns[branch]

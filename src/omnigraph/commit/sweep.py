@@ -12,16 +12,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+from omnigraph.commit.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import ROLLBACK_KIND, Expectations, NothingFollows, NotPublished
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schema_change import find_prepared, finish_published, refuse_used, schema_changes, withdraw
 from omnigraph.commit.sidecar import (
-    ROLLED_BACK,
-    ROLLED_FORWARD,
     Decision,
-    RecoveryRecord,
     Sidecar,
     SidecarSchema,
     SidecarTable,

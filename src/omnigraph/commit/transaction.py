@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from threading import Lock
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
@@ -358,49 +357,3 @@ class Transaction(AbstractContextManager["Transaction"]):
             promised = unharmed(error, "nothing was written")
             if promised is not error:
                 raise promised from error.__cause__
-
-
-# ---- Mutations of one branch, one after the other
-
-
-#: Longer than many small mutations take. Behind one that is slow, because it fetches blobs or waits for another
-#: process, the others go on without a turn.
-_LONGEST_WAIT_S = 2.0
-
-
-@dataclass(slots=True)
-class _Turn:
-    lock: Lock = field(default_factory=Lock)
-    users: int = 0
-
-
-class BranchQueue:
-    """Writers of one process that take turns on each branch. Thread-safe.
-
-    A write that is prepared beside another one is prepared in vain, because the first commit outdates the rest: eight
-    threads would publish a quarter of what one does. Turns are for speed alone; the commit decides what is right, also
-    between processes.
-    """
-
-    def __init__(self, longest_wait_s: float = _LONGEST_WAIT_S) -> None:
-        self._longest_wait_s = longest_wait_s
-        self._guard = Lock()
-        #: Only branches that a writer is about to change.
-        self._turns: dict[str, _Turn] = {}
-
-    @contextmanager
-    def turn(self, branch: str) -> Iterator[None]:
-        """Wait for the turn, but not for long."""
-        with self._guard:
-            turn = self._turns.setdefault(branch, _Turn())
-            turn.users += 1
-        has_turn = turn.lock.acquire(timeout=self._longest_wait_s)
-        try:
-            yield
-        finally:
-            if has_turn:
-                turn.lock.release()
-            with self._guard:
-                turn.users -= 1
-                if turn.users == 0:
-                    del self._turns[branch]

@@ -12,11 +12,10 @@ from typing_extensions import override
 
 from omnigraph.api.graph_api import GraphApi
 from omnigraph.commit.environment import GraphSettings, open_environment
-from omnigraph.commit.rebasing import rebase_forks
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
-from omnigraph.graph import blobs, branches, exports, history, maintenance, mutations, reads, schema_changes
-from omnigraph.graph.open_graph import OpenGraph
+from omnigraph.graph import reads
+from omnigraph.graph.open_graph import OpenGraph, late_method
 from omnigraph.lang.schema.compiler import CompiledSchema, as_compiled
 from omnigraph.policy.policy import Policy, PolicyGate
 from omnigraph.policy.rules import Action
@@ -104,6 +103,8 @@ class Graph(GraphApi):
         core = _core(uri, read_only=read_only, external_blobs=external_blobs, policy=policy, limits=limits)
         state = core.state()
         if not read_only:
+            from omnigraph.commit.rebasing import rebase_forks
+
             # Forks hold the address of the root that the graph has now; one small read when it did not move.
             rebase_forks(core.environment, state)
             core.heal()
@@ -153,44 +154,44 @@ class Graph(GraphApi):
     snapshot = reads.snapshot
     catalog = reads.catalog
 
-    export = exports.export
-    baseline = exports.baseline
+    export = late_method(GraphApi.export, "exports")
+    baseline = late_method(GraphApi.baseline, "exports")
 
-    read_blob = blobs.read_blob
-    stat_blob = blobs.stat_blob
-    open_blob = blobs.open_blob
+    read_blob = late_method(GraphApi.read_blob, "blobs")
+    stat_blob = late_method(GraphApi.stat_blob, "blobs")
+    open_blob = late_method(GraphApi.open_blob, "blobs")
 
-    mutate = mutations.mutate
-    load = mutations.load
+    mutate = late_method(GraphApi.mutate, "mutations")
+    load = late_method(GraphApi.load, "mutations")
 
-    plan_schema = schema_changes.plan_schema
-    apply_schema = schema_changes.apply_schema
-    diff_schema = schema_changes.diff_schema
+    plan_schema = late_method(GraphApi.plan_schema, "schema_changes")
+    apply_schema = late_method(GraphApi.apply_schema, "schema_changes")
+    diff_schema = late_method(GraphApi.diff_schema, "schema_changes")
 
-    create_branch = branches.create_branch
-    delete_branch = branches.delete_branch
-    merge = branches.merge
-    branches = branches.branches
+    create_branch = late_method(GraphApi.create_branch, "branches")
+    delete_branch = late_method(GraphApi.delete_branch, "branches")
+    merge = late_method(GraphApi.merge, "branches")
+    branches = late_method(GraphApi.branches, "branches")
 
-    commits = history.commits
-    commit = history.commit
-    log = history.log
-    entity_at = history.entity_at
-    diff = history.diff
-    changes = history.changes
-    feed = history.feed
-    refresh = history.refresh
-    recoveries = history.recoveries
-    pending_recoveries = history.pending_recoveries
+    commits = late_method(GraphApi.commits, "history")
+    commit = late_method(GraphApi.commit, "history")
+    log = late_method(GraphApi.log, "history")
+    entity_at = late_method(GraphApi.entity_at, "history")
+    diff = late_method(GraphApi.diff, "history")
+    changes = late_method(GraphApi.changes, "history")
+    feed = late_method(GraphApi.feed, "history")
+    refresh = late_method(GraphApi.refresh, "history")
+    recoveries = late_method(GraphApi.recoveries, "history")
+    pending_recoveries = late_method(GraphApi.pending_recoveries, "history")
 
-    ensure_indices = maintenance.ensure_indices
-    optimize = maintenance.optimize
-    pending_indexes = maintenance.pending_indexes
-    embed = maintenance.embed
-    cleanup = maintenance.cleanup
-    verify = maintenance.verify
-    doctor = maintenance.doctor
-    repair = maintenance.repair
+    ensure_indices = late_method(GraphApi.ensure_indices, "maintenance")
+    optimize = late_method(GraphApi.optimize, "maintenance")
+    pending_indexes = late_method(GraphApi.pending_indexes, "maintenance")
+    embed = late_method(GraphApi.embed, "maintenance")
+    cleanup = late_method(GraphApi.cleanup, "maintenance")
+    verify = late_method(GraphApi.verify, "maintenance")
+    doctor = late_method(GraphApi.doctor, "maintenance")
+    repair = late_method(GraphApi.repair, "maintenance")
 
     @property
     @override

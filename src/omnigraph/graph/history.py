@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Unpack
 
 from omnigraph.api.listings import commit_list
 from omnigraph.api.reading_api import FilterKeywords, TargetKeywords
+from omnigraph.commit.audit import RecoveryRecord
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import MAIN, GraphCommit
-from omnigraph.commit.sidecar import RecoveryRecord
 from omnigraph.commit.targets import Target, check_readable
 from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, wraps
+from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, Unpack
 
 from omnigraph.api.graph_api import GraphApi
 from omnigraph.api.reading_api import TargetKeywords
-from omnigraph.commit.environment import GraphEnvironment, GraphSettings
+from omnigraph.commit.environment import BranchQueue, GraphEnvironment, GraphSettings
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.snapshot import ManifestState, Snapshot
 from omnigraph.commit.targets import Target, full_commit_id, near_commits, newest_first, open_pin, resolve_target
-from omnigraph.commit.transaction import BranchQueue
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
 from omnigraph.core.source import did_you_mean
 from omnigraph.engine.context import EngineCaches
@@ -270,5 +270,19 @@ def graph_method(
             return function(self._core, *args, **kwargs)
         except (BranchNotFoundError, CommitNotFoundError) as error:
             raise self._core.advised(error) from error.__cause__
+
+    return method
+
+
+def late_method(declared: Callable[_P, _Result], module: str) -> Callable[_P, _Result]:
+    """The method of `Graph` that the function of its name does, in a module that the first call loads.
+
+    So a read loads no writer. The types are those that `GraphApi` declares.
+    """
+
+    @wraps(declared)
+    def method(*args: _P.args, **kwargs: _P.kwargs) -> _Result:
+        function: Callable[_P, _Result] = getattr(import_module(f"{__package__}.{module}"), declared.__name__)
+        return function(*args, **kwargs)
 
     return method

@@ -11,7 +11,8 @@ from threading import Event
 import pytest
 
 from faults.races.conftest import ALL_KINDS, Crew
-from omnigraph.commit.transaction import BranchQueue, Transaction
+from omnigraph.commit.environment import BranchQueue
+from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import (
     BadRequestError,
     ExpectedVersionMismatchError,

@@ -176,7 +176,7 @@ async def _diff(request: Request, _operation: Operation) -> Response:
         chosen = DiffFilter(kinds=params.kind, types=params.type, ops=params.op)
 
         def compare() -> Diff:
-            return call.graph.diff(
+            made = call.graph.diff(
                 one,
                 other,
                 kinds=params.kind,
@@ -186,6 +186,8 @@ async def _diff(request: Request, _operation: Operation) -> Response:
                 timeout_s=timeout_s,
                 cancel=signal,
             )
+            assert isinstance(made, Diff), "the graph is beside its storage"
+            return made
 
         found = call.served.diffs.get(one, other, chosen.digest, compare)
         page = diff_page(found, chosen, limit=params.limit, page_token=params.page_token)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from omnigraph.api.answers import Plan, SchemaAnswer, SchemaProperty, SchemaType
 from omnigraph.api.models import BlobParams, ExplainBody, ExportBody, QueryBody, ReadBody, SchemaApplyBody
 from omnigraph.api.operation import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, OCTETS, SNAPSHOT_ID, TYPE_KEY, Operation
-from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind
+from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind, BlobStream
 from omnigraph.api.row_streams import encode_answer, encode_result
 from omnigraph.api.rows import Result
 from omnigraph.commit.rows import MAIN
@@ -21,7 +21,6 @@ from omnigraph.commit.targets import Target
 from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.source import SourceText
 from omnigraph.errors import BadRequestError, BlobChangedError, BlobRangeError
-from omnigraph.graph.blobs import BlobReader
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
 from omnigraph.lang.schema.compiler import compile_schema
@@ -214,7 +213,7 @@ async def _blob(request: Request, operation: Operation) -> Response:
     params = parse_query(request, BlobParams)
     target = await call.authorize_target(target_of(vars(params)))
 
-    def look() -> tuple[BlobReader, BlobInfo]:
+    def look() -> tuple[BlobStream, BlobInfo]:
         blob = call.graph.open_blob(
             f"{params.entity}:{params.type}", params.id, params.property, **arguments_of(target)
         )
@@ -245,7 +244,7 @@ async def _blob(request: Request, operation: Operation) -> Response:
 
 
 async def _bytes(
-    call: GraphCall, blob: BlobReader, begin: int, end: int, facts: dict[str, str], *, status: int
+    call: GraphCall, blob: BlobStream, begin: int, end: int, facts: dict[str, str], *, status: int
 ) -> Response:
     length = end - begin
     if length <= BLOB_RANGE_BYTES:
