@@ -47,6 +47,7 @@ class MaintenanceApi:
             ConflictError: writers kept changing the tables; nothing happened.
             QueryTimeoutError: it took longer than `timeout_s`; nothing happened.
             QueryCancelledError: `cancel` was set; nothing happened.
+            DirectOnlyError: the graph is behind a server.
         """
         raise NotImplementedError
 
@@ -83,11 +84,16 @@ class MaintenanceApi:
             SparkError: Spark cannot run; nothing happened.
             QueryTimeoutError: it took longer than `timeout_s`; nothing happened.
             QueryCancelledError: `cancel` was set; nothing happened.
+            DirectOnlyError: the graph is behind a server.
         """
         raise NotImplementedError
 
     def pending_indexes(self, branch: str = "main") -> list[PendingIndex]:
-        """Declared indexes that do not cover every row of a branch, with the reason."""
+        """Declared indexes that do not cover every row of a branch, with the reason.
+
+        Raises:
+            DirectOnlyError: the graph is behind a server.
+        """
         raise NotImplementedError
 
     def embed(
@@ -133,6 +139,7 @@ class MaintenanceApi:
             SparkError: Spark cannot run; nothing was written.
             QueryTimeoutError: it took longer than `timeout_s`; nothing was written to the graph.
             QueryCancelledError: `cancel` was set; nothing was written to the graph.
+            DirectOnlyError: the graph is behind a server.
         """
         raise NotImplementedError
 
@@ -170,6 +177,7 @@ class MaintenanceApi:
             PolicyDeniedError: the policy of the graph does not allow it; nothing was removed.
             RecoveryRequiredError: an interrupted write cannot be settled; nothing was removed.
             RetryableCommitConflictError: writers kept the graph busy; try again.
+            DirectOnlyError: the graph is behind a server.
         """
         raise NotImplementedError
 
@@ -198,6 +206,7 @@ class MaintenanceApi:
         Raises:
             BranchNotFoundError: there is no such branch.
             NotFoundError: there is no graph, and no part of one.
+            DirectOnlyError: the graph is behind a server.
         """
         raise NotImplementedError
 
@@ -213,6 +222,9 @@ class MaintenanceApi:
         >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
         >>> graph.doctor().is_healthy
         True
+
+        Raises:
+            DirectOnlyError: the graph is behind a server.
         """
         raise NotImplementedError
 
@@ -231,15 +243,24 @@ class MaintenanceApi:
 
         Raises:
             RecoveryRequiredError: what a dead writer left cannot be settled.
+            DirectOnlyError: the graph is behind a server.
         """
         raise NotImplementedError
 
     def recoveries(self) -> list[RecoveryRecord]:
-        """Every recovery action, newest first."""
+        """Every recovery action, newest first.
+
+        Raises:
+            DirectOnlyError: the graph is behind a server.
+        """
         raise NotImplementedError
 
     def pending_recoveries(self) -> list[str]:
-        """Names of the sidecars that are not settled."""
+        """Names of the sidecars that are not settled.
+
+        Raises:
+            DirectOnlyError: the graph is behind a server.
+        """
         raise NotImplementedError
 
     # ---- schemas
@@ -267,6 +288,7 @@ class MaintenanceApi:
         Raises:
             CompilerError: the schema, or a rename hint in it, is wrong.
             BadRequestError: a backfill is wrong.
+            DirectOnlyError: the graph is behind a server.
         """
         raise NotImplementedError
 
@@ -276,5 +298,6 @@ class MaintenanceApi:
         Raises:
             BranchNotFoundError: a name is neither a branch nor a commit.
             NotFoundError: there is no such commit, or its branch was deleted.
+            DirectOnlyError: the graph is behind a server.
         """
         raise NotImplementedError

@@ -32,6 +32,7 @@ from omnigraph.errors import (
     PolicyDeniedError,
     ResourceLimitError,
     ServerUnreachableError,
+    UnauthorizedError,
     UnexpectedAnswerError,
     without_credentials,
 )
@@ -62,6 +63,7 @@ _SEND_TIMEOUT_S = 60.0
 _IDLE_S = 2.0
 #: The connection was not made, so the server knows nothing of the request.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+_TOKEN_ADVICE = "give token= to Graph.connect, set OMNIGRAPH_BEARER_TOKEN, or run `omnigraph login`"
 _MAX_ERROR_BYTES = 64 * 1024 * 1024
 
 
@@ -219,7 +221,10 @@ class Connection:
             body = None
         if not isinstance(body, dict) or "error" not in body:
             return self._odd(response, is_write=is_write)
-        return error_from_body(response.status_code, body)
+        failure = error_from_body(response.status_code, body)
+        if isinstance(failure, UnauthorizedError):
+            return UnauthorizedError(f"{failure.message}: {_TOKEN_ADVICE}")
+        return failure
 
     # ---- errors
 

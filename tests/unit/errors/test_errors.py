@@ -344,3 +344,13 @@ def test_an_odd_body_is_a_typed_failure_that_can_be_shown(error: OmniError) -> N
             case errors.MergeConflictsError():
                 lines = conflict_lines(rebuilt.source, rebuilt.target, rebuilt.conflicts, rebuilt.total)
                 assert all(isinstance(line, str) for line in lines)
+
+
+def test_the_public_names_are_those_that_are_imported() -> None:
+    """They are written out: type checkers do not run code."""
+    import inspect
+
+    import omnigraph.errors as door
+
+    found = {name for name, item in vars(door).items() if name[0].isalpha() and not inspect.ismodule(item)}
+    assert sorted(door.__all__) == sorted(found)
