@@ -30,7 +30,7 @@ $(VENV)/.docs: requirements/docs.txt $(VENV)/.runtime
 	@$(PIP) install -r requirements/docs.txt
 	@touch $@
 
-demo: $(VENV)/.runtime ## run the whole product on an example graph
+demo: $(VENV)/.runtime ## run the whole product on an example graph, which stays in demo.omni
 	@$(BIN)/omnigraph demo
 
 check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generated docs, sizes of rooms

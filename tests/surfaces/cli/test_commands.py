@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from omnigraph import __version__
+from omnigraph.cli.commands.demo import free_place
 from omnigraph.cli.main import main
 from omnigraph.graph.graph import Graph
 from support.cli_graphs import History
@@ -191,7 +193,13 @@ def test_the_demo_tells_the_whole_story(tmp_path) -> None:
     ):
         assert words in result.stdout
     assert "write fragments: 385 rows" in result.stderr
-    assert (tmp_path / "kept" / "demo.omni" / "__manifest").is_dir()
+    graph = tmp_path / "kept" / "demo.omni"
+    assert f"the graph stays at {graph}" in result.stdout
+    query, shell, server = [shlex.split(line, comments=True) for line in result.stdout.splitlines()[-3:]]
+    assert (shell[1:], server[1:]) == (["shell", str(graph)], ["--store", str(graph), "--unauthenticated"])
+    assert "1 row from branch main" in run(*query[1:]).stdout
+    # Another run leaves it as it is.
+    assert free_place(graph.parent) == graph.with_name("demo-2.omni")
 
 
 def test_an_internal_error_shows_no_stack_trace_unless_asked(monkeypatch, capsys) -> None:

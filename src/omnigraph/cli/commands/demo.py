@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,20 +68,36 @@ class _Story:
 
 
 @scoped("demo")
-def demo(
-    directory: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="keep the graph in this directory", show_default=False)
-    ] = None,
-) -> None:
-    """Create a graph, load it through Spark, index and query it; branch, merge and look back."""
+def demo(directory: Annotated[Path, typer.Argument(metavar="DIR", help="where the graph is created")] = Path()) -> None:
+    """Create a graph, load it through Spark, index and query it; branch, merge and look back.
+
+    The graph stays: `demo.omni`, or `demo-2.omni` and so on where that exists.
+    """
     begin = time.monotonic()
-    folder = example_directory() / _EXAMPLE
-    if directory is not None:
-        _tell(directory / "demo.omni", folder)
-    else:
-        with tempfile.TemporaryDirectory() as scratch:
-            _tell(Path(scratch) / "demo.omni", folder)
-    print_text(f"\nall of it took {time.monotonic() - begin:.0f} s")
+    root = free_place(directory)
+    _tell(root, example_directory() / _EXAMPLE)
+    print_text(f"\nall of it took {time.monotonic() - begin:.0f} s; the graph stays at {root}")
+    print_text("\n".join(["\nwhat you can do now:", *(f"  {line}" for line in next_steps(root))]))
+
+
+def free_place(directory: Path) -> Path:
+    """The first of `demo.omni`, `demo-2.omni`, … that does not exist: a graph of an earlier run is kept."""
+    names = ("demo.omni" if number == 1 else f"demo-{number}.omni" for number in count(1))
+    return next(place for place in map(directory.joinpath, names) if not place.exists())
+
+
+def next_steps(root: Path) -> list[str]:
+    """Commands that work on the graph, as they can be typed where the demo was."""
+    program = Path(sys.argv[0])
+    # `make demo` runs the program of an environment that is not on the path.
+    folder = "" if shutil.which("omnigraph") or program.name != "omnigraph" else f"{os.path.relpath(program.parent)}/"
+    graph = shlex.quote(str(root))
+    query = 'match { $p: Paper { stage: "retracted" } } return { $p.title }'
+    return [
+        f"{folder}omnigraph query {graph} -e '{query}'",
+        f"{folder}omnigraph shell {graph}",
+        f"{folder}omnigraph-server --store {graph} --unauthenticated   # the page: http://127.0.0.1:8080/",
+    ]
 
 
 def _tell(root: Path, folder: Path) -> None:
