@@ -197,7 +197,7 @@ def test_the_demo_tells_the_whole_story(tmp_path) -> None:
     assert f"the graph stays at {graph}" in result.stdout
     query, shell, server = [shlex.split(line, comments=True) for line in result.stdout.splitlines()[-3:]]
     assert (shell[1:], server[1:]) == (["shell", str(graph)], ["--store", str(graph), "--unauthenticated"])
-    assert "1 row from branch main" in run(*query[1:]).stdout
+    assert "2 rows from branch main" in run(*query[1:]).stdout
     # Another run leaves it as it is.
     assert free_place(graph.parent) == graph.with_name("demo-2.omni")
 
