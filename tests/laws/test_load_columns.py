@@ -540,7 +540,7 @@ def _one_by_one(lines: list[bytes], plan: LoadPlan, violations: ViolationCounts)
             found.append((number, decode_line(line, plan)))
         except BadRecordError as bad:
             count_bad(bad, number, "f", violations)
-    yield from group_records(found)
+    yield from group_records(found, plan)
 
 
 def _shaped(groups: Iterator[RawRecords], plan: LoadPlan, violations: ViolationCounts) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class GraphApi(ShowingApi, MaintenanceApi):
         spark: Session | None = None,
         dry_run: bool = False,
         grammar: str = "strict",
+        upsert: bool = False,
+        check_minimum: bool = False,
         progress: Progress | None = None,
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
@@ -81,9 +83,11 @@ class GraphApi(ShowingApi, MaintenanceApi):
         protocol, lists of dictionaries.
 
         `append` inserts and refuses ids that exist, `merge` replaces whole rows by id, `overwrite` replaces every type
-        that is present. With `base` a missing branch is created in the same commit. `dry_run` does everything but the
-        commit. `timeout_s` and `cancel` stop it before its commit begins, as Ctrl-C does: jobs end, and what they wrote
-        is removed.
+        that is present. `patch` sets only the properties that a record brings, of the row that its key or its `id`
+        names; a record of an unknown row is an error, or with `upsert` a new row. With `base` a missing branch is
+        created in the same commit. `dry_run` does everything but the commit. `timeout_s` and `cancel` stop it before
+        its commit begins, as Ctrl-C does: jobs end, and what they wrote is removed. With `check_minimum` every node
+        needs the edges that `@card(1..)` asks for, also where it never had one.
 
         Inputs up to 32 MiB run in this process, larger ones on Spark, and so do frames and tables of Spark and loads
         with `spark=`; `engine` of the receipt says which it was, and why. `engine="local"` and `engine="spark"` force
@@ -177,6 +181,7 @@ class GraphApi(ShowingApi, MaintenanceApi):
         *,
         strategy: str | None = None,
         dry_run: bool = False,
+        check_minimum: bool = False,
         delete_branch: bool = False,
         actor: str | None = None,
         engine: str = "auto",
@@ -189,8 +194,10 @@ class GraphApi(ShowingApi, MaintenanceApi):
 
         Rows that both sides changed to different values, and results that violate the schema, are conflicts: they are
         collected, and nothing happens. `strategy` decides conflicts about rows, `ours` for the target and `theirs` for
-        the source. `dry_run` returns outcome and conflicts. Large merges run on Spark by themselves; `engine` can say
-        `local` or `spark`. `timeout_s` and `cancel` stop it before its commit begins, as they stop a load.
+        the source. `dry_run` returns outcome and conflicts. With `check_minimum` nodes of the result that lack edges
+        which `@card(1..)` asks for are conflicts, also where they never had one. Large merges run on Spark by
+        themselves; `engine` can say `local` or `spark`. `timeout_s` and `cancel` stop it before its commit begins, as
+        they stop a load.
 
         Raises:
             MergeConflictsError: `conflicts` holds them, with the row on both sides and at the base.

@@ -194,6 +194,8 @@ class MaintenanceApi:
         All branches and every commit that is kept, or the heads of some branches only. Everything is decoded, in a
         process of its own, so that no damage can end this one. Changes nothing; memory does not follow the size.
 
+        Of a sound graph the report also lists nodes that lack edges which `@card(1..)` asks for (`outside`).
+
         Files of earlier releases have no checksum. With `record` they get one, unless some file is damaged: from then
         on they are compared with what they hold now.
 
@@ -210,12 +212,13 @@ class MaintenanceApi:
         """
         raise NotImplementedError
 
-    def doctor(self, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
+    def doctor(self, *, deep: bool = False, rules: bool = False, progress: Progress | None = None) -> DoctorReport:
         """Whether the graph is healthy, and what to run when it is not. Changes nothing and takes no lock.
 
         Looks at the storage format, the manifest, schema files, heads, addresses and links, interrupted writes, the
         commit lock, indexes, fragments, leftovers and disk use; each on its own, so that one that fails is a finding.
-        With `deep` every file is read as well, as `verify` does it.
+        With `deep` every file is read as well, as `verify` does it. With `rules` every node of every branch is held
+        against the minimum of `@card(1..)`, which writes check only for sources that have or had an edge.
 
         >>> import tempfile
         >>> from omnigraph import Graph

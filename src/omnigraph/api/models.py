@@ -202,6 +202,8 @@ class LoadBody(_Strict):
     from_: Annotated[str | None, Field(alias="from")] = None
     mode: str = "merge"
     grammar: str | None = None
+    upsert: bool = False
+    check_minimum: bool = False
     timeout_s: Seconds = None
 
 
@@ -210,8 +212,10 @@ class LoadParams(_Strict):
 
     branch: str | None = None
     from_: Annotated[str | None, Field(alias="from", description="create a missing branch from this one")] = None
-    mode: Annotated[str, Field(description="`merge`, `append` or `overwrite`")] = "merge"
+    mode: Annotated[str, Field(description="`merge`, `append`, `overwrite` or `patch`")] = "merge"
     grammar: Annotated[str, Field(description="`strict` or `compatible`")] = "strict"
+    upsert: Annotated[bool, Field(description="records of a patch may be new rows")] = False
+    check_minimum: Annotated[bool, Field(description="every node needs the edges that `@card` asks for")] = False
     dry_run: Annotated[bool, Field(description="do everything but the commit")] = False
     source: Annotated[str | None, Field(description="what reports call the body", max_length=500)] = None
     timeout_s: Seconds = None
@@ -251,6 +255,7 @@ class MergeBody(_Strict):
     delete_branch: bool = False
     strategy: str | None = None
     dry_run: bool = False
+    check_minimum: bool = False
     timeout_s: Seconds = None
 
 

@@ -449,6 +449,7 @@ _ENTRIES = (
                 "into": Flag("branch that gets the changes", "TARGET"),
                 "delete_branch": Flag("delete the source when it is merged"),
                 "dry_run": Flag("show outcome and conflicts, write nothing"),
+                "check_minimum": Flag("every node needs the edges that `@card(1..)` asks for"),
                 "strategy": Flag(
                     "decide conflicts about rows for the target (ours) or the source (theirs)",
                     choices=("ours", "theirs"),

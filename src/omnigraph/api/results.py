@@ -72,6 +72,8 @@ class LoadedType(Document):
         OMIT_EMPTY,
         Text("of these, edges without an id between nodes that such an edge joined before; counted in a merge"),
     ] = 0
+    patched: Annotated[int, OMIT_EMPTY, Text("of a patch, rows that existed")] = 0
+    inserted: Annotated[int, OMIT_EMPTY, Text("of a patch, rows that came")] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from omnigraph.lang.schema.rules import EdgesPerSource, End, TableRules, Unique,
 from omnigraph.pipeline.compare import row_shape
 from omnigraph.pipeline.copying import Action, Copied, CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
 from omnigraph.pipeline.exchange import Scratch, ScratchPlace
+from omnigraph.pipeline.minimum import find_outside, without_minimum
 from omnigraph.pipeline.violations import Image, TableChanges
 from omnigraph.pipeline.worker_set import WorkerChoice
 from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private, stage_fragments
@@ -164,6 +165,8 @@ class MergeJob:
     objects: ControlObjects
     #: Called with every write when it is staged: of two to one table, the second takes the place of the first.
     on_staged: Callable[[TablePin, StagedWrite], None]
+    #: Whether every node needs the edges that the schema asks for, also where it never had one.
+    checks_minimum: bool = False
     conflicts: Conflicts = field(default_factory=Conflicts)
     plans: dict[TableKey, RowPlan] = field(default_factory=dict)
     #: Tables of the target that the result depends on; those that are written are among them.
@@ -358,9 +361,18 @@ class MergeJob:
                     removed_ids=image.plans[key].deleted_ids,
                     old_sources=self._old_sources(image.plans[key], key),
                 )
-            joins = self.engine.for_rows(sum(plan.count() for plan in image.plans.values())).joins
-            changes = TableChanges(images=images, joins=joins, untouched=self._untouched)
-            for violation in check(self.given.rules, changes):
+            engine = self.engine.for_rows(sum(plan.count() for plan in image.plans.values()))
+            changes = TableChanges(images=images, joins=engine.joins, untouched=self._untouched)
+            rules = without_minimum(self.given.rules) if self.checks_minimum else self.given.rules
+            found_violations = [*check(rules, changes)]
+            if self.checks_minimum:
+
+                def table_of(key: TableKey) -> Table:
+                    return (images.get(key) or self._untouched(key)).table
+
+                folder = self._scratch.folder(engine.workers)
+                found_violations += find_outside(self.given.rules, table_of, engine, folder)
+            for violation in found_violations:
                 conflicts.add((violation.key, _group_of(violation)), _conflicts_of(violation), violation.total)
         finally:
             for private in privates:

@@ -131,6 +131,7 @@ class MergeCall:
     target: str
     strategy: str | None
     dry_run: bool
+    check_minimum: bool
     actor: str | None
     workers: ElasticWorkers
     progress: Progress
@@ -150,6 +151,7 @@ def merge(
     *,
     strategy: str | None = None,
     dry_run: bool = False,
+    check_minimum: bool = False,
     delete_branch: bool = False,
     actor: str | None = None,
     engine: str = "auto",
@@ -169,6 +171,7 @@ def merge(
         target=target,
         strategy=strategy,
         dry_run=dry_run,
+        check_minimum=check_minimum,
         actor=actor,
         workers=ElasticWorkers(engine, spark, shown),
         progress=shown,
@@ -255,6 +258,7 @@ def _try_merge(graph: OpenGraph, transaction: Transaction, call: MergeCall) -> t
         store=environment.tables,
         objects=environment.objects,
         on_staged=transaction.stage,
+        checks_minimum=call.check_minimum,
     )
     try:
         return source, _run_merge(transaction, job, call, result)

@@ -130,9 +130,11 @@ class Graph(GraphApi):
         return RemoteGraph.connect(url, token, graph, timeout_s=timeout_s)
 
     @classmethod
-    def examine(cls, uri: str | PathLike[str], *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
+    def examine(
+        cls, uri: str | PathLike[str], *, deep: bool = False, rules: bool = False, progress: Progress | None = None
+    ) -> DoctorReport:
         """As `doctor`, also for a graph that is too broken to be opened."""
-        return cls(_core(uri, read_only=True)).doctor(deep=deep, progress=progress)
+        return cls(_core(uri, read_only=True)).doctor(deep=deep, rules=rules, progress=progress)
 
     @classmethod
     def verify_at(

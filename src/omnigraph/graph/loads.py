@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from omnigraph.api.results import LoadResult
+from omnigraph.api.results import LoadedType, LoadResult
 from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.expectations import NewBranch
 from omnigraph.commit.sidecar import WriterKind
@@ -48,20 +48,28 @@ class LoadCall:
     spark: Session | None
     dry_run: bool
     grammar: Grammar
+    #: Whether records of a patch may be new rows.
+    upsert: bool
+    #: Whether every node needs the edges that the schema asks for, also where it never had one.
+    check_minimum: bool
     progress: Progress
     #: Before the commit; what has begun to become visible is finished.
     limits: ReadLimits = NO_LIMITS
 
 
-def check_choices(mode: str, grammar: str) -> tuple[LoadMode, Grammar]:
+def check_choices(mode: str, grammar: str, *, upsert: bool) -> tuple[LoadMode, Grammar]:
     """The mode and the grammar of a call.
 
     Raises:
-        BadRequestError: there is no such mode or grammar.
+        BadRequestError: there is no such mode or grammar, or `upsert` does not fit the mode.
     """
     for name, value, known in (("mode", mode, LoadMode), ("grammar", grammar, Grammar)):
         if value not in list(known):
             raise BadRequestError(f"there is no {name} {value!r}: give {', '.join(known)}")
+    if upsert and mode != LoadMode.PATCH:
+        raise BadRequestError(
+            f"`--upsert` (upsert=True) inserts unknown rows of a patch, and the mode is {mode}: give mode patch"
+        )
     return LoadMode(mode), Grammar(grammar)
 
 
@@ -108,10 +116,9 @@ class _Run:
         call = self._call
         with ExitStack() as stack:
             with call.progress.stage("look at the input", 1) as stage:
-                access, catalog = _spark_frames, self._schema.catalog
-                given = stack.enter_context(
-                    closing(look_at_input(call.source, call.mapping, call.frames, catalog, access))
-                )
+                access, catalog, is_patch = _spark_frames, self._schema.catalog, call.mode is LoadMode.PATCH
+                looked = look_at_input(call.source, call.mapping, call.frames, catalog, access, is_patch=is_patch)
+                given = stack.enter_context(closing(looked))
                 chosen = _choose(call, given)
                 stage.note(str(chosen))
             return replace(self._load(given, chosen), engine=chosen)
@@ -123,6 +130,8 @@ class _Run:
             edge_words={name.casefold(): e.table_key for name, e in schema.catalog.edges.items()},
             grammar=call.grammar,
             id_prefix=new_id_prefix(),
+            is_patch=call.mode is LoadMode.PATCH,
+            inserts_unknown=call.upsert,
             external=external_rule(self._graph.settings.external_blobs, is_overwrite=call.mode is LoadMode.OVERWRITE),
         )
         # A mapping that does not fit should not cost the start of Spark.
@@ -136,6 +145,7 @@ class _Run:
             engine=make_engine(chosen.name, session, call.progress, given.size_bytes),
             objects=self._graph.environment.objects,
             root=self._graph.environment.location,
+            checks_minimum=call.check_minimum,
         )
         try:
             job.plan_parts()
@@ -202,8 +212,8 @@ class _Run:
             base=call.base,
             branch_created=transaction.new_branch is not None and commit is not None,
             mode=str(call.mode),
-            nodes=LoadResult.types_of("node", job.row_counts, prepared.superseded),
-            edges=LoadResult.types_of("edge", job.row_counts, prepared.superseded, prepared.repeated),
+            nodes=_types("node", job, prepared),
+            edges=_types("edge", job, prepared),
             nulled=dict(sorted(job.nulled.items())),
             actor=call.actor,
             commit=commit,
@@ -226,6 +236,17 @@ def _choose(call: LoadCall, given: LoadInput) -> ChosenEngine:
     if chosen.is_local:
         check_local(given, most)
     return chosen
+
+
+def _types(kind: str, job: LoadJob, prepared: PreparedLoad) -> tuple[LoadedType, ...]:
+    found = LoadResult.types_of(kind, job.row_counts, prepared.superseded, prepared.repeated)
+    counts = {key.name: count for key, count in prepared.patched.items() if key.kind == kind}
+    return tuple(
+        replace(item, patched=counts[item.name].patched, inserted=counts[item.name].inserted)
+        if item.name in counts
+        else item
+        for item in found
+    )
 
 
 def _spark_frames() -> FrameAccess:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -149,20 +150,26 @@ def verify(
     actor: str | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
+    from omnigraph.maintenance.minimum import edges_outside
     from omnigraph.maintenance.verify import verify_graph
     from omnigraph.pipeline.workers import Silent
 
     if record:
         graph.require_writable()
         graph.authorize(Action.ADMIN, actor)
-    return verify_graph(graph.environment, branches=branches, progress=progress or Silent(), record=record)
+    report = verify_graph(graph.environment, branches=branches, progress=progress or Silent(), record=record)
+    # Rows of damaged files would not be counted.
+    outside = edges_outside(graph.environment, branches) if report.is_sound else ()
+    return replace(report, outside=tuple(outside))
 
 
 @graph_method
-def doctor(graph: OpenGraph, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
+def doctor(
+    graph: OpenGraph, *, deep: bool = False, rules: bool = False, progress: Progress | None = None
+) -> DoctorReport:
     from omnigraph.maintenance.doctor import examine
 
-    return examine(graph.environment, deep=deep, progress=progress)
+    return examine(graph.environment, deep=deep, rules=rules, progress=progress)
 
 
 @graph_method

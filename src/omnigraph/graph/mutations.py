@@ -125,6 +125,8 @@ def load(
     spark: Session | None = None,
     dry_run: bool = False,
     grammar: str = "strict",
+    upsert: bool = False,
+    check_minimum: bool = False,
     progress: Progress | None = None,
     timeout_s: float | None = None,
     cancel: CancelSignal | None = None,
@@ -134,7 +136,7 @@ def load(
     from omnigraph.pipeline.workers import Silent
 
     graph.require_writable()
-    chosen = check_choices(mode, grammar)
+    chosen = check_choices(mode, grammar, upsert=upsert)
     call = LoadCall(
         source=source,
         mapping=mapping,
@@ -147,6 +149,8 @@ def load(
         spark=spark,
         dry_run=dry_run,
         grammar=chosen[1],
+        upsert=upsert,
+        check_minimum=check_minimum,
         progress=progress or Silent(),
         limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
     )

@@ -27,6 +27,7 @@ from omnigraph.lang.schema.catalog import unbuilt_indexes
 from omnigraph.maintenance.cleanup_plan import find_leftovers, is_busy, plan_cleanup
 from omnigraph.maintenance.findings import DiskUse, DoctorReport, Finding, Health, Inspection, worst_first
 from omnigraph.maintenance.indexes import missing_indexes
+from omnigraph.maintenance.minimum import edges_outside
 from omnigraph.maintenance.repair import dangling_edges
 from omnigraph.maintenance.retention import KEEP_ADVISED, RetentionPolicy, published_heads
 from omnigraph.maintenance.verify import FileStatus, verify_graph
@@ -51,14 +52,18 @@ _DELETED_ROWS, _DELETED_SHARE = 1_000, 4
 _MANY_MANIFEST_VERSIONS = 1_000
 
 
-def examine(environment: GraphEnvironment, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
-    """Look at everything; with `deep` every file is read, too."""
+def examine(
+    environment: GraphEnvironment, *, deep: bool = False, rules: bool = False, progress: Progress | None = None
+) -> DoctorReport:
+    """Look at everything; with `deep` every file is read, with `rules` every node is held against `@card`, too."""
     look = Inspection(environment)
     findings: list[Finding] = []
     checks = dict(_CHECKS)
     if deep:
         # First: in a process of its own it meets whatever could end this one.
         checks = {"files": partial(_check_files, progress=progress), **checks}
+    if rules:
+        checks["rules"] = _check_rules
     for name, check in checks.items():
         try:
             found = list(check(look))
@@ -98,6 +103,11 @@ def _check_files(look: Inspection, progress: Progress | None) -> Iterator[Findin
         old = report.counts()[FileStatus.UNRECORDED]
         note = f", {old:,} of them without a checksum" if old else ""
         yield Finding(Health.OK, f"{files} read{note}, {size_text(report.read_bytes)}")
+
+
+def _check_rules(look: Inspection) -> Iterator[Finding]:
+    found = [Finding(Health.WARNING, str(item)) for item in edges_outside(look.environment)]
+    yield from found or [Finding(Health.OK, "every node has the edges that the schema asks for")]
 
 
 def _check_format(look: Inspection) -> Iterator[Finding]:

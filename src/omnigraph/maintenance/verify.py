@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
-from omnigraph.codec import Document, Key, Through
+from omnigraph.codec import OMIT_EMPTY, Document, Key, Through
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.rebasing import recorded_root
 from omnigraph.commit.schemas import find_schema
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, OmniError, StorageError
+from omnigraph.maintenance.minimum import EdgesOutside
 from omnigraph.maintenance.reading_aside import AsideReader
 from omnigraph.maintenance.retention import type_keys
 from omnigraph.pipeline.workers import Progress, StageProgress
@@ -97,6 +98,8 @@ class VerifyReport(Document):
     #: Files that got a checksum in this run.
     recorded: int = 0
     files: tuple[VerifiedFile, ...]
+    #: Nodes that lack edges which `@card(1..)` asks for; only of a sound graph.
+    outside: Annotated[tuple[EdgesOutside, ...], Key("edges_outside"), OMIT_EMPTY] = ()
 
     @property
     def problems(self) -> tuple[VerifiedFile, ...]:

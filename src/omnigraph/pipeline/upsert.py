@@ -62,6 +62,7 @@ class LoadMode(StrEnum):
     APPEND = "append"
     UPSERT = "merge"
     OVERWRITE = "overwrite"
+    PATCH = "patch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,21 +208,27 @@ class Image:
     removed_ids: Sequence[str] = ()
     #: Sources of edges that go or are replaced: they may have lost one.
     old_sources: Sequence[str] = ()
+    #: Fragments with rows that were there before, some of whose values are new, and the properties of these values.
+    touched: tuple[int, ...] = ()
+    changed: frozenset[str] = frozenset()
 
     def scans(self, column: str, *, is_new: bool) -> list[KeyScan]:
         """The texts of a column, of the new rows or of the old ones."""
-        return key_scans(self.table, self.new if is_new else self.old, text_key(column))
+        return key_scans(self.table, self.new if is_new else self.outside(self.new), text_key(column))
+
+    def fresh(self, rule: Unique) -> tuple[int, ...]:
+        """Fragments whose rows may have other values of the members than before."""
+        return self.new if self.changed.isdisjoint(rule.members) else (*self.new, *self.touched)
 
     @property
     def loses_rows(self) -> bool:
         """Whether ids that were there before are gone."""
         return self.is_replaced or bool(self.removed_ids)
 
-    @property
-    def old(self) -> list[int]:
-        """Fragments that were there before."""
-        new = set(self.new)
-        return [number for number in fragment_sizes(self.table) if number not in new]
+    def outside(self, fragments: Collection[int]) -> list[int]:
+        """The other fragments of the table."""
+        known = set(fragments)
+        return [number for number in fragment_sizes(self.table) if number not in known]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +272,8 @@ class TableChanges(ChangedRows):
             return False
         if isinstance(rule, DistinctIds | NewIds):
             return bool(image.new) and image.has_given_ids
+        if isinstance(rule, Unique):
+            return bool(image.fresh(rule))
         return bool(image.new) or (isinstance(rule, EdgesPerSource) and bool(image.old_sources))
 
     def _find(self, rule: RowRule, image: Image) -> Iterator[Found]:
@@ -278,11 +286,12 @@ class TableChanges(ChangedRows):
                     yield joins.shared(image.scans("id", is_new=True), old)
             case Unique():
                 members = list(zip(rule.members, rule.bases, strict=True))
-                new = key_scans(image.table, image.new, members)
+                fresh = image.fresh(rule)
+                new = key_scans(image.table, fresh, members)
                 # Rows of one id are one entity: what is wrong with them is reported about the id.
                 owner = "id" if image.has_given_ids else None
                 yield joins.duplicated(new, owner)
-                if old := key_scans(image.table, image.old, members):
+                if old := key_scans(image.table, image.outside(fresh), members):
                     yield joins.shared(new, old, owner)
             case End():
                 nodes = self._image(rule.node)

@@ -61,7 +61,7 @@ CASES: dict[str, dict[str, str]] = {
         "export GRAPH --branch main --snapshot c": "--branch",
     },
     "load": {
-        "load GRAPH --data MORE": "give --mode append, merge or overwrite",
+        "load GRAPH --data MORE": "give --mode append, merge, overwrite or patch",
         "load GRAPH --mode append": "give one of --data PATH and --mapping FILE",
         "load GRAPH --data MORE --mapping m.yaml --mode append": "give one of --data PATH",
         "load GRAPH --data MORE --mode upsert": "'upsert' is not one of",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json as json_text
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +38,7 @@ class Mode(StrEnum):
     OVERWRITE = "overwrite"
     APPEND = "append"
     MERGE = "merge"
+    PATCH = "patch"
 
 
 class InputGrammar(StrEnum):
@@ -62,6 +63,13 @@ ReportFile = Annotated[
 GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
 
 
+Upsert = Annotated[bool, typer.Option("--upsert", help="with --mode patch: unknown records become new rows")]
+
+CheckMinimum = Annotated[
+    bool, typer.Option("--check-minimum", help="every node needs the edges that `@card(1..)` asks for")
+]
+
+
 @scoped("load")
 def load(
     address: Address,
@@ -72,6 +80,8 @@ def load(
     base: Base = None,
     engine: EngineChoice = Engine.AUTO,
     grammar: GrammarChoice = InputGrammar.STRICT,
+    upsert: Upsert = False,
+    check_minimum: CheckMinimum = False,
     dry_run: DryRun = False,
     report: ReportFile = None,
     timeout: Timeout = None,
@@ -81,8 +91,17 @@ def load(
 ) -> None:
     """Load files into a graph: all records become visible in one commit, or none does."""
     if mode is None:
-        raise typer.BadParameter("give --mode append, merge or overwrite")
-    _load(address, data, mapping, mode, branch, base, engine, grammar, dry_run, report, timeout, yes, quiet, json)
+        raise typer.BadParameter("give --mode append, merge, overwrite or patch")
+    if upsert and mode is not Mode.PATCH:
+        raise typer.BadParameter("--upsert needs --mode patch")
+    choices = {
+        "engine": engine,
+        "grammar": grammar,
+        "upsert": upsert,
+        "check_minimum": check_minimum,
+        "timeout_s": timeout,
+    }
+    _load(address, data, mapping, mode, branch, base, dry_run, report, yes, quiet, json, choices)
 
 
 @scoped("ingest")
@@ -103,7 +122,8 @@ def ingest(
 ) -> None:
     """Deprecated: `load` with other defaults: merge, compatible grammar, missing branches from main."""
     print_warning("`ingest` is deprecated: use `load --mode merge`")
-    _load(address, data, mapping, mode, branch, base, engine, grammar, dry_run, report, None, yes, quiet, json)
+    choices = {"engine": engine, "grammar": grammar}
+    _load(address, data, mapping, mode, branch, base, dry_run, report, yes, quiet, json, choices)
 
 
 def _load(
@@ -113,18 +133,16 @@ def _load(
     mode: Mode,
     branch: str,
     base: str | None,
-    engine: Engine,
-    grammar: InputGrammar,
     dry_run: bool,
     report: Path | None,
-    timeout: float | None,
     yes: bool,
     quiet: bool,
     json: bool,
+    choices: Mapping[str, Any],
 ) -> None:
     if (data is None) == (mapping is None):
         raise typer.BadParameter("give one of --data PATH and --mapping FILE")
-    if engine is not Engine.AUTO:
+    if choices["engine"] is not Engine.AUTO:
         address.refuse_on_server("--engine")
     if mapping is not None:
         address.refuse_on_server("--mapping")
@@ -142,11 +160,9 @@ def _load(
                 branch=branch,
                 base=base,
                 actor=actor,
-                engine=engine,
-                grammar=grammar,
                 dry_run=dry_run,
                 progress=progress,
-                timeout_s=timeout,
+                **choices,
             )
     except (LoadRejectedError, LoadKeyConflictError) as refused:
         if report is not None:
@@ -158,11 +174,17 @@ def _load(
 
 def load_lines(result: LoadResult) -> Iterator[str]:
     """The receipt as a person reads it."""
+    patched = {
+        (kind, item.name): f"{item.patched:,} patched, {item.inserted:,} inserted"
+        for kind, types in (("node", result.nodes), ("edge", result.edges))
+        for item in types
+        if result.mode == Mode.PATCH
+    }
     for kind, counts in (("node", result.nodes_loaded), ("edge", result.edges_loaded)):
         for name, count in counts.items():
             gone = result.superseded_rows.get(TableKey(f"{kind}:{name}"), 0)
             read = f" ({count:,} read)" if gone else ""
-            yield f"{kind} {name}: {count - gone:,}{read}"
+            yield f"{kind} {name}: {patched.get((kind, name)) or f'{count - gone:,}{read}'}"
     if result.superseded == 1:
         yield "1 record was replaced by a later one of the same id"
     elif result.superseded:

@@ -276,6 +276,7 @@ _MESSAGE_WIDTH = 160
 def doctor(
     address: Address,
     deep: Annotated[bool, typer.Option("--deep", help="read every file as well, as `verify` does")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="look for nodes that lack edges of `@card(1..)`")] = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -283,7 +284,7 @@ def doctor(
     from omnigraph.graph.graph import Graph
 
     progress = terminal_progress(quiet=quiet or json or not deep)
-    report = Graph.examine(address.uri, deep=deep, progress=progress)
+    report = Graph.examine(address.uri, deep=deep, rules=rules, progress=progress)
     print_result(report, doctor_lines(report), json=json)
     if not report.is_healthy:
         raise typer.Exit(1)
@@ -357,6 +358,7 @@ def verify_lines(report: VerifyReport) -> Iterator[str]:
     from omnigraph.maintenance.verify import FileStatus
 
     yield from (str(item) for item in report.problems)
+    yield from (str(item) for item in report.outside)
     counts = report.counts()
     total = f"{len(report.files):,} files, {size_text(report.read_bytes)} read"
     old = counts[FileStatus.UNRECORDED]

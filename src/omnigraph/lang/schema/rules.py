@@ -83,6 +83,21 @@ class NewIds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowExists:
+    """The row that a record of a patch names exists."""
+
+    kind: str
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameEnds:
+    """An edge goes from where it went before a patch to where it went."""
+
+    edge_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unique:
     """No two rows have equal values in all members; a null member exempts the row."""
 
@@ -127,7 +142,7 @@ class EdgesPerSource:
 
 
 RowRule = DistinctIds | NewIds | Unique | End | EdgesPerSource
-Rule = ValueRule | EndGiven | EndRefused | RowRule
+Rule = ValueRule | EndGiven | EndRefused | RowExists | SameEnds | RowRule
 
 
 # ---- Rules as text
@@ -162,6 +177,10 @@ def rule_name(rule: Rule) -> str:
             return f"duplicate id of {rule.type_name}"
         case NewIds():
             return f"{KeyConflictError.kind} of {rule.type_name}"
+        case RowExists():
+            return f"unknown id of {rule.type_name}"
+        case SameEnds():
+            return f"other ends of {rule.edge_type}"
         case Unique():
             return f"@unique violation on {rule}"
         case End():
@@ -193,6 +212,10 @@ def violation_text(rule: Rule, example: Example) -> str:
             return f"the id {value} of {rule.type_name} is given {example.count:,} times"
         case NewIds():
             return KeyConflictError(rule.kind, rule.type_name, str(example.value)).message
+        case RowExists():
+            return f"{name}: there is no {rule.kind} {value}; `--upsert` (upsert=True) inserts it"
+        case SameEnds():
+            return f"{name}: the edge {value} has other ends, which a patch does not change: leave `from` and `to` out"
         case Unique():
             return f"{name}: {value} belongs to {example.ids[0]!r} and to {example.ids[1]!r}"
         case End():
@@ -212,8 +235,10 @@ def rule_field(rule: Rule) -> str:
     match rule:
         case EndGiven():
             return rule.end
-        case DistinctIds() | NewIds():
+        case DistinctIds() | NewIds() | RowExists():
             return "id"
+        case SameEnds():
+            return "from"
         case Unique():
             return ", ".join(rule.members)
         case End() | EndRefused() | EdgesPerSource():

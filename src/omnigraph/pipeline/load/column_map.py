@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow
@@ -208,9 +208,15 @@ class ColumnMap:
 
 
 def map_columns(
-    mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str, *, is_strict: bool
+    mapped: MappedType,
+    shape: EntityShape,
+    source: SourceColumns,
+    where: str,
+    *,
+    is_strict: bool,
+    is_patch: bool = False,
 ) -> ColumnMap:
-    """Bind the columns of a source to those of a type.
+    """Bind the columns of a source to those of a type; a patch needs no column of a required property.
 
     Raises:
         BadRequestError: a column does not exist or holds several values, a name is not a property, or a transform
@@ -224,7 +230,8 @@ def map_columns(
     special += [] if mapped.each is None else [mapped.each.column]
     if mapped.columns is None and is_strict:
         _refuse_extra(mapped, shape, source, special, where)
-    _check_required(mapped, shape, source, chosen, where)
+    if not is_patch:
+        _check_required(mapped, shape, source, chosen, where)
     explicit = mapped.id
     if mapped.columns is None and explicit is None and "id" in source.names:
         explicit = column_source("id")
@@ -598,57 +605,3 @@ def _kept_end(end: End, keep: NDArray[np.bool_]) -> End:
     if isinstance(end, Mapping):
         return {name: _kept(values, keep) for name, values in end.items()}
     return _kept(end, keep)
-
-
-# ---- rows of JSON
-
-
-class NotAnObjectError(Exception):
-    """A path leads through a value that has no members; never leaves the room."""
-
-    def __init__(self, path: str, value: object) -> None:
-        super().__init__(f"it has no `{path}`: the way there leads through a value that is not an object")
-        self.value = value
-
-
-#: Members of objects, by name, down to values.
-_Members: TypeAlias = "dict[str, _Members]"
-
-
-def json_columns(present: Sequence[str], wanted: Iterable[str]) -> SourceColumns:
-    """The columns of some objects: the members that any of them has, and those that a mapping names."""
-    names = dict.fromkeys(present)
-    nested: dict[str, _Members] = {}
-    for path in wanted:
-        top, *rest = path.split(".")
-        if path in names or top not in names or not rest:
-            names.setdefault(path)
-            continue
-        inner = nested.setdefault(top, {})
-        for step in rest:
-            inner = inner.setdefault(step, {})
-    found = {name: _struct(members) for name, members in nested.items()}
-    return SourceColumns(names=tuple(names), nested=found, is_open=True)
-
-
-def _struct(members: _Members) -> Nested:
-    inner = {name: _struct(some) if some else None for name, some in members.items()}
-    return Nested(kind="struct", members=inner)
-
-
-def json_member(row: Mapping[str, object], path: str) -> object:
-    """The member of an object, or of the objects inside of it; null when it is missing.
-
-    Raises:
-        NotAnObjectError: a value on the way is not an object.
-    """
-    if path in row or "." not in path:
-        return row.get(path)
-    found: object = row
-    for step in path.split("."):
-        if found is None:
-            return None
-        if not isinstance(found, dict):
-            raise NotAnObjectError(path, found)
-        found = found.get(step)
-    return found

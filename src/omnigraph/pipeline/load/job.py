@@ -18,14 +18,17 @@ from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejected
 from omnigraph.lang.schema.rules import TableRules, rule_name
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.parts import Part, by_source
+from omnigraph.pipeline.load.patch_job import PatchCounts, PatchJob
 from omnigraph.pipeline.load.plan import LoadPlan
 from omnigraph.pipeline.load.provenance import Origin, Piece, RecordNumbers
 from omnigraph.pipeline.load.relations import Relations, Staged, StagedType, appended
 from omnigraph.pipeline.load.shaping import alias_conflicts
 from omnigraph.pipeline.load.sources import Frame, LoadInput, chosen_columns, frame_source, partition_name, plan_work
 from omnigraph.pipeline.load.staging import FrameTask, StageItem, likely_types, stage_part
+from omnigraph.pipeline.patch_files import PatchFile, split_address
+from omnigraph.pipeline.patches import Patched
 from omnigraph.pipeline.upsert import LoadMode, Upserted
-from omnigraph.pipeline.violations import Image, ViolationCounts, in_file
+from omnigraph.pipeline.violations import Image, Place, ViolationCounts, in_file
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
 from omnigraph.storage.datasets.fragments import Ledgers, fragment_rows, remove_written, stage_replacement
@@ -47,10 +50,13 @@ class PreparedLoad:
     #: Tables that were only looked at.
     read: frozenset[TableKey]
     #: Records that were replaced by later ones of the same id, of tables that have any.
-    superseded: Mapping[TableKey, int]
+    superseded: Mapping[TableKey, int] = field(default_factory=dict)
     #: New edges without ids, per type, between nodes that an edge of the type joins already.
-    repeated: Mapping[TableKey, int]
+    repeated: Mapping[TableKey, int] = field(default_factory=dict)
+    #: What the records of a patch did, of tables that have any.
+    patched: Mapping[TableKey, PatchCounts] = field(default_factory=dict)
     _upserted: Mapping[TableKey, Upserted] = field(default_factory=dict)
+    _patched: Mapping[TableKey, Patched] = field(default_factory=dict)
 
 
 class LoadJob:
@@ -66,6 +72,7 @@ class LoadJob:
         engine: WorkerSet,
         objects: ControlObjects,
         root: GraphLocation,
+        checks_minimum: bool = False,
     ) -> None:
         self._given = given
         self._plan = plan
@@ -73,6 +80,7 @@ class LoadJob:
         self._rules = rules
         self._engine = engine
         self._objects = objects
+        self._checks_minimum = checks_minimum
         #: The input in the pieces that tasks read.
         self._parts: list[Part] = []
         self._frames: list[Frame] = []
@@ -204,6 +212,10 @@ class LoadJob:
                 one.fragments.append(fragment)
                 one.origins.append(Origin(number, row))
                 row += fragment_rows(fragment)
+            for file in map(PatchFile.from_message, body["patches"]):
+                one.patches.append(file)
+                one.origins.append(Origin(number, row))
+                row += file.rows
         for name, files in answer["bad_ids"].items():
             staged.bad_ids.setdefault(TableKey(name), []).extend(files)
         if answer["violations"] is not None:
@@ -222,6 +234,8 @@ class LoadJob:
             LoadRejectedError: a rule is violated.
             LoadKeyConflictError: an append met ids that exist.
         """
+        if self._mode is LoadMode.PATCH:
+            return self._prepare_patch(tables, open_pinned)
         types = self._staged.types
         touched = {key: staged for key, staged in types.items() if staged.fragments or self._mode is LoadMode.OVERWRITE}
         upserted: dict[TableKey, Upserted] = {}
@@ -242,6 +256,7 @@ class LoadJob:
             engine=self._engine,
             objects=self._objects,
             folder=self._ledgers.folder,
+            checks_minimum=self._checks_minimum,
         )
         try:
             is_upsert = self._mode is LoadMode.UPSERT
@@ -278,6 +293,31 @@ class LoadJob:
             repeated=repeated,
             _upserted=upserted,
         )
+
+    def _prepare_patch(
+        self, tables: Mapping[TableKey, Table], open_pinned: Callable[[TableKey], Table]
+    ) -> PreparedLoad:
+        types = self._staged.types
+
+        def locate(key: TableKey, addresses: Sequence[int]) -> list[Place]:
+            split = map(split_address, addresses)
+            origins = [types[key].origins[number].behind(place) for number, place in split]
+            return self._staged.provenance.places(key, origins)
+
+        job = PatchJob(
+            files={key: staged.patches for key, staged in types.items() if staged.patches},
+            plan=self._plan,
+            rules=self._rules,
+            engine=self._engine,
+            objects=self._objects,
+            folder=self._ledgers.folder,
+            locate=locate,
+            violations=self._staged.violations,
+            checks_minimum=self._checks_minimum,
+        )
+        found = job.prepare(tables, open_pinned)
+        self._ledgers.count(name for item in found.changes.values() for name in item.ledgers)
+        return PreparedLoad(writes=found.writes, read=found.read, patched=found.counts, _patched=found.changes)
 
     def _identify(
         self,
@@ -348,6 +388,9 @@ class LoadJob:
         """Remove what a preparation wrote; the fragments of the input stay for the next one."""
         self._ledgers.discount(name for item in prepared._upserted.values() for name in item.ledgers)
         self._remove_upserted(prepared._upserted)
+        self._ledgers.discount(name for item in prepared._patched.values() for name in item.ledgers)
+        for key, patched in prepared._patched.items():
+            self._remove(key, patched.texts)
 
     def finish(self, prepared: PreparedLoad) -> None:
         """The load is committed: remove fragments that were written again."""

@@ -174,9 +174,13 @@ class _MappingBody(BaseModel):
 
 
 def read_mapping(
-    given: str | os.PathLike[str] | Mapping[str, object], catalog: Catalog, *, with_frames: bool = False
+    given: str | os.PathLike[str] | Mapping[str, object],
+    catalog: Catalog,
+    *,
+    with_frames: bool = False,
+    needs_ends: bool = True,
 ) -> TypeMapping:
-    """The mapping in a YAML file, or in its content as a dictionary.
+    """The mapping in a YAML file, or in its content as a dictionary; a patch needs no ends of edges.
 
     Raises:
         InputFileError: the file cannot be read.
@@ -192,7 +196,7 @@ def read_mapping(
         parsed = _MappingBody.model_validate(content)
     except ValidationError as error:
         _refuse(error, content, path, where)
-    reader = _Reader(catalog, where, base, path)
+    reader = _Reader(catalog, where, base, path, needs_ends=needs_ends)
     reader.timestamps = reader.timestamps_of(parsed.timestamps, where)
     for kind, types in (("node", parsed.nodes), ("edge", parsed.edges)):
         for name, body in types.items():
@@ -217,7 +221,7 @@ def _refuse(
 class _Reader:
     """Reads the entries of one mapping."""
 
-    def __init__(self, catalog: Catalog, where: str, base: Path, path: Path | None) -> None:
+    def __init__(self, catalog: Catalog, where: str, base: Path, path: Path | None, *, needs_ends: bool) -> None:
         self.types: list[MappedType] = []
         self.frames: dict[TableKey, MappedType] = {}
         self.timestamps = Timestamps.REFUSE
@@ -225,6 +229,7 @@ class _Reader:
         self._where = where
         self._base = base
         self._path = path
+        self._needs_ends = needs_ends
 
     def add(self, kind: str, name: str, content: object) -> None:
         """Read what a mapping says about one type."""
@@ -300,7 +305,7 @@ class _Reader:
             if given != (None, None):
                 raise BadRequestError(f"{where}: a node has no `from` and `to`")
             return None
-        if given == (None, None) and is_frame:
+        if given == (None, None) and (is_frame or not self._needs_ends):
             return None
         if None in given:
             raise BadRequestError(f"{where}: an edge needs the columns `from` and `to`")

@@ -166,6 +166,10 @@ class LoadPlan:
     external: ExternalRule = field(default_factory=ExternalRule)
     #: Where tasks note which files they have written.
     ledgers: AnswerFolder | None = None
+    #: Whether records give only the properties that change, of rows that exist.
+    is_patch: bool = False
+    #: Whether records of a patch may also be new rows.
+    inserts_unknown: bool = False
 
     @property
     def is_strict(self) -> bool:

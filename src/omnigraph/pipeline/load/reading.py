@@ -6,6 +6,7 @@ import codecs
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -17,17 +18,15 @@ from omnigraph.errors.text import size_text
 from omnigraph.errors.writes import LINE, RECORD
 from omnigraph.pipeline.load.column_map import (
     ColumnMap,
-    NotAnObjectError,
     SourceColumns,
     arrow_columns,
-    json_columns,
-    json_member,
     map_columns,
     plain_columns,
     raw_records,
 )
 from omnigraph.pipeline.load.inputs import ByteStream, line_blocks, open_bytes, open_text, readable
 from omnigraph.pipeline.load.items import NotAListError, items_of
+from omnigraph.pipeline.load.json_rows import NotAnObjectError, has_member, json_columns, json_member
 from omnigraph.pipeline.load.jsonl import count_bad, group_records, is_utf8, read_items, read_lines, read_objects
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
 from omnigraph.pipeline.load.parts import Part, open_table
@@ -144,9 +143,9 @@ class PartReader:
             del body
             size += length
             if size >= _BLOCK_BYTES:
-                yield from group_records(found)
+                yield from group_records(found, self._plan)
                 found, size = [], 0
-        yield from group_records(found)
+        yield from group_records(found, self._plan)
 
     # ---- tables
 
@@ -160,7 +159,8 @@ class PartReader:
         mapped, shape = self._mapped
         where = self._part.file.path
         source = source.with_partitions(self._part.file.partitions)
-        return map_columns(mapped, shape, source, where, is_strict=self._plan.is_strict)
+        plan = self._plan
+        return map_columns(mapped, shape, source, where, is_strict=plan.is_strict, is_patch=plan.is_patch)
 
     def _columnar(self) -> Iterator[RawRecords]:
         part = self._part
@@ -387,7 +387,8 @@ class PartReader:
             if any("." in path for path in chosen.columns):
                 rows, numbers = self._with_members(objects, places, chosen.columns)
             batch = {name: [row.get(name) for row in rows] for name in chosen.columns}
-            yield raw_records(shape, batch, chosen, numbers)
+            raw = raw_records(shape, batch, chosen, numbers)
+            yield replace(raw, present=_present(rows, chosen)) if self._plan.is_patch else raw
 
     def _json_columns(self, present: Sequence[str]) -> SourceColumns:
         """The columns of objects that have some members, and those that the mapping names."""
@@ -421,7 +422,8 @@ class PartReader:
         places: list[int] = []
         for row, number in zip(rows, numbers.tolist(), strict=True):
             try:
-                found.append({path: json_member(row, path) for path in paths})
+                values = {path: json_member(row, path) for path in paths}
+                found.append({path: value for path, value in values.items() if has_member(row, path)})
                 places.append(number)
             except NotAnObjectError as error:
                 self._refuse(number, "invalid JSON", str(error), error.value)
@@ -540,6 +542,17 @@ class PartReader:
         place = Place(self._part.file.path, line)
         self._violations.records += 1
         self._violations.add(place, rule, f"{rule}: {text}", type_key=key, value=value)
+
+
+def _present(rows: list[_Object], chosen: ColumnMap) -> dict[str, NDArray[np.bool_]]:
+    """Of each property, which objects have a member that feeds it; without those that all objects have."""
+    found: dict[str, NDArray[np.bool_]] = {}
+    for name, source in chosen.properties.items():
+        columns = [column for column in source.columns if column not in chosen.constants]
+        mask = np.array([not columns or any(column in row for column in columns) for row in rows], dtype=bool)
+        if not mask.all():
+            found[name] = mask
+    return found
 
 
 def _values(count: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from omnigraph.lang.schema.rules import End, EndRefused, NewIds, TableRules, Uni
 from omnigraph.pipeline.exchange import KeyFiles, key_files
 from omnigraph.pipeline.keys import find_keys, key_scans, text_key
 from omnigraph.pipeline.load.provenance import Origin, Provenance
+from omnigraph.pipeline.minimum import find_outside, without_minimum
+from omnigraph.pipeline.patch_files import PatchFile
 from omnigraph.pipeline.tally import BrokenKeys, Counted, Side, Tally
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts, named_examples
@@ -47,8 +50,9 @@ class StagedType:
 
     #: Records of the input, the bad ones too.
     rows: int = 0
-    #: Fragments of the good ones, and where each begins in the input.
+    #: Fragments of the good ones or, of a patch, files, and where each of them begins in the input.
     fragments: list[str] = field(default_factory=list)
+    patches: list[PatchFile] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     has_given_ids: bool = False
 
@@ -92,6 +96,8 @@ class Relations:
     engine: WorkerSet
     objects: ControlObjects
     folder: AnswerFolder
+    #: Whether every node needs the edges that the schema asks for, also where it never had one.
+    checks_minimum: bool = False
     counts: ViolationCounts = field(default_factory=ViolationCounts)
     #: The rule of ids that have to be new, if one of them exists.
     conflict: NewIds | None = None
@@ -107,9 +113,16 @@ class Relations:
         changes = self._changes(images)
         for violation in check_ids(images, changes, must_be_new=self.mode is LoadMode.APPEND):
             self._add(violation, images)
-        for found in check(self.rules, changes):
+        rules = without_minimum(self.rules) if self.checks_minimum else self.rules
+        for found in check(rules, changes):
             for violation in self._told_apart(found, images):
                 self._add(violation, images)
+        if self.checks_minimum:
+            for violation in find_outside(self.rules, partial(self._table, images), self.engine, self.folder):
+                self._add(violation, images)
+
+    def _table(self, images: Mapping[TableKey, Image], key: TableKey) -> Table:
+        return (images.get(key) or self.untouched(key)).table
 
     def repeated_edges(self, images: Mapping[TableKey, Image]) -> dict[TableKey, int]:
         """Count the new edges without ids, per type, between nodes that an edge of the type joins already.
@@ -123,7 +136,7 @@ class Relations:
         for key, image in images.items():
             staged, before = self.staged.types.get(key), self.tables[key].row_count
             if key.kind == "edge" and staged is not None and not staged.has_given_ids and 0 < before <= _COUNTED_EDGES:
-                new, old = (key_scans(image.table, part, _BOTH_ENDS) for part in (image.new, image.old))
+                new, old = (key_scans(image.table, part, _BOTH_ENDS) for part in (image.new, image.outside(image.new)))
                 if new and (total := self.engine.joins.shared(new, old).total):
                     found[key] = total
         return found

@@ -62,6 +62,9 @@ class RawRecords:
     plain: Mapping[str, str] = field(default_factory=dict)
     #: Whether they are bad records already, and only their ids are of interest.
     is_refused: bool = False
+    #: Of a patch, property → which records bring it. One that is not here is brought by all records, or by none where
+    #: it has no column.
+    present: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -90,7 +93,13 @@ class RawRecords:
                 ids=None if self.ids is None else self.ids[part],
                 ends=None if self.ends is None else (_cut(self.ends[0], part), _cut(self.ends[1], part)),
                 lines=self.lines[part],
+                present={name: mask[part] for name, mask in self.present.items()},
             )
+
+    def brings(self, name: str) -> NDArray[np.bool_]:
+        """Which records of a patch bring a property."""
+        known = self.present.get(name)
+        return np.full(self.count, name in self.columns) if known is None else known
 
 
 def _cut(end: End, part: slice) -> End:
@@ -141,7 +150,7 @@ def shape_records(raw: RawRecords, plan: LoadPlan, *, source: str, part: int, fi
     schema = table_schema(raw.shape.definition)
     columns = {name: _property_column(name, judge) for name in raw.shape.definition.properties}
     for rule in raw.shape.value_rules:
-        _apply_rule(rule, columns[rule.property], judge)
+        apply_rule(rule, columns[rule.property], judge)
     if raw.ends is not None and raw.shape.ends is not None:
         for side, name, given, end in zip(("src", "dst"), ("from", "to"), raw.ends, raw.shape.ends, strict=True):
             columns[side] = _end_column(name, given, end, judge)
@@ -173,25 +182,33 @@ def _names(ids: Array, judge: Shaped) -> Array:
 
 def _property_column(name: str, judge: Shaped) -> Array:
     raw = judge.raw
+    if name in raw.columns:
+        return property_values(name, judge, np.ones(raw.count, dtype=bool))
     type_ = raw.shape.definition.properties[name].type
-    given = raw.columns.get(name)
-    owner = f"{raw.shape.name}.{name}"
-    if given is None:
-        stored: Array = pa.nulls(raw.count, arrow_type(type_.base))
-        violations: dict[int, str] = {}
-    else:
-        tolerance = None if judge.plan.is_strict else Tolerance()
-        read = _blobs if type_.base == _BLOB else _stored
-        stored, violations = read(type_, given, judge, tolerance)
-        if tolerance is not None and tolerance.nulled:
-            judge.nulled[owner] = tolerance.nulled
-        rule = f"invalid value for {owner}"
-        hint = _text_hint(type_, name, raw.plain.get(name))
-        _refuse_values(given, type_, violations, judge, rule=rule, name=name, hint=hint)
+    if not type_.nullable:
+        required = Required(type_name=raw.shape.name, property=name)
+        for position in range(raw.count):
+            judge.violate(position, required, None)
+    missing: Array = pa.nulls(raw.count, arrow_type(type_.base))
+    return missing
+
+
+def property_values(name: str, judge: Shaped, brought: NDArray[np.bool_]) -> Array:
+    """The stored values of a property that has a column; records that bring a null where none is allowed are bad."""
+    raw = judge.raw
+    type_ = raw.shape.definition.properties[name].type
+    given, owner = raw.columns[name], f"{raw.shape.name}.{name}"
+    tolerance = None if judge.plan.is_strict else Tolerance()
+    read = _blobs if type_.base == _BLOB else _stored
+    stored, violations = read(type_, given, judge, tolerance)
+    if tolerance is not None and tolerance.nulled:
+        judge.nulled[owner] = tolerance.nulled
+    hint = _text_hint(type_, name, raw.plain.get(name))
+    _refuse_values(given, type_, violations, judge, rule=f"invalid value for {owner}", name=name, hint=hint)
     if not type_.nullable and stored.null_count:
         required = Required(type_name=raw.shape.name, property=name)
         for position in positions(violating(required, stored)):
-            if position not in violations:
+            if position not in violations and brought[position]:
                 judge.violate(position, required, None)
     return stored
 
@@ -260,7 +277,8 @@ def _blobs(
     return stored, violations | refused
 
 
-def _apply_rule(rule: ValueRule, column: Array, judge: Shaped) -> None:
+def apply_rule(rule: ValueRule, column: Array, judge: Shaped) -> None:
+    """Count the values of a column that violate a rule; their records are left out."""
     bad = violating(rule, column)
     if pc.any(bad).as_py():
         for position, value in zip(positions(bad), shown_values(column.filter(bad)), strict=True):
@@ -271,18 +289,24 @@ def _apply_rule(rule: ValueRule, column: Array, judge: Shaped) -> None:
 
 
 def _end_column(name: str, given: End, end: EndType, judge: Shaped) -> Array:
-    if isinstance(given, Mapping):
-        found = _composed(given, end, judge, name)
-    else:
-        found = _id_texts(given, name, judge, [base for _, base in end.members])
-    aliases = judge.plan.aliases.get(end.name)
-    if aliases:
-        found = pa.array([None if text is None else aliases.get(text, text) for text in found.to_pylist()], pa.utf8())
+    found = end_values(name, given, end, judge)
     if found.null_count:
         rule = EndGiven(edge_type=judge.raw.shape.name, end=name, node_type=end.name)
         for position in positions(found.is_null()):
             if not judge.bad[position]:
                 judge.violate(position, rule, None)
+    return found
+
+
+def end_values(name: str, given: End, end: EndType, judge: Shaped) -> Array:
+    """The ids of nodes at one end; null where a record does not give one."""
+    if isinstance(given, Mapping):
+        found = _composed(given, end, judge, name)
+    else:
+        found = id_texts(given, name, judge, [base for _, base in end.members])
+    aliases = judge.plan.aliases.get(end.name)
+    if aliases:
+        found = pa.array([None if text is None else aliases.get(text, text) for text in found.to_pylist()], pa.utf8())
     return found
 
 
@@ -300,7 +324,7 @@ def _composed(given: Mapping[str, Given | MappedColumn], end: EndType, judge: Sh
     return derived_ids(spellings)
 
 
-def _id_texts(given: Given | MappedColumn, name: str, judge: Shaped, key: list[BaseType]) -> Array:
+def id_texts(given: Given | MappedColumn, name: str, judge: Shaped, key: list[BaseType]) -> Array:
     """A column of ids as text: typed columns of a one-member key are spelled, integers are their digits."""
     rule = f"invalid `{name}` of {judge.raw.shape.name}"
     if isinstance(given, MappedColumn):
@@ -338,18 +362,18 @@ def _id_column(columns: Mapping[str, Array], judge: Shaped, place: tuple[int, in
     given = None
     if raw.ids is not None:
         bases = [properties[name].type.base for name in raw.shape.key_members]
-        given = _id_texts(raw.ids, "id", judge, bases)
+        given = id_texts(raw.ids, "id", judge, bases)
     if not raw.shape.key_members:
         fresh = generated_ids(judge.plan.id_prefix, *place, raw.count)
         return fresh if given is None else pc.coalesce(given, fresh)
     derived = derived_ids([spelled(properties[name].type.base, columns[name]) for name in raw.shape.key_members])
     if given is not None:
         judge.given_ids = given
-        _compare_ids(given, derived, judge)
+        compare_ids(given, derived, judge)
     return derived
 
 
-def _compare_ids(given: Array, derived: Array, judge: Shaped) -> None:
+def compare_ids(given: Array, derived: Array, judge: Shaped) -> None:
     """An explicit id of a keyed node says what its key says."""
     shape = judge.raw.shape
     for position in positions(pc.fill_null(pc.not_equal(given, derived), False)):

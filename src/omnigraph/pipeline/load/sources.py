@@ -100,6 +100,8 @@ def read_frames(
     catalog: Catalog,
     access: Callable[[], FrameAccess],
     mapping: TypeMapping | None = None,
+    *,
+    is_patch: bool = False,
 ) -> list[Frame]:
     """The frames that a caller gives, by type name or table key, and how the mapping reads them.
 
@@ -123,7 +125,9 @@ def read_frames(
         if key.kind == "edge" and entry.ends is None:
             known = {*columns.names, *columns.index}
             ends = ("from", "to") if "from" in known else ("src", "dst")
-            entry = replace(entry, ends=(column_source(ends[0]), column_source(ends[1])))
+            # A patch names edges by their ids.
+            if not is_patch or known >= set(ends):
+                entry = replace(entry, ends=(column_source(ends[0]), column_source(ends[1])))
         mapped = replace(entry, source=f"frame {name}")
         found[key] = Frame(type_key=key, data=data, columns=columns, mapped=mapped)
     return list(found.values())
@@ -145,7 +149,7 @@ def frame_source(frame: Frame, plan: LoadPlan) -> FrameSource:
     """
     shape = plan.shapes[frame.type_key]
     where = frame.mapped.source
-    chosen = map_columns(frame.mapped, shape, frame.columns, where, is_strict=plan.is_strict)
+    chosen = map_columns(frame.mapped, shape, frame.columns, where, is_strict=plan.is_strict, is_patch=plan.is_patch)
     paths = None if frame.is_local else tuple(chosen.stored_columns)
     return FrameSource(name=where, type_key=frame.type_key, chosen=chosen, paths=paths)
 
@@ -264,6 +268,8 @@ def look_at_input(
     frames: Mapping[str, object] | None,
     catalog: Catalog,
     access: Callable[[], FrameAccess],
+    *,
+    is_patch: bool = False,
 ) -> LoadInput:
     """The input of a call: files of graph records, or a mapping and frames, together or one of them.
 
@@ -277,10 +283,10 @@ def look_at_input(
         return _sized(LoadInput(source=path), find_files(path, GRAPH_ENDINGS))
     read = TypeMapping()
     if mapping is not None:
-        read = read_mapping(mapping, catalog, with_frames=frames is not None)
+        read = read_mapping(mapping, catalog, with_frames=frames is not None, needs_ends=not is_patch)
     if frames is not None and not isinstance(frames, Mapping):
         raise BadRequestError(f"frames is a {type(frames).__name__}: {_FRAME_PER_TYPE}")
-    found = tuple(read_frames(frames or {}, catalog, access, read))
+    found = tuple(read_frames(frames or {}, catalog, access, read, is_patch=is_patch))
     _refuse_unfed(read, found)
     if not found and not read.types:
         raise BadRequestError(f"there is nothing to load: {_FRAME_PER_TYPE}")

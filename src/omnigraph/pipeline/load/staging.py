@@ -13,11 +13,13 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors.writes import ROW
 from omnigraph.pipeline.exchange import write_keys
 from omnigraph.pipeline.load.parts import Part
+from omnigraph.pipeline.load.patching import shape_patch
 from omnigraph.pipeline.load.plan import COPIED_TOGETHER, LoadPlan
 from omnigraph.pipeline.load.provenance import NumberNotes
 from omnigraph.pipeline.load.reading import PartReader
 from omnigraph.pipeline.load.shaping import RawRecords, ids_of, shape_records
 from omnigraph.pipeline.load.sources import FrameSource, frame_records, partition_name
+from omnigraph.pipeline.patch_files import PatchFile, write_patch
 from omnigraph.pipeline.violations import ViolationCounts
 from omnigraph.pipeline.workers import Message, advance
 from omnigraph.storage.datasets.fragments import Ledger, remove_written, write_rows
@@ -93,6 +95,7 @@ class _Pending:
     waiting_bytes: int = 0
     waiting_rows: int = 0
     fragments: list[str] = field(default_factory=list)
+    patches: list[PatchFile] = field(default_factory=list)
     has_given_ids: bool = False
 
 
@@ -146,7 +149,8 @@ class _Stage:
 
     def _put(self, raw: RawRecords) -> None:
         pending = self._types.setdefault(raw.shape.key, _Pending(NumberNotes(self._plan.ledgers, self._part)))
-        shaped = shape_records(raw, self._plan, source=self._source, part=self._part, first_row=pending.rows)
+        shape = shape_patch if self._plan.is_patch else shape_records
+        shaped = shape(raw, self._plan, source=self._source, part=self._part, first_row=pending.rows)
         pending.rows += raw.count
         advance(raw.count)
         self._external += shaped.external_count
@@ -168,7 +172,10 @@ class _Stage:
             self._write(raw.shape.key, pending)
 
     def _write(self, key: TableKey, pending: _Pending) -> None:
-        if pending.waiting_rows:
+        if pending.waiting_rows and self._plan.is_patch:
+            assert self._plan.ledgers is not None, "a load has a folder"
+            pending.patches.append(write_patch(self._plan.ledgers, self._part, pending.waiting))
+        elif pending.waiting_rows:
             table = open_address(self._plan.targets[key])
             written = write_rows(table, pending.waiting)
             pending.fragments += written
@@ -193,6 +200,7 @@ class _Stage:
                 key: {
                     "rows": pending.rows,
                     "fragments": pending.fragments,
+                    "patches": [file.to_message() for file in pending.patches],
                     "given_ids": pending.has_given_ids,
                     "numbers": pending.numbers.message(),
                 }

@@ -101,6 +101,7 @@ async def _merge(request: Request, _operation: Operation) -> Response:
                 target,
                 strategy=body.strategy,
                 dry_run=body.dry_run,
+                check_minimum=body.check_minimum,
                 delete_branch=may_delete,
                 actor=call.actor,
                 engine="local",

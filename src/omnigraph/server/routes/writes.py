@@ -172,6 +172,8 @@ class _LoadRequest:
     mode: str
     grammar: str
     timeout_s: float | None
+    upsert: bool = False
+    check_minimum: bool = False
     dry_run: bool = False
     source: str = _BODY
 
@@ -186,6 +188,8 @@ async def _load_ndjson(request: Request, _operation: Operation) -> Response:
         mode=params.mode,
         grammar=params.grammar,
         timeout_s=call.settings.write_timeout_s(params.timeout_s),
+        upsert=params.upsert,
+        check_minimum=params.check_minimum,
         dry_run=params.dry_run,
         source=params.source or _BODY,
     )
@@ -215,6 +219,8 @@ async def _load_text(request: Request, operation: Operation) -> Response:
             base=body.from_,
             mode=body.mode,
             grammar=body.grammar or ("compatible" if operation.id == "ingest" else "strict"),
+            upsert=body.upsert,
+            check_minimum=body.check_minimum,
             timeout_s=call.settings.write_timeout_s(body.timeout_s),
         )
         await _authorize(call, wanted)
@@ -259,6 +265,8 @@ def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal
             actor=call.actor,
             dry_run=wanted.dry_run,
             grammar=wanted.grammar,
+            upsert=wanted.upsert,
+            check_minimum=wanted.check_minimum,
             timeout_s=wanted.timeout_s,
             cancel=signal,
         )

@@ -268,8 +268,13 @@ def update_fragment(table: Table, fragment_id: int, rows: Rows) -> str:
     return json.dumps({"fragment": text, "fields": fields, "offsets": offsets.hex()})
 
 
-def stage_updates(table: Table, updates: Sequence[str]) -> StagedWrite:
-    """The updates of fragments as one transaction."""
+def update_text(update: str) -> str:
+    """The text of an update that lists its files, as `Ledger` and `remove_written` take it."""
+    return str(json.loads(update)["fragment"])
+
+
+def stage_updates(table: Table, updates: Sequence[str], added: Sequence[str] = ()) -> StagedWrite:
+    """The updates of fragments as one transaction, with new fragments beside them."""
     fragments, fields, offsets = [], set[int](), {}
     bodies = [json.loads(update) for update in updates]
     for update in bodies:
@@ -279,17 +284,18 @@ def stage_updates(table: Table, updates: Sequence[str]) -> StagedWrite:
         offsets[fragment.id] = bytes.fromhex(update["offsets"])
     operation = LanceOperation.Update(
         updated_fragments=fragments,
+        new_fragments=[FragmentMetadata.from_json(text) for text in added],
         fields_modified=sorted(fields),
         update_mode="rewrite_columns",
         updated_fragment_offsets=offsets,
     )
-    sums = sums_in(update["fragment"] for update in bodies)
+    sums = sums_in([*(update["fragment"] for update in bodies), *added])
     return staged_write(table, operation, sums)
 
 
 def remove_updates(table: Table, updates: Iterable[str]) -> None:
     """Delete the files of updates that are not staged; nothing refers to them."""
-    remove_written(table, (json.loads(update)["fragment"] for update in updates))
+    remove_written(table, map(update_text, updates))
 
 
 # ---- Row ids that rows keep when they are written again

@@ -1,0 +1,198 @@
+"""A patch from its files of records to staged writes: rows are found, their new values written, and rules checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from omnigraph.core.failpoints import Failpoint, reach
+from omnigraph.core.ids import TableKey
+from omnigraph.errors import LoadRejectedError
+from omnigraph.lang.schema.rules import TableRules, Unique
+from omnigraph.pipeline.load.plan import LoadPlan
+from omnigraph.pipeline.minimum import find_outside, without_minimum
+from omnigraph.pipeline.patch_files import PatchFile, addresses_of_ids
+from omnigraph.pipeline.patch_matching import MatchedPatch, match_patch
+from omnigraph.pipeline.patches import Patched, PatchWork, write_patch_rows
+from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts
+from omnigraph.pipeline.worker_set import WorkerSet
+from omnigraph.storage.answers import AnswerFolder
+from omnigraph.storage.datasets.fragments import read_addresses, remove_written
+from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.objects import ControlObjects
+from omnigraph.writes.rules import Violation, check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchCounts:
+    """The records of a patch in one type, by what they did."""
+
+    #: Rows that existed.
+    patched: int
+    #: Rows that came.
+    inserted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPatch:
+    """A patch that may be committed, and what it was checked against."""
+
+    writes: Mapping[TableKey, StagedWrite]
+    read: frozenset[TableKey]
+    counts: Mapping[TableKey, PatchCounts]
+    changes: Mapping[TableKey, Patched]
+
+
+@dataclass(slots=True, kw_only=True)
+class PatchJob:
+    """Prepares one patch; again when the graph has moved."""
+
+    files: Mapping[TableKey, Sequence[PatchFile]]
+    plan: LoadPlan
+    rules: Mapping[TableKey, TableRules]
+    engine: WorkerSet
+    objects: ControlObjects
+    folder: AnswerFolder
+    #: The places of records, by their type and their addresses.
+    locate: Callable[[TableKey, Sequence[int]], list[Place]]
+    #: What is wrong with single records.
+    violations: ViolationCounts
+    checks_minimum: bool = False
+    _counts: ViolationCounts = field(default_factory=ViolationCounts)
+
+    def prepare(self, tables: Mapping[TableKey, Table], open_pinned: Callable[[TableKey], Table]) -> PreparedPatch:
+        """Decide what the patch does to the tables as they are now, and check every rule on the result.
+
+        Raises:
+            LoadRejectedError: a record names no row, or a rule is violated.
+        """
+        self._counts = ViolationCounts()
+        self._counts.merge(self.violations)
+        changes: dict[TableKey, Patched] = {}
+        privates: list[PrivateVersion] = []
+        read: set[TableKey] = set()
+
+        def untouched(key: TableKey) -> Image:
+            if key not in changes:
+                read.add(key)
+            return Image(table=open_pinned(key))
+
+        try:
+            with self.engine.progress.stage("identify", 1) as stage, self.engine.inner.inside(stage):
+                matched = {key: self._match(key, tables[key]) for key in self.files}
+                stage.update(1, sum(item.total for item in matched.values()))
+            reach(Failpoint.LOAD_IDENTIFIED)
+            with self.engine.progress.stage("write values", 1) as stage, self.engine.inner.inside(stage):
+                for key, found in matched.items():
+                    changes[key] = self._write(key, tables[key], found)
+                stage.update(1, sum(item.total for item in matched.values()))
+            images = self._images(matched, changes, privates)
+            with self.engine.progress.stage("check relations", 1) as stage, self.engine.inner.inside(stage):
+                tell = self.engine.inner.tell
+                rows = TableChanges(images=images, joins=self.engine.joins, untouched=untouched, tell=tell)
+                rules = without_minimum(self.rules) if self.checks_minimum else self.rules
+                for violation in check(rules, rows):
+                    self._add(violation, images)
+                if self.checks_minimum:
+
+                    def table_of(key: TableKey) -> Table:
+                        return (images.get(key) or untouched(key)).table
+
+                    for violation in find_outside(self.rules, table_of, self.engine, self.folder):
+                        self._add(violation, images)
+                stage.update(1, sum(item.total for item in matched.values()))
+            if self._counts:
+                raise LoadRejectedError(self._counts.report())
+            reach(Failpoint.LOAD_CHECKED)
+        except BaseException:
+            # Also after an interrupt: nothing else knows these files.
+            self.remove(tables, changes)
+            raise
+        finally:
+            for private in privates:
+                close_private(private, self.objects)
+        return PreparedPatch(
+            writes={key: item.write for key, item in changes.items() if item.write is not None},
+            read=frozenset(read),
+            counts={key: PatchCounts(patched=item.known, inserted=item.new) for key, item in matched.items()},
+            changes=changes,
+        )
+
+    def _match(self, key: TableKey, table: Table) -> MatchedPatch:
+        self.engine.inner.tell(key.name)
+        found = match_patch(
+            table,
+            self.files[key],
+            self.folder,
+            self.engine.quiet,
+            small_rows=self.engine.small_rows,
+            is_edge=key.kind == "edge",
+            inserts=self.plan.inserts_unknown,
+        )
+        for violation in found.faults.violations(self.plan.shapes[key].definition):
+            places = self.locate(key, [example.addresses[0] for example in violation.examples])
+            self._counts.add_all(violation, places)
+        return found
+
+    def _write(self, key: TableKey, table: Table, matched: MatchedPatch) -> Patched:
+        self.engine.inner.tell(key.name)
+        members = frozenset(self.plan.shapes[key].key_members)
+        work = PatchWork(
+            table=table, files=tuple(self.files[key]), key_members=members, matched=matched, folder=self.folder
+        )
+        return write_patch_rows(work, self.engine.quiet)
+
+    # ---- rules on the result
+
+    def _images(
+        self,
+        matched: Mapping[TableKey, MatchedPatch],
+        changes: Mapping[TableKey, Patched],
+        privates: list[PrivateVersion],
+    ) -> dict[TableKey, Image]:
+        """The tables that a rule between rows could mind, as the patch leaves them."""
+        images: dict[TableKey, Image] = {}
+        for key, item in changes.items():
+            is_minded = any(not item.changed.isdisjoint(rule.members) for rule in self.rules[key].uniques)
+            if item.write is None or not (matched[key].new or is_minded):
+                continue
+            private = open_private(item.write)
+            privates.append(private)
+            fresh = [number for number in private.new_fragments if number not in item.updated]
+            images[key] = Image(
+                table=private.table,
+                new=tuple(fresh[item.rewritten :]),
+                # The ids of what comes were compared already.
+                has_given_ids=False,
+                touched=(*item.updated, *fresh[: item.rewritten]),
+                changed=item.changed,
+            )
+        return images
+
+    def _add(self, violation: Violation, images: Mapping[TableKey, Image]) -> None:
+        image = images.get(violation.key)
+        mine = () if image is None else {*image.new, *image.touched}
+        addresses = [
+            [address for address in example.addresses if address >> 32 in mine] for example in violation.examples
+        ]
+        flat = [address for some in addresses for address in some]
+        ids = dict(zip(flat, read_addresses(image.table, "id", flat), strict=True)) if image and flat else {}
+        records = addresses_of_ids(self.folder, self.files.get(violation.key, ()), [*ids.values()]) if ids else {}
+        known = {}
+        for number, some in enumerate(addresses):
+            mine_of = [records[ids[address]] for address in some if ids[address] in records]
+            if mine_of:
+                # Of rows that share a value, the last one.
+                known[number] = mine_of[-1 if isinstance(violation.rule, Unique) else 0]
+        places = [Place(GRAPH)] * len(violation.examples)
+        for number, place in zip(known, self.locate(violation.key, [*known.values()]), strict=True):
+            places[number] = place
+        self._counts.add_all(violation, places)
+
+    # ---- leaving nothing behind
+
+    def remove(self, tables: Mapping[TableKey, Table], changes: Mapping[TableKey, Patched]) -> None:
+        """Remove what a preparation wrote that is not committed."""
+        for key, item in changes.items():
+            remove_written(tables[key], item.texts)

@@ -1,0 +1,128 @@
+"""Records of a patch → columns of a patch file: which row each is about, and the properties that it changes.
+
+What a record brings is read and judged as in every load. What it leaves out is neither required nor null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnigraph.core.arrow import Array, pa, pc
+from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
+from omnigraph.pipeline.load.columns import positions
+from omnigraph.pipeline.load.plan import LoadPlan
+from omnigraph.pipeline.load.shaping import (
+    RawRecords,
+    Shaped,
+    apply_rule,
+    compare_ids,
+    end_values,
+    id_texts,
+    property_values,
+)
+from omnigraph.pipeline.patch_files import LACKS, brought_column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def shape_patch(raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int) -> Shaped:
+    """The columns of some records; `first_row` counts the records of the type before them in the part."""
+    judge = Shaped(raw, plan, source)
+    brought = {name: raw.brings(name) for name in raw.shape.definition.properties if name in raw.columns}
+    values = {name: property_values(name, judge, mask) for name, mask in brought.items()}
+    for rule in raw.shape.value_rules:
+        if rule.property in values:
+            apply_rule(rule, values[rule.property], judge)
+    columns = {"id": _ids(values, judge, (part, first_row)), **_ends(judge), **values}
+    columns |= {brought_column(name): pa.array(mask) for name, mask in brought.items()}
+    if plan.inserts_unknown:
+        columns[LACKS] = _lacking(columns, brought, raw)
+    rows = pa.table(columns)
+    judge.bad_ids = pa.nulls(0, pa.utf8())
+    if judge.bad.any():
+        judge.violations.records = int(np.count_nonzero(judge.bad))
+        rows, judge.lines = rows.filter(pa.array(~judge.bad)), judge.lines[~judge.bad]
+    judge.rows = rows
+    return judge
+
+
+def _ends(judge: Shaped) -> dict[str, Array]:
+    """The ends that records of edges give; they are compared, not changed."""
+    raw = judge.raw
+    if raw.ends is None or raw.shape.ends is None:
+        return {}
+    sides = zip(("src", "dst"), ("from", "to"), raw.ends, raw.shape.ends, strict=True)
+    return {side: end_values(name, given, end, judge) for side, name, given, end in sides}
+
+
+def _ids(values: Mapping[str, Array], judge: Shaped, place: tuple[int, int]) -> Array:
+    """The id of the row that each record is about: given, or made of its key."""
+    raw, shape = judge.raw, judge.raw.shape
+    properties = shape.definition.properties
+    given: Array = pa.nulls(raw.count, pa.utf8())
+    if raw.ids is not None:
+        given = id_texts(raw.ids, "id", judge, [properties[name].type.base for name in shape.key_members])
+    if not shape.key_members:
+        if judge.plan.inserts_unknown:
+            filled: Array = pc.coalesce(given, generated_ids(judge.plan.id_prefix, *place, raw.count))
+            return filled
+        _refuse_nameless(given, judge, f"missing id of {shape.name}", "give its `id`")
+        return given
+    members = [name for name in shape.key_members if name in values]
+    if len(members) == len(shape.key_members):
+        derived = derived_ids([spelled(properties[name].type.base, values[name]) for name in shape.key_members])
+        compare_ids(given, derived, judge)
+    else:
+        derived = pa.nulls(raw.count, pa.utf8())
+    _refuse_half_keys([values[name] for name in members], given, derived, judge)
+    found: Array = pc.coalesce(derived, given)
+    key = ", ".join(shape.key_members)
+    _refuse_nameless(found, judge, f"missing key of {shape.name}", f"give its key ({key}) or its `id`")
+    return found
+
+
+def _refuse_nameless(ids: Array, judge: Shaped, rule: str, advice: str) -> None:
+    for position in positions(ids.is_null()) if ids.null_count else ():
+        if not judge.bad[position]:
+            text = f"{rule}: nothing says which {judge.raw.shape.name} the record is about: {advice}"
+            judge.refuse(position, rule, "id", None, text)
+
+
+def _refuse_half_keys(members: Sequence[Array], given: Array, derived: Array, judge: Shaped) -> None:
+    """A part of a key beside an id: nothing could tell whether they belong together."""
+    name = judge.raw.shape.name
+    for column in members:
+        half = pc.and_(pc.and_(given.is_valid(), derived.is_null()), column.is_valid())
+        for position in positions(half):
+            rule = f"id of {name} is not its key"
+            text = f"{rule}: the record has the id {given[position].as_py()!r} and a part of the key: give one of them"
+            judge.refuse(position, rule, "id", given[position].as_py(), text)
+
+
+def _lacking(columns: Mapping[str, Array], brought: Mapping[str, NDArray[np.bool_]], raw: RawRecords) -> Array:
+    """What each record lacks to be a row of its own."""
+    nothing = np.ones(raw.count, dtype=bool)
+    lacking: dict[str, NDArray[np.bool_]] = {}
+    for name, item in raw.shape.definition.properties.items():
+        if not item.type.nullable:
+            lacking[name] = nothing
+            if name in brought:
+                lacking[name] = ~brought[name] | columns[name].is_null().to_numpy(zero_copy_only=False)
+    if raw.shape.ends is not None:
+        for side, name in (("src", "from"), ("dst", "to")):
+            missing = nothing
+            if side in columns:
+                missing = columns[side].is_null().to_numpy(zero_copy_only=False)
+            lacking[name] = missing
+    if not lacking:
+        whole: Array = pa.array([[]] * raw.count, pa.list_(pa.utf8()))
+        return whole
+    table = np.column_stack(list(lacking.values()))
+    names = pa.array(list(lacking), pa.utf8()).take(pa.array(np.nonzero(table)[1]))
+    offsets = np.concatenate([[0], np.cumsum(table.sum(axis=1))]).astype(np.int32)
+    found: Array = pa.ListArray.from_arrays(pa.array(offsets), names)
+    return found
