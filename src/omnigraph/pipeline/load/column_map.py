@@ -208,13 +208,7 @@ class ColumnMap:
 
 
 def map_columns(
-    mapped: MappedType,
-    shape: EntityShape,
-    source: SourceColumns,
-    where: str,
-    *,
-    is_strict: bool,
-    is_patch: bool = False,
+    mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str, *, is_strict: bool, is_patch: bool
 ) -> ColumnMap:
     """Bind the columns of a source to those of a type; a patch needs no column of a required property.
 
@@ -476,8 +470,7 @@ def _check_constant(source: ValueSource, type_: PropertyType, owner: str, timest
 def _listed(names: list[str]) -> str:
     """Some names of columns: a file may have many, and long ones."""
     some = ", ".join(f"`{shown(name)}`" for name in names[:_SHOWN_NAMES])
-    hidden = len(names) - _SHOWN_NAMES
-    return f"{some} and {hidden:,} more" if hidden > 0 else some
+    return f"{some} and {hidden:,} more" if (hidden := len(names) - _SHOWN_NAMES) > 0 else some
 
 
 # ---- Records from mapped columns and rows

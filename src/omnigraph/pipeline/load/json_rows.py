@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from omnigraph.pipeline.load.column_map import Nested, SourceColumns
+import numpy as np
+
+from omnigraph.pipeline.load.column_map import ColumnMap, Nested, SourceColumns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class NotAnObjectError(Exception):
@@ -68,4 +73,15 @@ def json_member(row: Mapping[str, object], path: str) -> object:
         if not isinstance(found, dict):
             raise NotAnObjectError(path, found)
         found = found.get(step)
+    return found
+
+
+def present_members(rows: Sequence[Mapping[str, object]], chosen: ColumnMap) -> dict[str, NDArray[np.bool_]]:
+    """Of each property, which objects have a member that feeds it; without those that all objects have."""
+    found: dict[str, NDArray[np.bool_]] = {}
+    for name, source in chosen.properties.items():
+        columns = [column for column in source.columns if column not in chosen.constants]
+        mask = np.array([not columns or any(column in row for column in columns) for row in rows], dtype=bool)
+        if not mask.all():
+            found[name] = mask
     return found

@@ -26,7 +26,7 @@ from omnigraph.pipeline.load.column_map import (
 )
 from omnigraph.pipeline.load.inputs import ByteStream, line_blocks, open_bytes, open_text, readable
 from omnigraph.pipeline.load.items import NotAListError, items_of
-from omnigraph.pipeline.load.json_rows import NotAnObjectError, has_member, json_columns, json_member
+from omnigraph.pipeline.load.json_rows import NotAnObjectError, has_member, json_columns, json_member, present_members
 from omnigraph.pipeline.load.jsonl import count_bad, group_records, is_utf8, read_items, read_lines, read_objects
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
 from omnigraph.pipeline.load.parts import Part, open_table
@@ -388,7 +388,7 @@ class PartReader:
                 rows, numbers = self._with_members(objects, places, chosen.columns)
             batch = {name: [row.get(name) for row in rows] for name in chosen.columns}
             raw = raw_records(shape, batch, chosen, numbers)
-            yield replace(raw, present=_present(rows, chosen)) if self._plan.is_patch else raw
+            yield replace(raw, present=present_members(rows, chosen)) if self._plan.is_patch else raw
 
     def _json_columns(self, present: Sequence[str]) -> SourceColumns:
         """The columns of objects that have some members, and those that the mapping names."""
@@ -542,17 +542,6 @@ class PartReader:
         place = Place(self._part.file.path, line)
         self._violations.records += 1
         self._violations.add(place, rule, f"{rule}: {text}", type_key=key, value=value)
-
-
-def _present(rows: list[_Object], chosen: ColumnMap) -> dict[str, NDArray[np.bool_]]:
-    """Of each property, which objects have a member that feeds it; without those that all objects have."""
-    found: dict[str, NDArray[np.bool_]] = {}
-    for name, source in chosen.properties.items():
-        columns = [column for column in source.columns if column not in chosen.constants]
-        mask = np.array([not columns or any(column in row for column in columns) for row in rows], dtype=bool)
-        if not mask.all():
-            found[name] = mask
-    return found
 
 
 def _values(count: int) -> str:
