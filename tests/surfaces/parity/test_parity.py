@@ -40,6 +40,7 @@ query everything() { match { $p: Person } return {
 NAMES = "query names() { match { $p: Person } return { $p.name as name } order { $p.name } }"
 OLDER = "query older($age: I32) { match { $p: Person  $p.age > $age } return { $p.name as name } }"
 COUNT = "query count() { match { $p: Person } return { count($p) as people, avg($p.age) as age } }"
+WROTE_BY = "match { $p: Person  $p $w:wrote $d } return { $p, $d, $w.role as role }"
 NONE = 'query none() { match { $p: Person { name: "nobody" } } return { $p.name as name } }'
 WRONG = SourceText("query bad() {\n  match { $p: Persn }\n  return { $p.nam }\n}", "bad.gq")
 
@@ -69,6 +70,16 @@ QUERIES: dict[str, Callable[[Any], object]] = {
     "a moment": lambda g: g.query(NAMES, as_of="2100-01-01T00:00:00Z"),
     "batches": lambda g: [batch.to_pylist() for batch in g.query(EVERYTHING)],
     "pandas": lambda g: g.query(EVERYTHING).to_pandas().to_csv(),
+    "polars": lambda g: g.query(EVERYTHING).to_polars().rows(),
+    "rows as a graph": lambda g: sorted(g.query(WROTE_BY).to_networkx().edges(data=True), key=str),
+    "whole types as a graph": lambda g: sorted(g.to_networkx().nodes(data=True), key=str),
+    "a picture of a query": lambda g: g.show("match { $p: Person  $p wrote $d } return { $d.year }"),
+    "a picture of nodes": lambda g: g.show({"Person": ["ada"]}, hops=2),
+    "a picture of everything": lambda g: g.show(title="all"),
+    "a picture of rows": lambda g: g.query(WROTE_BY).show(),
+    "a picture of a difference": lambda g: g.diff("main", "draft/one").show(),
+    "a picture of a schema": lambda g: g.catalog().show(),
+    "a graph at a glance": lambda g: (str(g), g._repr_html_()),
     "an explained read": lambda g: g.explain(NAMES),
     "an explained mutation": lambda g: g.explain("query a() { delete Person where age > 3 }"),
     "a plan with parameters": lambda g: g.explain(OLDER, {"age": 3}, branch="draft/one"),
@@ -78,6 +89,8 @@ REFUSED_QUERIES: dict[str, Callable[[Any], object]] = {
     "wrong": lambda g: g.query(WRONG),
     "wrong to explain": lambda g: g.explain(WRONG),
     "no text": lambda g: g.query(""),
+    "a picture of nothing": lambda g: g.show({"Persn": ["ada"]}),
+    "a picture without nodes": lambda g: g.query(COUNT).show(),
     "missing parameter": lambda g: g.query(OLDER),
     "wrong parameter": lambda g: g.query(OLDER, {"age": "x", "other": 1}),
     "too large a number": lambda g: g.query(OLDER, {"age": 2**70}),
