@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from omnigraph.codec import Document
 from omnigraph.core.source import SourceText
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
-from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import Catalog, NodeDef
 
 # ---- The pattern of a result
@@ -146,6 +145,10 @@ def with_nodes(text: str, query: ir.ReadIR, catalog: Catalog, name: str | None =
     """
     if query.grouped:
         return text
+    # Lazy: a result knows its pattern without a parser.
+    from omnigraph.lang.query import ast
+    from omnigraph.lang.query.parser import parse_queries
+
     taken = {item.name for item in query.projections}
     columns: list[str] = []
     for variable, node_type in _node_types(query.pipeline):
