@@ -20,9 +20,10 @@ $(VENV)/.runtime: requirements/build.txt requirements/runtime.txt pyproject.toml
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
+$(VENV)/.dev: requirements/dev.txt requirements/langchain.txt $(VENV)/.runtime
 	@echo "installing the pinned checks and tests into $(VENV)"
 	@$(PIP) install -r requirements/dev.txt
+	@$(PIP) install --no-deps --upgrade --target $(VENV)/langchain -r requirements/langchain.txt
 	@touch $@
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.runtime

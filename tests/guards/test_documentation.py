@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -85,10 +86,26 @@ def test_the_commands_of_a_page_print_what_it_shows(
 @pytest.mark.parametrize("body", _blocks("python"))
 def test_shown_python_runs(body: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.chdir(ROOT)
+    if "langchain" in body:
+        _run_beside_langchain(body)
+        return
     if "spark_session" in body:
         # The session of all other tests, which the shown code finds instead of starting one.
         request.getfixturevalue("spark")
     exec(compile(body, "<shown>", "exec"), {"__name__": "__main__"})
+
+
+def _run_beside_langchain(body: str) -> None:
+    """In a process of its own, with the release line of `mcp` that LangChain needs in front of that of the tests."""
+    packages = Path(sys.prefix) / "langchain"
+    if not packages.is_dir():
+        pytest.skip("make test installs LangChain beside the environment, and it is not there")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    settings = {**os.environ, "PYTHONPATH": str(packages), "PATH": path}
+    done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, env=settings, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "'schema'" in done.stdout
+    assert "'query'" in done.stdout
 
 
 @pytest.mark.parametrize("body", _blocks("pg"))

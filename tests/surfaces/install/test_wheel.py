@@ -69,6 +69,7 @@ initialized ./g.omni
 -> 0
 node Person: 1
 1 record in commit … on main (append)
+in process: as asked
 -> 0
 created branch draft from main
 -> 0

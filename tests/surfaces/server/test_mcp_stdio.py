@@ -78,7 +78,10 @@ def _call(id_: int, tool: str, **arguments: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_a_client_starts_the_command_and_talks_to_it(store: str, mode: str) -> None:
-    words = ["-m", "omnigraph", "mcp", store, "--quiet"]
+    page = (Path(__file__).parents[3] / "docs/guide/agents.md").read_text(encoding="utf-8")
+    shown = json.loads(page.split("```json\n")[1].split("```")[0])["mcpServers"]["papers"]
+    assert (shown["command"], shown["args"][0]) == ("omnigraph", "mcp")
+    words = ["-m", "omnigraph", *(store if word.endswith(".omni") else word for word in shown["args"])]
 
     async def story() -> None:
         server = StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ))
