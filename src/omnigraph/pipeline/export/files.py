@@ -19,7 +19,8 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.export.formats import LINES
 from omnigraph.storage.location import GraphLocation, parse_location
-from omnigraph.storage.objects import holds_objects, sync_files, upload_new
+from omnigraph.storage.objects import sync_files
+from omnigraph.storage.uploads import holds_objects, upload_new
 
 # ---- External sort of lines by id
 #
