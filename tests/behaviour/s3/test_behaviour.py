@@ -463,7 +463,7 @@ def test_an_export_to_an_object_store_is_what_an_export_to_a_disk_is(
             ("parts", {"parts": True}, 64 << 20),
             ("parquet", {"format": "parquet"}, 64 << 20),
         ):
-            monkeypatch.setattr("omnigraph.storage.objects._ONE_REQUEST_BYTES", limit)
+            monkeypatch.setattr("omnigraph.storage.uploads._ONE_REQUEST_BYTES", limit)
             local = graph.export(tmp_path / name, engine="local", **options)
             remote = graph.export(f"{place}/{name}", engine="local", **options)
             assert remote.files == tuple(f.replace(str(tmp_path), str(place)) for f in local.files)
