@@ -67,6 +67,8 @@ class GraphApi(ShowingApi, MaintenanceApi):
         actor: str | None = None,
         engine: str = "auto",
         spark: Session | None = None,
+        on_duplicate: str | None = None,
+        dangling: str | None = None,
         dry_run: bool = False,
         grammar: str = "strict",
         upsert: bool = False,
@@ -88,6 +90,11 @@ class GraphApi(ShowingApi, MaintenanceApi):
         created in the same commit. `dry_run` does everything but the commit. `timeout_s` and `cancel` stop it before
         its commit begins, as Ctrl-C does: jobs end, and what they wrote is removed. With `check_minimum` every node
         needs the edges that `@card(1..)` asks for, also where it never had one.
+
+        `on_duplicate` decides about records of the input with equal ids: `"first"` or `"last"` counts, `"error"`
+        refuses them. `dangling="drop"` leaves out edges whose ends do not exist; the receipt counts them, and its
+        `report` shows some. A mapping may say both per type. Without either, `merge` takes the last record of files,
+        and everything else is refused.
 
         Inputs up to 32 MiB run in this process, larger ones on Spark, and so do frames and tables of Spark and loads
         with `spark=`; `engine` of the receipt says which it was, and why. `engine="local"` and `engine="spark"` force

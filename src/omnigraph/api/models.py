@@ -204,6 +204,8 @@ class LoadBody(_Strict):
     grammar: str | None = None
     upsert: bool = False
     check_minimum: bool = False
+    on_duplicate: str | None = None
+    dangling: str | None = None
     timeout_s: Seconds = None
 
 
@@ -216,6 +218,8 @@ class LoadParams(_Strict):
     grammar: Annotated[str, Field(description="`strict` or `compatible`")] = "strict"
     upsert: Annotated[bool, Field(description="records of a patch may be new rows")] = False
     check_minimum: Annotated[bool, Field(description="every node needs the edges that `@card` asks for")] = False
+    on_duplicate: Annotated[str | None, Field(description="of equal ids: `first`, `last` or `error`")] = None
+    dangling: Annotated[str | None, Field(description="of edges without an end: `drop` or `error`")] = None
     dry_run: Annotated[bool, Field(description="do everything but the commit")] = False
     source: Annotated[str | None, Field(description="what reports call the body", max_length=500)] = None
     timeout_s: Seconds = None

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
 from omnigraph.codec import COMPLETE, HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, Key, Text, When
@@ -18,6 +17,7 @@ from omnigraph.errors import (
     BadRequestError,
     BlobRangeError,
     Diagnostic,
+    LoadReport,
     MergeConflict,
     MergeConflictsError,
     ResourceLimitError,
@@ -65,8 +65,8 @@ class LoadedType(Document):
     """Records of one type."""
 
     name: str
-    entities_loaded: Annotated[int, Text("records of the input")]
-    superseded: Annotated[int, OMIT_EMPTY, Text("of these, replaced by later ones of the same id")] = 0
+    entities_loaded: Annotated[int, Text("records of the input, without those that were dropped")]
+    superseded: Annotated[int, OMIT_EMPTY, Text("of these, replaced by another one of the same id")] = 0
     repeated: Annotated[
         int,
         OMIT_EMPTY,
@@ -74,13 +74,14 @@ class LoadedType(Document):
     ] = 0
     patched: Annotated[int, OMIT_EMPTY, Text("of a patch, rows that existed")] = 0
     inserted: Annotated[int, OMIT_EMPTY, Text("of a patch, rows that came")] = 0
+    dropped: Annotated[int, OMIT_EMPTY, Text("edges that were left out because an end does not exist")] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult(Document):
     """The receipt of a load; `commit` is None after a dry run."""
 
-    computed: ClassVar = {"total_entities": "edges", "superseded": "total_entities"}
+    computed: ClassVar = {"total_entities": "edges", "superseded": "total_entities", "dropped": "superseded"}
 
     uri: str
     branch: str
@@ -98,6 +99,7 @@ class LoadResult(Document):
             "only the compatible grammar does so"
         ),
     ] = field(default_factory=dict)
+    report: Annotated[LoadReport | None, OMIT_NONE, Text("the records that were left out, if there are any")] = None
     dry_run: bool = False
     #: Where the work was done; None in receipts of earlier releases.
     engine: Annotated[ChosenEngine | None, OMIT_NONE] = None
@@ -106,13 +108,18 @@ class LoadResult(Document):
 
     @property
     def total_entities(self) -> int:
-        """Records of the input, those that were superseded too."""
+        """Records of the input, those that were superseded too, without those that were dropped."""
         return sum(item.entities_loaded for item in (*self.nodes, *self.edges))
 
     @property
     def superseded(self) -> int:
-        """Records that a merge replaced by a later one of the same id: read, not written."""
+        """Records that another one of the same id replaced: read, not written."""
         return sum(item.superseded for item in (*self.nodes, *self.edges))
+
+    @property
+    def dropped(self) -> int:
+        """Edges that were left out because an end does not exist."""
+        return sum(item.dropped for item in self.edges)
 
     @property
     def nodes_loaded(self) -> dict[str, int]:
@@ -138,20 +145,28 @@ class LoadResult(Document):
         yield from ((node_table_key(item.name), item) for item in self.nodes)
         yield from ((edge_table_key(item.name), item) for item in self.edges)
 
+    @property
+    def dropped_rows(self) -> dict[TableKey, int]:
+        """Dropped edges per table key, of types that have any."""
+        return {key: item.dropped for key, item in self._types() if item.dropped}
+
     @staticmethod
     def types_of(
         kind: str,
         rows: Mapping[TableKey, int],
         superseded: Mapping[TableKey, int],
-        repeated: Mapping[TableKey, int] = MappingProxyType({}),
+        *,
+        repeated: Mapping[TableKey, int],
+        dropped: Mapping[TableKey, int],
     ) -> tuple[LoadedType, ...]:
         """The types of one kind, from counts per table key."""
         return tuple(
             LoadedType(
                 name=key.removeprefix(f"{kind}:"),
-                entities_loaded=rows[key],
+                entities_loaded=rows[key] - dropped.get(key, 0),
                 superseded=superseded.get(key, 0),
                 repeated=repeated.get(key, 0),
+                dropped=dropped.get(key, 0),
             )
             for key in sorted(rows)
             if key.startswith(f"{kind}:")

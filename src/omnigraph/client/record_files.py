@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from json import JSONDecoder
 
-from omnigraph.errors import BadRecord, InputFileError, LoadKeyConflictError, LoadRejectedError, OmniError
+from omnigraph.errors import BadRecord, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport, OmniError
 from omnigraph.pipeline.load.inputs import InputFile, find_files, open_bytes, open_text, readable
 from omnigraph.pipeline.load.jsonl import read_objects
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, refuse_tables
@@ -92,12 +92,16 @@ class RecordFiles:
             return InputFileError(self._files[0].path, error.reason)
         if not isinstance(error, LoadRejectedError | LoadKeyConflictError):
             return error
-        if not self._are_lines:
-            self._before = _objects_before(self._files)
-        report = replace(error.report, examples=tuple(map(self._placed, error.report.examples)))
+        report = self.placed(error.report)
         if isinstance(error, LoadRejectedError):
             return LoadRejectedError(report)
         return LoadKeyConflictError(error.entity_kind, error.type_name, error.entity_id or "", report)
+
+    def placed(self, report: LoadReport) -> LoadReport:
+        """A report about the body, in terms of the files."""
+        if not self._are_lines:
+            self._before = _objects_before(self._files)
+        return replace(report, examples=tuple(map(self._placed, report.examples)))
 
     def _placed(self, record: BadRecord) -> BadRecord:
         message = _LINE_OF_BODY.sub(self._place_in_text, record.message)

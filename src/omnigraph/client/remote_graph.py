@@ -389,6 +389,8 @@ class RemoteGraph(GraphApi):
         actor: str | None = None,
         engine: str = "auto",
         spark: Session | None = None,
+        on_duplicate: str | None = None,
+        dangling: str | None = None,
         dry_run: bool = False,
         grammar: str = "strict",
         upsert: bool = False,
@@ -415,6 +417,8 @@ class RemoteGraph(GraphApi):
             "grammar": str(grammar),
             "upsert": upsert,
             "check_minimum": check_minimum,
+            "on_duplicate": None if on_duplicate is None else str(on_duplicate),
+            "dangling": None if dangling is None else str(dangling),
             "dry_run": dry_run,
             "source": BODY_NAME,
             "timeout_s": timeout_s,
@@ -432,7 +436,8 @@ class RemoteGraph(GraphApi):
         except OmniError as error:
             raise files.renamed(error) from None
         with understood("a receipt"):
-            return LoadResult.from_json(answer | {"uri": self.uri})
+            receipt = LoadResult.from_json(answer | {"uri": self.uri})
+        return receipt if receipt.report is None else replace(receipt, report=files.placed(receipt.report))
 
     @override
     def apply_schema(

@@ -333,6 +333,14 @@ class LoadReport(Document):
             lines.append(f"{_RELATIONS} were checked without {several} that {are_wrong}")
         return "\n".join(lines)
 
+    def with_source_named(self, path: str, name: str) -> LoadReport:
+        """The same report about a file whose path means nothing to the caller."""
+        examples = (
+            replace(item, source=item.source.replace(path, name), message=item.message.replace(path, name))
+            for item in self.examples
+        )
+        return replace(self, examples=tuple(examples))
+
     @property
     def rules(self) -> tuple[RuleReport, ...]:
         """The report rule by rule."""
@@ -382,20 +390,12 @@ def with_source_named(error: OmniError, path: str, name: str) -> OmniError:
         case InputFileError():
             return InputFileError(name, error.reason.replace(path, name))
         case LoadRejectedError():
-            return LoadRejectedError(_with_source_named(error.report, path, name))
+            return LoadRejectedError(error.report.with_source_named(path, name))
         case LoadKeyConflictError():
-            report = _with_source_named(error.report, path, name)
+            report = error.report.with_source_named(path, name)
             return LoadKeyConflictError(error.entity_kind, error.type_name, error.entity_id or "", report)
         case _:
             return error
-
-
-def _with_source_named(report: LoadReport, path: str, name: str) -> LoadReport:
-    examples = (
-        replace(item, source=item.source.replace(path, name), message=item.message.replace(path, name))
-        for item in report.examples
-    )
-    return replace(report, examples=tuple(examples))
 
 
 class SparkError(OmniError):

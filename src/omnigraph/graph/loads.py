@@ -22,6 +22,7 @@ from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.pipeline.engine_choice import AUTO_LOCAL_MAX_BYTES, ChosenEngine, bytes_of, choose_engine
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
+from omnigraph.pipeline.load.leniency import Duplicates, leniency_of
 from omnigraph.pipeline.load.plan import Grammar, LoadPlan, external_rule, shapes_of
 from omnigraph.pipeline.load.sources import FrameAccess, LoadInput, check_columns, check_local, look_at_input
 from omnigraph.pipeline.upsert import LoadMode
@@ -46,6 +47,9 @@ class LoadCall:
     actor: str | None
     engine: str
     spark: Session | None
+    #: What happens to equal ids and to edges without an end; None: as the mapping says.
+    on_duplicate: str | None
+    dangling: str | None
     dry_run: bool
     grammar: Grammar
     #: Whether records of a patch may be new rows.
@@ -134,14 +138,25 @@ class _Run:
             inserts_unknown=call.upsert,
             external=external_rule(self._graph.settings.external_blobs, is_overwrite=call.mode is LoadMode.OVERWRITE),
         )
-        # A mapping that does not fit should not cost the start of Spark.
+        # What does not fit should not cost the start of Spark.
         check_columns(given, plan)
+        replaces = call.mode is LoadMode.UPSERT and given.is_ordered
+        leniency = leniency_of(
+            given.rules,
+            given.unordered_types,
+            duplicates=call.on_duplicate,
+            dangling=call.dangling,
+            default=Duplicates.LAST if replaces else Duplicates.ERROR,
+        )
+        if call.mode is LoadMode.PATCH and leniency.is_lenient:
+            raise BadRequestError("a patch refuses equal ids and unknown rows: leave out the rules for them")
         session = None if chosen.is_local else session_of_frames(call.spark, given.frames)
         job = LoadJob(
             given,
             plan,
             call.mode,
             rules=schema.rules,
+            leniency=leniency,
             engine=make_engine(chosen.name, session, call.progress, given.size_bytes),
             objects=self._graph.environment.objects,
             root=self._graph.environment.location,
@@ -194,7 +209,7 @@ class _Run:
             raise
 
     def _finish(self, job: LoadJob, prepared: PreparedLoad) -> LoadResult:
-        call, transaction = self._call, self._transaction
+        call, transaction, left_out = self._call, self._transaction, prepared.left_out
         pins = transaction.snapshot.pins
         commit = None
         if call.dry_run:
@@ -214,6 +229,7 @@ class _Run:
             mode=str(call.mode),
             nodes=_types("node", job, prepared),
             edges=_types("edge", job, prepared),
+            report=left_out.counts.report() if left_out.counts else None,
             nulled=dict(sorted(job.nulled.items())),
             actor=call.actor,
             commit=commit,
@@ -239,7 +255,8 @@ def _choose(call: LoadCall, given: LoadInput) -> ChosenEngine:
 
 
 def _types(kind: str, job: LoadJob, prepared: PreparedLoad) -> tuple[LoadedType, ...]:
-    found = LoadResult.types_of(kind, job.row_counts, prepared.superseded, prepared.repeated)
+    repeated, dropped = prepared.repeated, prepared.left_out.dropped
+    found = LoadResult.types_of(kind, job.row_counts, prepared.superseded, repeated=repeated, dropped=dropped)
     counts = {key.name: count for key, count in prepared.patched.items() if key.kind == kind}
     return tuple(
         replace(item, patched=counts[item.name].patched, inserted=counts[item.name].inserted)

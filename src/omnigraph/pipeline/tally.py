@@ -44,13 +44,19 @@ class Counted:
     keys: KeyFiles | None = None
 
 
-#: A key, how many rows of each side have it, and the first and the last owner of these rows in the order of texts.
+#: A key, how many rows of each side have it, the addresses of the first and the last new row, and the first and the
+#: last owner of all rows in the order of texts.
 _TALLY = pa.schema(
-    [("key", pa.utf8()), *((str(side), pa.int64()) for side in Side), ("low", pa.utf8()), ("high", pa.utf8())]
+    [
+        ("key", pa.utf8()),
+        *((str(side), pa.int64()) for side in Side),
+        *((name, pa.int64()) for name in ("first", "last")),
+        *((name, pa.utf8()) for name in ("low", "high")),
+    ]
 )
 _SENT = pa.schema([(BUCKET, pa.int32()), *_TALLY])
-#: A row and the tally of its key.
-MATCHED = pa.schema([("address", pa.int64()), *_TALLY])
+#: A row, its owner where a scan reads one, and the tally of its key.
+MATCHED = pa.schema([("address", pa.int64()), ("owner", pa.utf8()), *_TALLY])
 #: Broken keys that every task holds.
 _HELD_KEYS = 500_000
 #: Keys and rows that one task brings together.
@@ -179,12 +185,15 @@ def _tables_of(source: KeyScan | tuple[KeyFiles, str]) -> Iterator[Rows]:
 def _tallied(side: Side, rows: Rows, owner: str | None) -> Rows:
     """The tallies of the keys of some rows of one side."""
     is_owned = owner is not None and owner in rows.column_names
-    grouped = _grouped(rows, [("key", "count"), *([(owner, "min"), (owner, "max")] if is_owned else [])])
-    nothing = pa.nulls(grouped.num_rows, pa.utf8())
+    wanted: list[tuple[str | None, str]] = [(owner, "min"), (owner, "max")] if is_owned else []
+    wanted += [("address", "min"), ("address", "max")] if side is Side.NEW else []
+    grouped = _grouped(rows, [("key", "count"), *wanted])
     columns = {str(other): pa.array(np.zeros(grouped.num_rows, np.int64)) for other in Side}
     columns |= {"key": grouped["key"], str(side): grouped["key_count"]}
     columns |= {"low": grouped[f"{owner}_min"], "high": grouped[f"{owner}_max"]} if is_owned else {}
-    found: Rows = pa.Table.from_arrays([columns.get(item.name, nothing) for item in _TALLY], schema=_TALLY)
+    columns |= {"first": grouped["address_min"], "last": grouped["address_max"]} if side is Side.NEW else {}
+    arrays = [columns.get(item.name, pa.nulls(grouped.num_rows, item.type)) for item in _TALLY]
+    found: Rows = pa.Table.from_arrays(arrays, schema=_TALLY)
     return found
 
 
@@ -195,7 +204,8 @@ def _grouped(rows: Any, wanted: Sequence[tuple[str | None, str]]) -> Any:
 
 def _added(tallies: Rows) -> Rows:
     """Tallies with one for each key."""
-    wanted = [(str(side), "sum") for side in Side] + [("low", "min"), ("high", "max")]
+    wanted: list[tuple[str | None, str]] = [(str(side), "sum") for side in Side]
+    wanted += [("first", "min"), ("last", "max"), ("low", "min"), ("high", "max")]
     # Long keys of one bucket may take more than the two gigabytes of a plain array of texts.
     keys = tallies["key"].cast(pa.large_utf8())
     grouped = _grouped(tallies.set_column(0, "key", keys), wanted)
@@ -288,8 +298,12 @@ def _joined(rows: Rows, keys: Rows, wanted: Array) -> Rows:
     """The rows that have one of the keys, with their tallies."""
     places = pc.index_in(rows["key"].cast(wanted.type), wanted).combine_chunks()
     tallies = keys.take(places.drop_null())
-    addresses = rows["address"].filter(places.is_valid())
-    return tallies.add_column(0, MATCHED.field(0), addresses)
+    found = rows.filter(places.is_valid())
+    # A scan has its owner behind key and address.
+    owners = found.column(2) if found.num_columns > 2 else pa.nulls(found.num_rows, pa.utf8())
+    columns = [found["address"], owners, *tallies.columns]
+    matched: Rows = pa.Table.from_arrays(columns, schema=MATCHED)
+    return matched
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +313,8 @@ class _ReadMatches:
     def __call__(self, item: KeyScan | tuple[AnswerFolder, str]) -> Iterator[Batch]:
         tables: Iterable[Rows]
         if isinstance(item, KeyScan):
-            tables = (table.select(["key", "address"]) for table in scan_keys(item))
+            names = ["key", "address", "owner"][: 2 + len(item.extra)]
+            tables = (table.rename_columns(names) for table in scan_keys(item))
         else:
             tables = (pa.Table.from_batches([batch]) for batch in read_answer(*item))
         for table in tables:
@@ -318,4 +333,5 @@ class _Match:
         is_row = rows["address"].is_valid()
         keys = rows.filter(pc.invert(is_row)).select(_TALLY.names)
         wanted = keys["key"].cast(pa.large_utf8()).combine_chunks()
-        return self.handle(bucket, iter([_joined(rows.filter(is_row), keys, wanted)]))
+        found = rows.filter(is_row).select(["key", "address", "owner"])
+        return self.handle(bucket, iter([_joined(found, keys, wanted)]))

@@ -27,6 +27,7 @@ from omnigraph.storage.datasets.fragments import (
     fragment_rows,
     fragment_sizes,
     write_replacing,
+    write_rows,
 )
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments, table_address
 from omnigraph.storage.datasets.staged import PrivateVersion
@@ -397,6 +398,32 @@ def rewrite_fragment(item: RewriteItem) -> Message:
     ledger.note(target, written)
     count = len(item.matched) + int(np.count_nonzero(is_new))
     return {"fragments": written, "rows": count, "ledger": ledger.name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearItem:
+    """One fragment of new rows that loses some of them."""
+
+    staged: TableAddress
+    target: TableAddress
+    fragment: int
+    #: Positions of rows that are left out.
+    dropped: NDArray[np.int64]
+    ledgers: AnswerFolder | None = None
+
+
+def clear_fragment(item: ClearItem) -> Message:
+    """Write a fragment again without some of its rows."""
+    target = open_address(item.target)
+    names = [field_.name for field_ in target.schema]
+    rows = pa.Table.from_batches(list(scan_fragments(item.staged, [item.fragment], names)))
+    is_kept = np.ones(rows.num_rows, dtype=bool)
+    is_kept[item.dropped] = False
+    kept = rows.filter(pa.array(is_kept))
+    written = write_rows(target, kept.combine_chunks().to_batches()) if kept.num_rows else []
+    ledger = Ledger(item.ledgers, item.fragment)
+    ledger.note(target, written)
+    return {"fragments": written, "rows": kept.num_rows, "ledger": ledger.name}
 
 
 def shrink_fragment(item: ShrinkItem) -> Message:

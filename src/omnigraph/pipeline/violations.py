@@ -89,7 +89,11 @@ class ViolationCounts:
 
     def wants_example(self, rule: str) -> bool:
         """Whether another example of a rule would be kept."""
-        return len(self.examples.get(rule, ())) < MAX_EXAMPLES
+        return self.missing_examples(rule) > 0
+
+    def missing_examples(self, rule: str) -> int:
+        """How many more examples of a rule would be kept."""
+        return MAX_EXAMPLES - len(self.examples.get(rule, ()))
 
     def merge(self, other: ViolationCounts) -> None:
         """Add what was found elsewhere; examples that came first stay first."""

@@ -141,8 +141,8 @@ def test_records_that_a_later_one_replaced_are_read_and_not_written(
     data.write_text("\n".join([ann] * times + [ann, bob]), encoding="utf-8")
     lines = load(store, "--data", str(data), "--mode", "merge", "--quiet").out.splitlines()
     said = {
-        1: "1 record was replaced by a later one of the same id",
-        2: "2 records were replaced by later ones of the same id",
+        1: "1 record was replaced by another one of the same id",
+        2: "2 records were replaced by another one of the same id",
     }
     assert lines[:2] == [f"node Person: 2 ({2 + times} read)", said[times]]
     assert lines[2].startswith("2 records in commit ")

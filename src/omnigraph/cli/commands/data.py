@@ -24,6 +24,7 @@ from omnigraph.cli.tables import counted
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
 from omnigraph.pipeline.engine_choice import Engine
+from omnigraph.pipeline.load.leniency import Dangling, Duplicates
 
 if TYPE_CHECKING:
     from omnigraph.api.results import BlobInfo, ExportResult, LoadResult
@@ -58,9 +59,16 @@ MappingFile = Annotated[
 Base = Annotated[str | None, typer.Option("--from", metavar="BASE", help="create a missing branch from this one")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="do everything but the commit")]
 ReportFile = Annotated[
-    Path | None, typer.Option("--report", metavar="FILE", help="write refused records to FILE as JSON")
+    Path | None, typer.Option("--report", metavar="FILE", help="write why records were not loaded to FILE, as JSON")
 ]
 GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
+OnDuplicate = Annotated[
+    Duplicates | None,
+    typer.Option("--on-duplicate", help="of records with equal ids; by default merge takes the last, others refuse"),
+]
+OnDangling = Annotated[
+    Dangling | None, typer.Option("--dangling", help="of edges whose ends do not exist; refused by default")
+]
 
 
 Upsert = Annotated[bool, typer.Option("--upsert", help="with --mode patch: unknown records become new rows")]
@@ -82,6 +90,8 @@ def load(
     grammar: GrammarChoice = InputGrammar.STRICT,
     upsert: Upsert = False,
     check_minimum: CheckMinimum = False,
+    on_duplicate: OnDuplicate = None,
+    dangling: OnDangling = None,
     dry_run: DryRun = False,
     report: ReportFile = None,
     timeout: Timeout = None,
@@ -99,6 +109,8 @@ def load(
         "grammar": grammar,
         "upsert": upsert,
         "check_minimum": check_minimum,
+        "on_duplicate": on_duplicate,
+        "dangling": dangling,
         "timeout_s": timeout,
     }
     _load(address, data, mapping, mode, branch, base, dry_run, report, yes, quiet, json, choices)
@@ -169,6 +181,8 @@ def _load(
             _write_report(report, refused.report)
         raise
     print_stages(progress)
+    if report is not None and result.report is not None:
+        _write_report(report, result.report)
     print_result(result, load_lines(result), json=json)
 
 
@@ -185,10 +199,11 @@ def load_lines(result: LoadResult) -> Iterator[str]:
             gone = result.superseded_rows.get(TableKey(f"{kind}:{name}"), 0)
             read = f" ({count:,} read)" if gone else ""
             yield f"{kind} {name}: {patched.get((kind, name)) or f'{count - gone:,}{read}'}"
-    if result.superseded == 1:
-        yield "1 record was replaced by a later one of the same id"
-    elif result.superseded:
-        yield f"{result.superseded:,} records were replaced by later ones of the same id"
+    if result.superseded:
+        were = "was" if result.superseded == 1 else "were"
+        yield f"{counted(result.superseded, 'record')} {were} replaced by another one of the same id"
+    for key, count in result.dropped_rows.items():
+        yield f"{key.name}: {counted(count, 'edge')} dropped, because an end does not exist"
     for edges in result.edges:
         if edges.repeated:
             joined = "edge joins" if edges.repeated == 1 else "edges join"
@@ -216,7 +231,7 @@ def _write_report(path: Path, report: LoadReport) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputFileError(str(path), error.strerror or str(error)) from error
-    print_warning(f"refused records are described in {path}")
+    print_warning(f"records that were not loaded are described in {path}")
 
 
 # ---- `omnigraph export`

@@ -17,6 +17,8 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError, StorageError
 from omnigraph.lang.schema.rules import TableRules, rule_name
 from omnigraph.pipeline.keys import new_id_prefix
+from omnigraph.pipeline.load.exclusions import Exclusions, LeftOut
+from omnigraph.pipeline.load.leniency import Duplicates, Leniency
 from omnigraph.pipeline.load.parts import Part, by_source
 from omnigraph.pipeline.load.patch_job import PatchCounts, PatchJob
 from omnigraph.pipeline.load.plan import LoadPlan
@@ -27,7 +29,7 @@ from omnigraph.pipeline.load.sources import Frame, LoadInput, chosen_columns, fr
 from omnigraph.pipeline.load.staging import FrameTask, StageItem, likely_types, stage_part
 from omnigraph.pipeline.patch_files import PatchFile, split_address
 from omnigraph.pipeline.patches import Patched
-from omnigraph.pipeline.upsert import LoadMode, Upserted
+from omnigraph.pipeline.upsert import ClearItem, LoadMode, Upserted, clear_fragment
 from omnigraph.pipeline.violations import Image, Place, ViolationCounts, in_file
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
@@ -43,20 +45,44 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Rewritten:
+    """Fragments that lost the rows which a load leaves out."""
+
+    fragments: tuple[str, ...]
+    #: Those that were written again and are not needed any more.
+    discarded: tuple[str, ...]
+    ledgers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedLoad:
     """A load that may be committed: staged writes, and what it was checked against."""
 
     writes: Mapping[TableKey, StagedWrite]
     #: Tables that were only looked at.
     read: frozenset[TableKey]
-    #: Records that were replaced by later ones of the same id, of tables that have any.
-    superseded: Mapping[TableKey, int] = field(default_factory=dict)
+    #: Rows that are left out on purpose.
+    left_out: LeftOut = field(default_factory=LeftOut)
     #: New edges without ids, per type, between nodes that an edge of the type joins already.
     repeated: Mapping[TableKey, int] = field(default_factory=dict)
     #: What the records of a patch did, of tables that have any.
     patched: Mapping[TableKey, PatchCounts] = field(default_factory=dict)
     _upserted: Mapping[TableKey, Upserted] = field(default_factory=dict)
     _patched: Mapping[TableKey, Patched] = field(default_factory=dict)
+    _rewritten: Mapping[TableKey, _Rewritten] = field(default_factory=dict)
+
+    @property
+    def superseded(self) -> dict[TableKey, int]:
+        """Records that another one of the same id replaced, of tables that have any."""
+        counts = self.left_out.superseded + Counter({key: item.superseded for key, item in self._upserted.items()})
+        return {key: count for key, count in counts.items() if count}
+
+    @property
+    def ledgers(self) -> set[str]:
+        """The attempts of tasks that wrote what belongs to this preparation alone."""
+        found = {name for upserted in self._upserted.values() for name in upserted.ledgers}
+        found |= {name for rewritten in self._rewritten.values() for name in rewritten.ledgers}
+        return found | {name for patched in self._patched.values() for name in patched.ledgers}
 
 
 class LoadJob:
@@ -69,6 +95,7 @@ class LoadJob:
         mode: LoadMode,
         *,
         rules: Mapping[TableKey, TableRules],
+        leniency: Leniency,
         engine: WorkerSet,
         objects: ControlObjects,
         root: GraphLocation,
@@ -78,6 +105,7 @@ class LoadJob:
         self._plan = plan
         self._mode = mode
         self._rules = rules
+        self._leniency = leniency
         self._engine = engine
         self._objects = objects
         self._checks_minimum = checks_minimum
@@ -231,22 +259,46 @@ class LoadJob:
         """Decide what the load does to the tables as they are now, and check every rule between rows.
 
         Raises:
-            LoadRejectedError: a rule is violated.
+            LoadRejectedError: records are wrong, or a rule between them is violated.
             LoadKeyConflictError: an append met ids that exist.
         """
         if self._mode is LoadMode.PATCH:
             return self._prepare_patch(tables, open_pinned)
-        types = self._staged.types
-        touched = {key: staged for key, staged in types.items() if staged.fragments or self._mode is LoadMode.OVERWRITE}
-        upserted: dict[TableKey, Upserted] = {}
-        writes: dict[TableKey, StagedWrite] = {}
-        privates: list[PrivateVersion] = []
         read: set[TableKey] = set()
 
         def untouched(key: TableKey) -> Image:
             read.add(key)
             return Image(table=open_pinned(key))
 
+        nothing = LeftOut()
+        prepared, relations = self._attempt(tables, untouched, nothing, {})
+        try:
+            if any(self._leniency.forgives(key, rule) for key, rule in relations.violated):
+                left_out = self._exclusions(tables, untouched).find()
+                self.abandon(prepared)
+                prepared, relations = self._attempt(tables, untouched, left_out, self._cleared(tables, left_out))
+            self._refuse(relations)
+            reach(Failpoint.LOAD_CHECKED)
+        except BaseException:
+            # Also after an interrupt: nothing else knows what was prepared.
+            self.abandon(prepared)
+            raise
+        return replace(prepared, read=frozenset(read))
+
+    def _attempt(
+        self,
+        tables: Mapping[TableKey, Table],
+        untouched: Callable[[TableKey], Image],
+        left_out: LeftOut,
+        rewritten: dict[TableKey, _Rewritten],
+    ) -> tuple[PreparedLoad, Relations]:
+        """Prepare the load without some rows, and hold it against the rules between rows."""
+        types = {key: _kept(staged, rewritten.get(key)) for key, staged in self._staged.types.items()}
+        is_upsert, is_overwrite = self._mode is LoadMode.UPSERT, self._mode is LoadMode.OVERWRITE
+        touched = {key: staged for key, staged in types.items() if staged.fragments or is_overwrite}
+        upserted: dict[TableKey, Upserted] = {}
+        writes: dict[TableKey, StagedWrite] = {}
+        privates: list[PrivateVersion] = []
         relations = Relations(
             staged=self._staged,
             tables=tables,
@@ -257,9 +309,12 @@ class LoadJob:
             objects=self._objects,
             folder=self._ledgers.folder,
             checks_minimum=self._checks_minimum,
+            is_rewritten=bool(rewritten),
+        )
+        prepared = PreparedLoad(
+            writes=writes, read=frozenset(), left_out=left_out, _upserted=upserted, _rewritten=rewritten
         )
         try:
-            is_upsert = self._mode is LoadMode.UPSERT
             shown = self._engine.progress if is_upsert else Silent()
             with shown.stage("identify", 1) as stage, self._engine.inner.inside(stage):
                 self._identify(touched, tables, relations, upserted, writes)
@@ -267,7 +322,7 @@ class LoadJob:
             reach(Failpoint.LOAD_IDENTIFIED)
             images: dict[TableKey, Image] = {}
             for key, write in writes.items():
-                plain = self._plain_image(key, tables[key], upserted.get(key))
+                plain = self._plain_image(key, tables[key], touched[key], upserted.get(key))
                 private = open_private(write if plain is None else plain)
                 privates.append(private)
                 images[key] = self._image(key, private, upserted.get(key))
@@ -275,23 +330,30 @@ class LoadJob:
                 relations.check(images)
                 repeated = relations.repeated_edges(images)
                 stage.update(1, sum(staged.rows for staged in touched.values()))
-            self._refuse(relations)
-            reach(Failpoint.LOAD_CHECKED)
         except BaseException:
             # Also after an interrupt: nothing else knows these files.
-            self._remove_upserted(upserted)
+            self.abandon(prepared)
             raise
         finally:
             for private in privates:
                 self._quietly(close_private, private, self._objects)
         # Not before: what a preparation wrote that failed is not needed.
-        self._ledgers.count(name for item in upserted.values() for name in item.ledgers)
-        return PreparedLoad(
-            writes=writes,
-            read=frozenset(read),
-            superseded={key: item.superseded for key, item in upserted.items() if item.superseded},
-            repeated=repeated,
-            _upserted=upserted,
+        self._ledgers.count(prepared.ledgers)
+        return replace(prepared, repeated=repeated), relations
+
+    # ---- what is left out
+
+    def _exclusions(self, tables: Mapping[TableKey, Table], untouched: Callable[[TableKey], Image]) -> Exclusions:
+        return Exclusions(
+            staged=self._staged,
+            tables=tables,
+            untouched=untouched,
+            mode=self._mode,
+            rules=self._rules,
+            leniency=self._leniency,
+            engine=self._engine,
+            objects=self._objects,
+            folder=self._ledgers.folder,
         )
 
     def _prepare_patch(
@@ -319,6 +381,33 @@ class LoadJob:
         self._ledgers.count(name for item in found.changes.values() for name in item.ledgers)
         return PreparedLoad(writes=found.writes, read=found.read, patched=found.counts, _patched=found.changes)
 
+    def _cleared(self, tables: Mapping[TableKey, Table], left_out: LeftOut) -> dict[TableKey, _Rewritten]:
+        """The fragments of types that lose rows; those that have them are written again."""
+        found: dict[TableKey, _Rewritten] = {}
+        for key, rows in left_out.rows.items():
+            if not len(rows):
+                continue
+            staged = self._staged.types[key]
+            with appended(staged, tables[key], self._objects) as private:
+                source, target = table_address(private.table), table_address(tables[key])
+                items = {
+                    text: ClearItem(
+                        staged=source, target=target, fragment=number, dropped=dropped, ledgers=self._ledgers.folder
+                    )
+                    for number, text in zip(private.new_fragments, staged.fragments, strict=True)
+                    if len(dropped := rows.offsets(number))
+                }
+                answers = self._engine.workers.run("leave out rows", clear_fragment, list(items.values()))
+            left = dict(zip(items, answers, strict=True))
+            found[key] = _Rewritten(
+                fragments=tuple(
+                    one for text in staged.fragments for one in (left[text]["fragments"] if text in left else [text])
+                ),
+                discarded=tuple(left),
+                ledgers=frozenset(str(answer["ledger"]) for answer in answers),
+            )
+        return found
+
     def _identify(
         self,
         touched: Mapping[TableKey, StagedType],
@@ -340,15 +429,16 @@ class LoadJob:
 
     def _upsert(self, key: TableKey, table: Table, staged: StagedType, relations: Relations) -> Upserted:
         with appended(staged, table, self._objects) as private:
-            if not self._given.is_ordered:
-                # Records without an order: which one of an id should win?
+            if self._leniency.duplicates_of(key) is not Duplicates.LAST:
                 relations.check_duplicates(key, private)
             counts_edges = self._rules[key].per_source is not None
             return self._engine.matcher.upsert(
                 table, private, staged.fragments, with_sources=counts_edges, ledgers=self._ledgers.folder
             )
 
-    def _plain_image(self, key: TableKey, table: Table, upserted: Upserted | None) -> StagedWrite | None:
+    def _plain_image(
+        self, key: TableKey, table: Table, staged: StagedType, upserted: Upserted | None
+    ) -> StagedWrite | None:
         """The rows of an upsert behind the old ones, when no rule compares them with old ones.
 
         Lance needs about a second per twenty million rows to make a version in which rows keep their ids; once, for
@@ -357,7 +447,7 @@ class LoadJob:
         rules = self._rules[key]
         if upserted is None or upserted.superseded or rules.uniques or rules.per_source is not None:
             return None
-        return stage_fragments(table, self._staged.types[key].fragments)
+        return stage_fragments(table, staged.fragments)
 
     def _image(self, key: TableKey, private: PrivateVersion, upserted: Upserted | None) -> Image:
         return Image(
@@ -386,16 +476,21 @@ class LoadJob:
 
     def abandon(self, prepared: PreparedLoad) -> None:
         """Remove what a preparation wrote; the fragments of the input stay for the next one."""
-        self._ledgers.discount(name for item in prepared._upserted.values() for name in item.ledgers)
-        self._remove_upserted(prepared._upserted)
-        self._ledgers.discount(name for item in prepared._patched.values() for name in item.ledgers)
+        self._ledgers.discount(prepared.ledgers)
+        for key, upserted in prepared._upserted.items():
+            self._remove(key, upserted.shrunk.values())
+        for written in (prepared._upserted, prepared._rewritten):
+            for key, item in written.items():
+                staged = set(self._staged.types[key].fragments)
+                self._remove(key, [text for text in item.fragments if text not in staged])
         for key, patched in prepared._patched.items():
             self._remove(key, patched.texts)
 
     def finish(self, prepared: PreparedLoad) -> None:
         """The load is committed: remove fragments that were written again."""
-        for key, upserted in prepared._upserted.items():
-            self._remove(key, upserted.discarded)
+        for written in (prepared._upserted, prepared._rewritten):
+            for key, item in written.items():
+                self._remove(key, item.discarded)
 
     def close(self, *, is_committed: bool) -> None:
         """Remove every file that no version refers to: all of them when the load did not happen."""
@@ -404,12 +499,6 @@ class LoadJob:
     def _remove_fragments(self) -> None:
         for key, staged in self._staged.types.items():
             self._remove(key, staged.fragments)
-
-    def _remove_upserted(self, upserted: Mapping[TableKey, Upserted]) -> None:
-        for key, item in upserted.items():
-            original = set(self._staged.types[key].fragments)
-            self._remove(key, [text for text in item.fragments if text not in original])
-            self._remove(key, item.shrunk.values())
 
     def _remove(self, key: TableKey, written: Iterable[str | None]) -> None:
         table = self._tables.get(key)
@@ -429,3 +518,8 @@ def _upsert_write(table: Table, upserted: Upserted) -> StagedWrite:
         return stage_replacement(table, upserted.fragments, upserted.shrunk)
     # Nothing is replaced: a plain append is cheaper to commit and to follow.
     return stage_fragments(table, upserted.fragments)
+
+
+def _kept(staged: StagedType, rewritten: _Rewritten | None) -> StagedType:
+    """A staged type without the rows that are left out."""
+    return staged if rewritten is None else replace(staged, fragments=list(rewritten.fragments), origins=[])

@@ -19,6 +19,7 @@ from omnigraph.core.yaml_files import raise_problems, read_yaml
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.load.inputs import InputFile
+from omnigraph.pipeline.load.leniency import Dangling, Duplicates, choice
 from omnigraph.pipeline.load.value_sources import (
     EndSource,
     ItemSource,
@@ -116,6 +117,9 @@ class MappedType:
     skips_null: bool = False
     #: The column of which each item is a record.
     each: ItemSource | None = None
+    #: What happens to equal ids, and to edges whose ends do not exist, where the mapping says so.
+    duplicates: Duplicates | None = None
+    dangling: Dangling | None = None
 
     @property
     def named_columns(self) -> list[str]:
@@ -141,6 +145,8 @@ class TypeMapping:
     frames: Mapping[TableKey, MappedType] = field(default_factory=dict)
     #: For frames that have no entry.
     timestamps: Timestamps = Timestamps.REFUSE
+    duplicates: Duplicates | None = None
+    dangling: Dangling | None = None
     #: As messages call it.
     name: str = "the mapping"
 
@@ -161,6 +167,8 @@ class _TypeBody(BaseModel):
     null: str | list[str] | None = None
     multiline: Annotated[bool, Field(strict=False)] | None = None
     timestamps: str | None = None
+    duplicates: str | None = None
+    dangling: str | None = None
     skip_null: Annotated[bool, Field(strict=False)] = False
     each: str | dict[str, object] | None = None
 
@@ -171,6 +179,8 @@ class _MappingBody(BaseModel):
     nodes: dict[str, object] = Field(default_factory=dict)
     edges: dict[str, object] = Field(default_factory=dict)
     timestamps: str | None = None
+    duplicates: str | None = None
+    dangling: str | None = None
 
 
 def read_mapping(
@@ -198,12 +208,21 @@ def read_mapping(
         _refuse(error, content, path, where)
     reader = _Reader(catalog, where, base, path, needs_ends=needs_ends)
     reader.timestamps = reader.timestamps_of(parsed.timestamps, where)
+    reader.duplicates = choice(Duplicates, parsed.duplicates, f"{where}: `duplicates`")
+    reader.dangling = choice(Dangling, parsed.dangling, f"{where}: `dangling`")
     for kind, types in (("node", parsed.nodes), ("edge", parsed.edges)):
         for name, body in types.items():
             reader.add(kind, name, body)
     if not (parsed.nodes or parsed.edges or with_frames):
         raise BadRequestError(f"{where} maps no type: give `nodes:` or `edges:`")
-    return TypeMapping(types=tuple(reader.types), frames=reader.frames, timestamps=reader.timestamps, name=where)
+    return TypeMapping(
+        types=tuple(reader.types),
+        frames=reader.frames,
+        timestamps=reader.timestamps,
+        duplicates=reader.duplicates,
+        dangling=reader.dangling,
+        name=where,
+    )
 
 
 def _refuse(
@@ -225,6 +244,8 @@ class _Reader:
         self.types: list[MappedType] = []
         self.frames: dict[TableKey, MappedType] = {}
         self.timestamps = Timestamps.REFUSE
+        self.duplicates: Duplicates | None = None
+        self.dangling: Dangling | None = None
         self._catalog = catalog
         self._where = where
         self._base = base
@@ -296,7 +317,16 @@ class _Reader:
             timestamps=self.timestamps_of(body.timestamps, where),
             skips_null=body.skip_null,
             each=None if body.each is None else item_source(body.each, f"{where}, `each`"),
+            duplicates=choice(Duplicates, body.duplicates, f"{where}: `duplicates`") or self.duplicates,
+            dangling=self._dangling(key, body, where),
         )
+
+    def _dangling(self, key: TableKey, body: _TypeBody, where: str) -> Dangling | None:
+        if key.kind == "node":
+            if body.dangling is not None:
+                raise BadRequestError(f"{where}: `dangling` is for edges, and a node has no ends")
+            return None
+        return choice(Dangling, body.dangling, f"{where}: `dangling`") or self.dangling
 
     def _ends(self, key: TableKey, body: _TypeBody, where: str) -> tuple[EndSource, EndSource] | None:
         given = (body.source_end, body.target_end)

@@ -166,10 +166,15 @@ class Provenance:
 
     def places(self, key: TableKey, rows: Sequence[Origin]) -> list[Place]:
         """The places of some rows of a type."""
-        pieces = np.array([row.piece for row in rows], np.int64)
-        found: dict[int, Place] = {}
-        for piece in np.unique(pieces).tolist():
-            here = np.flatnonzero(pieces == piece).tolist()
-            positions = np.array([rows[place].row for place in here], np.int64)
-            found |= zip(here, self.pieces[piece].places(key, positions), strict=True)
-        return [found[place] for place in range(len(rows))]
+        return places_of(dict(enumerate(self.pieces)), key, rows)
+
+
+def places_of(pieces: Mapping[int, Piece], key: TableKey, rows: Sequence[Origin]) -> list[Place]:
+    """The places of some rows of a type, in pieces by their number."""
+    numbers = np.array([row.piece for row in rows], np.int64)
+    found: dict[int, Place] = {}
+    for piece in np.unique(numbers).tolist():
+        here = np.flatnonzero(numbers == piece).tolist()
+        positions = np.array([rows[place].row for place in here], np.int64)
+        found |= zip(here, pieces[piece].places(key, positions), strict=True)
+    return [found[place] for place in range(len(rows))]

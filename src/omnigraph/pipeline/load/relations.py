@@ -16,7 +16,7 @@ from omnigraph.core.arrow import Column, Rows, pa, pc
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import MAX_EXAMPLES
-from omnigraph.lang.schema.rules import End, EndRefused, NewIds, TableRules, Unique
+from omnigraph.lang.schema.rules import End, EndRefused, NewIds, Rule, TableRules, Unique
 from omnigraph.pipeline.exchange import KeyFiles, key_files
 from omnigraph.pipeline.keys import find_keys, key_scans, text_key
 from omnigraph.pipeline.load.provenance import Origin, Provenance
@@ -98,7 +98,10 @@ class Relations:
     folder: AnswerFolder
     #: Whether every node needs the edges that the schema asks for, also where it never had one.
     checks_minimum: bool = False
+    #: Whether fragments were written again without some rows, so that only ids tell where rows come from.
+    is_rewritten: bool = False
     counts: ViolationCounts = field(default_factory=ViolationCounts)
+    violated: list[tuple[TableKey, Rule]] = field(default_factory=list)
     #: The rule of ids that have to be new, if one of them exists.
     conflict: NewIds | None = None
 
@@ -106,20 +109,22 @@ class Relations:
         """Find equal ids of records that are as they were read."""
         images = {key: Image(table=private.table, new=private.new_fragments)}
         for violation in check_ids(images, self._changes(images), must_be_new=False):
-            self._add(violation, images, is_as_read=True)
+            self._add(violation, images, is_as_staged=not self.is_rewritten)
 
     def check(self, images: Mapping[TableKey, Image]) -> None:
         """Find every violation in the tables as the load leaves them."""
         changes = self._changes(images)
+        # An upsert writes rows in another order.
+        is_as_staged = self.mode is not LoadMode.UPSERT and not self.is_rewritten
         for violation in check_ids(images, changes, must_be_new=self.mode is LoadMode.APPEND):
-            self._add(violation, images)
+            self._add(violation, images, is_as_staged=is_as_staged)
         rules = without_minimum(self.rules) if self.checks_minimum else self.rules
         for found in check(rules, changes):
             for violation in self._told_apart(found, images):
-                self._add(violation, images)
+                self._add(violation, images, is_as_staged=is_as_staged)
         if self.checks_minimum:
             for violation in find_outside(self.rules, partial(self._table, images), self.engine, self.folder):
-                self._add(violation, images)
+                self._add(violation, images, is_as_staged=is_as_staged)
 
     def _table(self, images: Mapping[TableKey, Image], key: TableKey) -> Table:
         return (images.get(key) or self.untouched(key)).table
@@ -145,10 +150,11 @@ class Relations:
         joins, tell = self.engine.joins, self.engine.inner.tell
         return TableChanges(images=images, joins=joins, untouched=self.untouched, tell=tell)
 
-    def _add(self, violation: Violation, images: Mapping[TableKey, Image], *, is_as_read: bool = False) -> None:
+    def _add(self, violation: Violation, images: Mapping[TableKey, Image], *, is_as_staged: bool) -> None:
+        self.violated.append((violation.key, violation.rule))
         if isinstance(violation.rule, NewIds):
             self.conflict = self.conflict or violation.rule
-        self.counts.add_all(violation, self._places(violation, images, is_as_read=is_as_read))
+        self.counts.add_all(violation, self._places(violation, images, is_as_staged=is_as_staged))
 
     # ---- ends whose own record is wrong
 
@@ -182,7 +188,7 @@ class Relations:
 
     # ---- places
 
-    def _places(self, violation: Violation, images: Mapping[TableKey, Image], *, is_as_read: bool) -> list[Place]:
+    def _places(self, violation: Violation, images: Mapping[TableKey, Image], *, is_as_staged: bool) -> list[Place]:
         """The records that the examples of a violation came from; of rows that share a value, the last one."""
         key = violation.key
         places = [Place(GRAPH)] * len(violation.examples)
@@ -194,12 +200,11 @@ class Relations:
                 addresses[number] = mine[-1 if isinstance(violation.rule, Unique) else 0]
         if not addresses:
             return places
-        if self.mode is LoadMode.UPSERT and not is_as_read:
-            # Rows of fragments that were written again have another order: their id tells.
+        if is_as_staged:
+            origins = [self._origin(key, new, address) for address in addresses.values()]
+        else:
             ids = read_addresses(images[key].table, "id", list(addresses.values()))
             origins = self._origins_of_ids(key, ids)
-        else:
-            origins = [self._origin(key, new, address) for address in addresses.values()]
         for number, place in zip(addresses, self.staged.provenance.places(key, origins), strict=True):
             places[number] = place
         return places

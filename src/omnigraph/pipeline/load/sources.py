@@ -16,6 +16,7 @@ from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.load.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
 from omnigraph.pipeline.load.inputs import InputFile, check_one_input, find_files
+from omnigraph.pipeline.load.leniency import Said
 from omnigraph.pipeline.load.local_frames import LocalRows, StreamedRows, local_rows
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, TypeMapping, endings_of, format_of, read_mapping
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
@@ -118,7 +119,13 @@ def read_frames(
         entry = mapping.frames.get(key)
         if entry is None:
             _refuse_source(key, mapping)
-            entry = MappedType(type_key=key, source="", timestamps=mapping.timestamps)
+            entry = MappedType(
+                type_key=key,
+                source="",
+                timestamps=mapping.timestamps,
+                duplicates=mapping.duplicates,
+                dangling=mapping.dangling,
+            )
         data = _data(name, given)
         columns = arrow_columns(data.schema) if isinstance(data, LocalRows) else access().columns(data)
         columns = replace(columns, index=_index_names(given))
@@ -249,6 +256,18 @@ class LoadInput:
             if not frame.is_local:
                 return f"{frame.mapped.source} is a Spark frame"
         return ""
+
+    @property
+    def rules(self) -> list[Said]:
+        """What the mapping says about equal ids and edges without an end."""
+        entries = [*self.mapped, *(frame.mapped for frame in self.frames)]
+        return [Said(entry.type_key, entry.duplicates, entry.dangling) for entry in entries]
+
+    @property
+    def unordered_types(self) -> dict[TableKey, str]:
+        """The types whose records have no order at all, with what they come from."""
+        tables = {item.type_key: f"`table: {item.source}`" for item in self.mapped if item.format is SourceFormat.TABLE}
+        return tables | {frame.type_key: frame.mapped.source for frame in self.frames if not frame.is_local}
 
     @property
     def declared_types(self) -> set[TableKey]:

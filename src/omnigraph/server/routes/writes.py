@@ -171,6 +171,8 @@ class _LoadRequest:
     base: str | None
     mode: str
     grammar: str
+    on_duplicate: str | None
+    dangling: str | None
     timeout_s: float | None
     upsert: bool = False
     check_minimum: bool = False
@@ -187,6 +189,8 @@ async def _load_ndjson(request: Request, _operation: Operation) -> Response:
         base=params.from_,
         mode=params.mode,
         grammar=params.grammar,
+        on_duplicate=params.on_duplicate,
+        dangling=params.dangling,
         timeout_s=call.settings.write_timeout_s(params.timeout_s),
         upsert=params.upsert,
         check_minimum=params.check_minimum,
@@ -221,6 +225,8 @@ async def _load_text(request: Request, operation: Operation) -> Response:
             grammar=body.grammar or ("compatible" if operation.id == "ingest" else "strict"),
             upsert=body.upsert,
             check_minimum=body.check_minimum,
+            on_duplicate=body.on_duplicate,
+            dangling=body.dangling,
             timeout_s=call.settings.write_timeout_s(body.timeout_s),
         )
         await _authorize(call, wanted)
@@ -257,12 +263,14 @@ async def _authorize(call: GraphCall, wanted: _LoadRequest) -> None:
 
 def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal) -> LoadResult:
     try:
-        return call.graph.load(
+        receipt = call.graph.load(
             path,
             mode=wanted.mode,
             branch=wanted.branch,
             base=wanted.base,
             actor=call.actor,
+            on_duplicate=wanted.on_duplicate,
+            dangling=wanted.dangling,
             dry_run=wanted.dry_run,
             grammar=wanted.grammar,
             upsert=wanted.upsert,
@@ -273,6 +281,8 @@ def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal
     except (LoadRejectedError, LoadKeyConflictError, InputFileError) as refused:
         # Reports name the file that the body was kept in, which means nothing to the client.
         raise with_source_named(refused, path, wanted.source) from None
+    report = receipt.report
+    return receipt if report is None else replace(receipt, report=report.with_source_named(path, wanted.source))
 
 
 @contextmanager
