@@ -104,6 +104,11 @@ class ViolationCounts:
             kept = self.examples.setdefault(rule, [])
             kept.extend(records[: MAX_EXAMPLES - len(kept)])
 
+    def sort(self) -> None:
+        """Bring the examples of each rule into the order of their places."""
+        for records in self.examples.values():
+            records.sort(key=lambda record: (record.source, record.line or 0))
+
     def relocate(self, move: Callable[[BadRecord], BadRecord]) -> None:
         """Replace the examples, when their places are known better."""
         for records in self.examples.values():

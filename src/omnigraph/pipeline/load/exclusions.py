@@ -99,6 +99,7 @@ class Exclusions:
                 for key in self._new:
                     self._drop(key)
                 if self.mode is not LoadMode.UPSERT or len(self._found) == before:
+                    self._found.counts.sort()
                     return self._found
 
     # ---- equal ids
