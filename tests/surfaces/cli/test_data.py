@@ -151,6 +151,24 @@ def test_records_that_a_later_one_replaced_are_read_and_not_written(
     assert (body["total_entities"], body["superseded"]) == (2 + times, times)
 
 
+def test_edges_that_are_dropped_are_counted_and_described_in_the_report(store: str, tmp_path: Path, load) -> None:
+    data, report = tmp_path / "edges.jsonl", tmp_path / "report.json"
+    bob = '{"type": "Person", "data": {"email": "bob@example.org", "name": "Bob"}}'
+    nowhere = '{"edge": "Knows", "from": "bob@example.org", "to": "nowhere@example.org"}'
+    data.write_text("\n".join([bob, bob, nowhere]), encoding="utf-8")
+    rules = ("--on-duplicate", "first", "--dangling", "drop", "--report", str(report), "--quiet")
+    lines = load(store, "--data", str(data), "--mode", "append", *rules).out.splitlines()
+    assert lines[:4] == [
+        "node Person: 1 (2 read)",
+        "edge Knows: 0",
+        "1 record was replaced by another one of the same id",
+        "Knows: 1 edge dropped, because an end does not exist",
+    ]
+    (found,) = json.loads(report.read_text(encoding="utf-8"))["rules"]
+    assert (found["rule"], found["examples"][0]["line"]) == ("dst of Knows not found in Person", 3)
+    assert load(store, "--data", str(data), "--mode", "merge", "--on-duplicate", "newest").code == 2
+
+
 def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(
     store: str, tmp_path: Path, load, og: Run
 ) -> None:

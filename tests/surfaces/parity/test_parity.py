@@ -373,6 +373,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wrong / "a.jsonl").write_text(person("a2"))
     (wrong / "b.jsonl").write_text(f"{person('b3')}\n{person('b4', age='x')}\n")
     (wrong / "c.jsonl").write_text(json.dumps({"edge": "Wrote", "from": "z", "to": "10.1"}))
+    doubtful = root / "doubtful"
+    doubtful.mkdir()
+    (doubtful / "a.jsonl").write_text(f"{person('d1', age=1)}\n{person('d1', age=2)}\n")
+    (doubtful / "b.jsonl").write_text(json.dumps({"edge": "Wrote", "from": "d1", "to": "nowhere", "id": "w1"}))
     (root / "old.json").write_text(f"// old\n{person('old', age=1)} {person('older', age='x')}")
     (root / "new.pg").write_text(SCHEMA.replace("year: I32?", "year: I32?  title: String"))
     (root / "bad.pg").write_text("node Person {\n  name: Strin @key\n}")
@@ -432,6 +436,8 @@ def test_loads(twins: Pair, files: Path) -> None:
         "many files": load(files / "many", mode="append"),
         "a pattern": load(str(files / "many" / "*.jsonl"), mode="merge"),
         "many wrong files": load(files / "wrong", mode="merge"),
+        "one of equal ids": load(files / "doubtful", mode="append", on_duplicate="first", dangling="drop"),
+        "no rule for them": load(files / "doubtful", mode="append", on_duplicate="any"),
         "old files": load(files / "old.json", mode="merge", grammar="compatible"),
         "a missing branch": load(files / "good.jsonl", mode="merge", branch="fresh"),
         "a new branch": load(files / "good.jsonl", mode="overwrite", branch="fresh", base="main"),
