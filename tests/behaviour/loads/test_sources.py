@@ -1278,6 +1278,7 @@ def test_the_receipt_as_json(peopled: Graph, folder: Path) -> None:
         "edges": [{"name": "Knows", "entities_loaded": 1}],
         "total_entities": 4,
         "superseded": 1,
+        "dropped": 0,
         "nulled": {},
         "dry_run": False,
         "engine": {"name": "local", "reason": "as asked"},
