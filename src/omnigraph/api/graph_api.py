@@ -42,16 +42,29 @@ class GraphApi(ShowingApi, MaintenanceApi):
         branch: str = "main",
         actor: str | None = None,
         if_commit: str | None = None,
+        max_affected: int | None = None,
+        dry_run: bool = False,
     ) -> MutationResult:
         """Run one mutation query; all of it becomes visible at once, or nothing does.
 
-        With `if_commit` it runs only while the branch head is that commit.
+        With `if_commit` it runs only while the branch head is that commit, with `max_affected` only if it changes no
+        more nodes and edges than that. `dry_run` writes nothing: the receipt counts the rows that would change per
+        type, and shows a few of them before and after.
+
+        >>> import tempfile
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key  year: I32? }")
+        >>> graph.mutate('insert Paper { doi: "10.1", year: 2020 }').affected_nodes
+        1
+        >>> (change,) = graph.mutate("update Paper set { year: 2021 } where year = 2020", dry_run=True).examples
+        >>> change.before["properties"]["year"], change.after["properties"]["year"]
+        (2020, 2021)
 
         Raises:
             CompilerError: the query is wrong.
             BadRequestError: a value or a rule of the schema is violated; nothing was written.
             ConflictError: a concurrent write changed what this mutation read; nothing was written.
             PreconditionFailedError: the head is another commit.
+            ResourceLimitError: more than `max_affected` would change, or its rows need too much memory.
         """
         raise NotImplementedError
 

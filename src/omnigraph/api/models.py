@@ -171,6 +171,12 @@ class ExplainBody(_Strict):
     timeout_s: Seconds = None
 
 
+MaxAffected = Annotated[
+    int | None, Field(description="refuse the mutation if it would change more nodes and edges than that", ge=0)
+]
+DryRun = Annotated[bool, Field(description="write nothing, and say what would change")]
+
+
 class MutateBody(_Strict):
     """A mutation in `.gq`."""
 
@@ -178,6 +184,8 @@ class MutateBody(_Strict):
     name: Annotated[str | None, Field(validation_alias=AliasChoices("name", "query_name"))] = None
     params: dict[str, object] | None = None
     branch: str | None = None
+    max_affected: MaxAffected = None
+    dry_run: DryRun = False
 
 
 class StoredQueryBody(_Strict):
@@ -189,6 +197,8 @@ class StoredQueryBody(_Strict):
     expect_mutation: bool | None = None
     timeout_s: Seconds = None
     first: FirstRows = None
+    max_affected: MaxAffected = None
+    dry_run: DryRun = False
 
 
 # ---- writes

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
-from omnigraph.codec import COMPLETE, HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, Key, Text, When
+from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, Key, Text, When
 from omnigraph.commit.rows import GraphCommit, TypeChanges
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.errors import (
@@ -22,6 +22,7 @@ from omnigraph.errors import (
     MergeConflictsError,
     ResourceLimitError,
 )
+from omnigraph.errors.writes import RowImage
 from omnigraph.lang.schema.steps import SchemaSteps, step_from_json
 from omnigraph.pipeline.engine_choice import ChosenEngine
 
@@ -38,9 +39,41 @@ if TYPE_CHECKING:
 Actor = Annotated[str | None, Key("actor_id")]
 
 
+#: What a mutation that would change too much was refused for, as a failure names it.
+AFFECTED = "affected_rows"
+_IsDryRun = When(lambda result: result.dry_run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleChange(Document):
+    """A change that a mutation would make: an insert has only `after`, a delete only `before`; without blobs."""
+
+    type_key: Annotated[TableKey, ENTITY_TYPE]
+    id: str
+    before: Annotated[RowImage | None, OMIT_NONE] = None
+    after: Annotated[RowImage | None, OMIT_NONE] = None
+
+    @property
+    def kind(self) -> str:
+        """Whether it is a node or an edge."""
+        return self.type_key.kind
+
+    @property
+    def type_name(self) -> str:
+        """The name of the type."""
+        return self.type_key.name
+
+    @property
+    def op(self) -> str:
+        """The operation on the entity."""
+        if self.before is None:
+            return "insert"
+        return "delete" if self.after is None else "update"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationResult(Document):
-    """The receipt of a mutation; `commit` is None when nothing matched."""
+    """The receipt of a mutation; `commit` is None when nothing matched, and after a dry run."""
 
     branch: str
     query_name: str
@@ -48,6 +81,11 @@ class MutationResult(Document):
     affected_edges: int
     actor: Actor
     commit: GraphCommit | None
+    dry_run: Annotated[bool, OMIT_EMPTY] = False
+    #: The rows that would change, per type.
+    changes: Annotated[tuple[TypeChanges, ...], _IsDryRun] = ()
+    #: A few of them, per type and operation.
+    examples: Annotated[tuple[ExampleChange, ...], _IsDryRun] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +219,6 @@ class MergeOutcome(StrEnum):
     MERGED = "merged"
     #: Only of a dry run; otherwise conflicts are an error.
     CONFLICTS = "conflicts"
-
-
-_IsDryRun = When(lambda result: result.dry_run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

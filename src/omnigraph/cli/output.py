@@ -202,6 +202,13 @@ def print_warning(text: str) -> None:
     sys.stderr.write(f"{printable(text)}\n")
 
 
+def is_confirmed(sentence: str) -> bool:
+    """Ask the person at the terminal whether to go on."""
+    sys.stderr.write(f"{printable(sentence)}. Go on? [yes/no] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def print_error(error: OmniError, *, as_json: bool) -> None:
     """Print a failure: one readable message on stderr, or the error body on stdout."""
     if as_json:

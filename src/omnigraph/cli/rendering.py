@@ -16,9 +16,10 @@ from omnigraph.errors.writes import usable_strategies
 
 if TYPE_CHECKING:
     from omnigraph.api.diffs import ReportedDiff
+    from omnigraph.api.results import ExampleChange
     from omnigraph.branches.changes import Cause, Change
     from omnigraph.branches.diffs import Diff, NetChange
-    from omnigraph.commit.rows import GraphCommit
+    from omnigraph.commit.rows import GraphCommit, TypeChanges
     from omnigraph.errors import MergeConflict
 
 
@@ -229,7 +230,13 @@ _MARKS = {"insert": "+", "update": "~", "delete": "-"}
 _ROW_WIDTH = 100
 
 
-def change_line(change: Change) -> str:
+def type_changes_line(changes: TypeChanges, *, width: int) -> str:
+    """The numbers of changes in a type: `node:Person  +1 ~2 -0`."""
+    counts = f"+{changes.inserted:,} ~{changes.updated:,} -{changes.deleted:,}"
+    return f"  {changes.type_key:<{width}}  {counts}"
+
+
+def change_line(change: Change | ExampleChange) -> str:
     """A change with what it did: `~ node Person 'Alice'  age: 30 → 31`."""
     line = _entity(change.op, change.kind, change.type_name, change.id)
     before, after = change.before, change.after

@@ -13,7 +13,7 @@ import typer
 
 from omnigraph.cli.capabilities import Capability, CommandRule, ScopeFlag
 from omnigraph.cli.config import OperatorConfig, active_profile, find_token, read_credentials, read_operator_config
-from omnigraph.cli.output import print_warning
+from omnigraph.cli.output import is_confirmed, print_warning
 from omnigraph.client.addresses import graph_in_url, is_server_url, looks_like_address, server_url
 
 if TYPE_CHECKING:
@@ -408,9 +408,7 @@ class Address:
         self._settle()
         if json or not sys.stdin.isatty():
             raise typer.BadParameter(f"this {effect} {self.text}: give --yes")
-        sys.stderr.write(f"this {effect} {self.text}. Go on? [yes/no] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        if not is_confirmed(f"this {effect} {self.text}"):
             raise typer.Exit(1)
 
     def _settle(self) -> None:

@@ -365,6 +365,8 @@ class RemoteGraph(GraphApi):
         branch: str = MAIN,
         actor: str | None = None,
         if_commit: str | None = None,
+        max_affected: int | None = None,
+        dry_run: bool = False,
     ) -> MutationResult:
         refuse_actor(actor)
         if if_commit is not None and not is_ulid_part(if_commit):
@@ -372,7 +374,7 @@ class RemoteGraph(GraphApi):
             head = self._connection.request("GET", f"{self._path}/snapshot", params={"branch": branch})
             raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))
         operation = OPERATIONS["mutate" if if_commit is None else "mutate_if_graph_commit"]
-        arguments = {"text": text, "name": name, "params": params, "branch": branch}
+        arguments = {"text": text, "name": name, "params": params, "branch": branch, **_bounds(max_affected, dry_run)}
         result: MutationResult = perform(self._connection, self._path, operation, arguments, condition(if_commit))
         return result
 
@@ -495,6 +497,8 @@ class RemoteGraph(GraphApi):
         expect_mutation: Literal[True],
         if_commit: str | None = None,
         timeout_s: None = None,
+        max_affected: int | None = None,
+        dry_run: bool = False,
     ) -> MutationResult: ...
 
     @overload
@@ -508,6 +512,8 @@ class RemoteGraph(GraphApi):
         expect_mutation: bool | None = None,
         if_commit: str | None = None,
         timeout_s: float | None = None,
+        max_affected: int | None = None,
+        dry_run: bool = False,
     ) -> Result | MutationResult: ...
 
     def run(
@@ -520,11 +526,13 @@ class RemoteGraph(GraphApi):
         expect_mutation: bool | None = None,
         if_commit: str | None = None,
         timeout_s: float | None = None,
+        max_affected: int | None = None,
+        dry_run: bool = False,
     ) -> Result | MutationResult:
         """Run a stored query: rows of a read, the receipt of a mutation.
 
-        `expect_mutation` refuses one of the other kind; `timeout_s` bounds a read. With `if_commit` a
-        mutation runs only while the branch head is that commit.
+        `expect_mutation` refuses one of the other kind; `timeout_s` bounds a read. `if_commit`, `max_affected` and
+        `dry_run` are those of `mutate`.
 
         Raises:
             NotFoundError: there is no such stored query, or the token may not run it.
@@ -539,6 +547,7 @@ class RemoteGraph(GraphApi):
             "params": json_params(params),
             "expect_mutation": expect_mutation,
             **timed(timeout_s),
+            **_bounds(max_affected, dry_run),
         }
         body |= {"branch": branch} if snapshot is None else {"snapshot": snapshot}
         path = f"{self._path}/queries/{name}" + ("" if if_commit is None else "/if-graph-commit")
@@ -559,6 +568,12 @@ class RemoteGraph(GraphApi):
             raise UnexpectedAnswerError("the server sent no rows for a read")
         with understood("a receipt"):
             return MutationResult.from_json(answer)
+
+
+def _bounds(max_affected: int | None, dry_run: bool) -> dict[str, object]:
+    """The bounds of a mutation as members of a body; left out where there are none."""
+    bounds: dict[str, object] = {} if max_affected is None else {"max_affected": max_affected}
+    return {**bounds, "dry_run": True} if dry_run else bounds
 
 
 # ---- Methods without code of their own

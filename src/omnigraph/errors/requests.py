@@ -220,6 +220,7 @@ class BranchExistsError(BadRequestError):
 #: Names of bounded resources, which programs read → how people call them, and whether they are counted in bytes.
 _RESOURCES = {
     "Blob read range bytes": ("range of the Blob", True),
+    "affected_rows": ("nodes and edges that would change", False),
     "change_continuation_token_encoded_bytes": ("cursor", True),
     "change_feed_commits_per_poll": ("commits per poll", False),
     "commit_changes_page_bytes": ("size of a page", True),

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from omnigraph.api.results import LoadResult, MutationResult
+from omnigraph.api.results import AFFECTED, ExampleChange, LoadResult, MutationResult
 from omnigraph.commit.expectations import HeadIs
-from omnigraph.commit.rows import MAIN, GraphCommit
+from omnigraph.commit.rows import MAIN, GraphCommit, TypeChanges
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import CancelSignal, ReadLimits
 from omnigraph.core.ids import check_branch_name
 from omnigraph.core.source import SourceText
 from omnigraph.core.values import StoredValue
-from omnigraph.errors import QuerySelectionError
+from omnigraph.errors import QuerySelectionError, ResourceLimitError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.pipeline.workers import Progress
 from omnigraph.policy.rules import Action
-from omnigraph.writes.mutation import PreparedMutation, prepare_mutation, stage_mutation
+from omnigraph.writes.columns import CommittedRows
+from omnigraph.writes.mutation import PreparedMutation, TablePreview, prepare_mutation, preview_mutation, stage_mutation
 from omnigraph.writes.pending import ExternalIntake
 
 if TYPE_CHECKING:
@@ -41,10 +43,16 @@ def mutate(
     branch: str = MAIN,
     actor: str | None = None,
     if_commit: str | None = None,
+    max_affected: int | None = None,
+    dry_run: bool = False,
 ) -> MutationResult:
-    graph.require_writable()
     branch = check_branch_name(branch)
+    if not dry_run:
+        graph.require_writable()
     graph.authorize(Action.CHANGE, actor, branch=branch)
+    if dry_run:
+        # It shows rows as they are.
+        graph.authorize(Action.READ, actor, branch=branch)
     # The same in all tries.
     now_ms = graph.environment.clock() // 1000
     max_bytes = graph.settings.mutation_max_bytes
@@ -71,15 +79,27 @@ def mutate(
             max_bytes=max_bytes,
             external=external,
         )
-        return MutationResult(
+        affected = prepared.outcome.affected_nodes + prepared.outcome.affected_edges
+        if max_affected is not None and affected > max_affected:
+            advice = "nothing was written; narrow the mutation, or allow more with max_affected"
+            raise ResourceLimitError(AFFECTED, max_affected, affected, advice)
+        result = MutationResult(
             branch=branch,
             query_name=query.name,
             affected_nodes=prepared.outcome.affected_nodes,
             affected_edges=prepared.outcome.affected_edges,
             actor=actor,
-            commit=_commit(transaction, prepared, is_conditional=expected is not None),
+            commit=None,
+            dry_run=dry_run,
         )
+        if dry_run:
+            committed = CommittedRows(transaction.environment.tables, snapshot.pins)
+            return _with_preview(result, list(preview_mutation(prepared, committed)))
+        return replace(result, commit=_commit(transaction, prepared, is_conditional=expected is not None))
 
+    if dry_run:
+        with graph.reading():
+            return prepare(Transaction(graph.environment, branch, kind=WriterKind.MUTATION, actor=actor))
     from omnigraph.maintenance.optimize import fold_after
 
     with graph.reading():
@@ -89,6 +109,19 @@ def mutate(
             # In the same turn: beside other writers a fold would be staged and lose, again and again.
             fold_after(graph.environment, graph.settings, result.commit)
     return result
+
+
+def _with_preview(result: MutationResult, tables: Sequence[TablePreview]) -> MutationResult:
+    changes = (
+        TypeChanges(type_key=item.key, inserted=item.inserted, updated=item.updated, deleted=item.deleted)
+        for item in tables
+    )
+    examples = (
+        ExampleChange(type_key=item.key, id=row.id, before=row.before, after=row.after)
+        for item in tables
+        for row in item.examples
+    )
+    return replace(result, changes=tuple(changes), examples=tuple(examples))
 
 
 def _commit(transaction: Transaction, prepared: PreparedMutation, *, is_conditional: bool) -> GraphCommit | None:

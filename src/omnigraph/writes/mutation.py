@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.commit.snapshot import Snapshot
-from omnigraph.core.arrow import stored_array
+from omnigraph.core.arrow import json_column, stored_array
 from omnigraph.core.ids import TableKey, derive_id, new_ulid
 from omnigraph.core.types import MOMENTS, BaseType, EnumType, PropertyType, Scalar, ScalarType, item_scalar
 from omnigraph.core.values import MANAGED, StoredValue, canonical_spelling, coerce_json, spelled_cell
 from omnigraph.errors import BadRequestError
+from omnigraph.errors.writes import RowImage
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.accepted import Identities
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
@@ -25,7 +27,7 @@ from omnigraph.storage.datasets.fragments import stage_delete, stage_replaced_ro
 from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
 from omnigraph.storage.datasets.staged import StagedWrite, stage_append, stage_upsert
 from omnigraph.storage.datasets.tables import Table, TableStore
-from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, texts
+from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, table_schema, texts
 from omnigraph.writes.pending import ExternalIntake, PendingRows, TableDelta, validate
 
 # ---- Values of inserted and updated rows
@@ -314,6 +316,75 @@ def prepare_mutation(
         read={key: snapshot.pins[key].version for key in committed.read if key not in deltas},
         insert_only=all(isinstance(s, ir.InsertNode | ir.InsertEdge) for s in query.statements),
     )
+
+
+# ---- What a mutation would change
+
+
+#: Rows that a preview shows, for each type and kind of change.
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChange:
+    """The change of one row: an insert has only `after`, a delete only `before`. Blobs are left out of both."""
+
+    id: str
+    before: RowImage | None
+    after: RowImage | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePreview:
+    """The changes of a mutation in one table: their numbers, and a few of them, updates first."""
+
+    key: TableKey
+    inserted: int
+    updated: int
+    deleted: int
+    examples: tuple[RowChange, ...]
+
+
+def preview_mutation(prepared: PreparedMutation, committed: CommittedRows) -> Iterator[TablePreview]:
+    """What a prepared mutation would change, nodes first; `committed` are the rows that it was prepared against."""
+    for key, delta in sorted(prepared.deltas.items(), key=lambda item: (item[0].kind != "node", item[0])):
+        ids = texts(delta.rows["id"])
+        known = committed.existing_ids(key, ids) if delta.may_replace else set()
+        new = [entity_id for entity_id in ids if entity_id not in known]
+        shown = [*sorted(known)[:_EXAMPLES], *new[:_EXAMPLES], *sorted(delta.deleted)[:_EXAMPLES]]
+        before = _images(delta.definition, committed.select(key, _shown_columns(delta.definition), OneOf("id", shown)))
+        after = _images(delta.definition, delta.rows.filter(pc.is_in(delta.rows["id"], pa.array(shown, pa.utf8()))))
+        yield TablePreview(
+            key=key,
+            inserted=len(new),
+            updated=len(known),
+            deleted=len(delta.deleted),
+            examples=tuple(RowChange(id=item, before=before.get(item), after=after.get(item)) for item in shown),
+        )
+
+
+def _shown_columns(definition: NodeDef | EdgeDef) -> list[str]:
+    hidden = blob_columns(definition)
+    return [field.name for field in table_schema(definition) if field.name not in hidden]
+
+
+def _images(definition: NodeDef | EdgeDef, rows: pa.Table) -> dict[str, RowImage]:
+    """Rows as people see them, by id."""
+    values = {
+        name: json_column(rows[name].combine_chunks(), prop.type.base)
+        for name, prop in definition.properties.items()
+        if name not in blob_columns(definition)
+    }
+    images: dict[str, RowImage] = {}
+    for place, entity_id in enumerate(texts(rows["id"])):
+        images[entity_id] = {"properties": {name: column[place] for name, column in values.items()}}
+        if isinstance(definition, EdgeDef):
+            ends = {"from": rows["src"][place].as_py(), "to": rows["dst"][place].as_py()}
+            images[entity_id]["endpoints"] = ends
+    return images
+
+
+# ---- Staging
 
 
 def stage_mutation(

@@ -698,3 +698,68 @@ def test_the_text_is_utf8_also_where_no_language_is_set(things: str) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert '["x", "é, '.encode() in run.stdout
+
+
+# ---- `omnigraph mutate`
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A graph with 1,001 items."""
+    folder = tmp_path_factory.mktemp("many")
+    rows = [json.dumps({"type": "Item", "data": {"k": f"i{number:04}", "n": number}}) for number in range(1_001)]
+    (folder / "items.jsonl").write_text("\n".join(rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_DURABILITY", "process")
+        with Graph.init(folder / "g.omni", "node Item { k: String @key  n: I32  m: I32? }") as graph:
+            graph.load(folder / "items.jsonl", mode="append", engine="local")
+            return graph.uri
+
+
+def test_a_dry_run_shows_what_would_change(og: Run, many: str) -> None:
+    before = og("log", many).out
+    shown = og("mutate", many, "-e", "update Item set { n: 7 } where n < 5", "--dry-run")
+    assert shown.out.splitlines() == [
+        "5 nodes, 0 edges would change on main; nothing was written",
+        "  node:Item  +0 ~5 -0",
+        "    ~ node Item 'i0000'  n: 0 → 7",
+        "    ~ node Item 'i0001'  n: 1 → 7",
+        "    ~ node Item 'i0002'  n: 2 → 7",
+        "    … and 2 more",
+    ]
+    none = og("mutate", many, "-e", 'delete Item where k = "x"', "--dry-run")
+    assert none.out == "0 nodes, 0 edges would change on main; nothing was written\n"
+    assert og("log", many).out == before
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "asked", "code"),
+    [
+        ("no", (), True, 1),
+        ("", (), True, 1),
+        ("yes", (), True, 0),
+        ("no", ("--yes",), False, 0),
+        ("no", ("--json",), False, 0),
+        ("no", ("--dry-run",), False, 0),
+        ("no", ("-e", "update Item set { m: 1 } where n < 5"), False, 0),
+    ],
+)
+def test_a_large_change_asks_at_a_terminal(
+    og: Run, many: str, monkeypatch: pytest.MonkeyPatch, answer: str, words: tuple[str, ...], asked: bool, code: int
+) -> None:
+    told = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+    monkeypatch.setattr("sys.stderr", told)
+    text = () if "-e" in words else ("-e", "update Item set { m: 0 } where n >= 0")
+    before = og("commit", "list", many).out.count("\n")
+    done = og("mutate", many, *text, *words)
+    assert done.code == code
+    assert told.getvalue().startswith("this changes 1,001 nodes and edges. Go on? [yes/no] ") is asked
+    assert told.getvalue().endswith("nothing was written\n") is (code == 1)
+    writes = code == 0 and "--dry-run" not in words
+    assert og("commit", "list", many).out.count("\n") - before == writes
+
+
+def test_a_large_change_asks_nothing_where_there_is_no_terminal(og: Run, many: str) -> None:
+    done = og("mutate", many, "-e", "update Item set { m: 2 } where n >= 0")
+    assert (done.code, done.err, done.out.split(" in ")[0]) == (0, "", "1,001 nodes, 0 edges")

@@ -133,6 +133,7 @@ def test_writes_and_the_history_print_the_same(
         assert piped.code == (0 if "vera" in record else 1)
     assert '"source": "<stdin>"' in piped.out
     both("branch", "create", "draft", "--json", is_write=True)
+    both("mutate", "-e", ADD, "--params", '{"name": "kay"}', "--branch", "draft", "--dry-run", is_write=True)
     both("mutate", "-e", ADD, "--params", '{"name": "kay"}', "--branch", "draft", is_write=True)
     both("mutate", "-e", ADD, "--params", '{"name": "lee"}', "--json", is_write=True)
     both("diff", "main", "draft")
@@ -198,6 +199,11 @@ def test_stored_queries_run_by_name(og: Run, pair: Twins) -> None:
     at = ("--server", "lab", "--graph", "people")
     rows = og("query", "older_than", "--params", '{"age": 80}', "--format", "csv", *at)
     assert "grace" in rows.out.splitlines()
+    preview = og("mutate", "add_person", "--param", "name=ida", "--dry-run", *at).out
+    assert preview.splitlines()[:2] == [
+        "1 node, 0 edges would change on main; nothing was written",
+        "  node:Person  +1 ~0 -0",
+    ]
     receipt = og("mutate", "add_person", "--params", '{"name": "ida"}', "--json", *at).json()
     assert (receipt["affected_nodes"], receipt["actor_id"]) == (1, ACTOR)
     # The other twin gets the same commit: tests that compare the two run before and after this one.

@@ -405,6 +405,9 @@ def test_mutations(twins: Pair) -> None:
             "update Person set { age: $a } where name = $n", {"a": 5, "n": "ada"}
         ),
         "nothing matches": lambda g: g.mutate(SET_AGE, {"name": "nobody", "age": 4}),
+        "a preview": lambda g: g.mutate(SET_AGE, {"name": "ada", "age": 9}, dry_run=True),
+        "a preview of too much": lambda g: g.mutate(SET_AGE, {"name": "ada", "age": 9}, dry_run=True, max_affected=0),
+        "within a bound": lambda g: g.mutate(SET_AGE, {"name": "ada", "age": 9}, max_affected=1),
         "one of several": lambda g: g.mutate(ADD + SET_AGE, {"name": "two"}, name="add"),
         "a condition that holds": conditional,
         "a condition that does not": lambda g: g.mutate(ADD, {"name": "never"}, if_commit=g.commits()[-1].commit_id),

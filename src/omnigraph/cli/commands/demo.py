@@ -18,7 +18,7 @@ import typer
 
 from omnigraph.cli.commands.data import load_lines
 from omnigraph.cli.commands.history import branch_heads, head_labels, merge_lines
-from omnigraph.cli.commands.query import result_line
+from omnigraph.cli.commands.query import receipt_lines
 from omnigraph.cli.output import print_text, terminal_progress
 from omnigraph.cli.rendering import diff_summary, draw_commits, net_change_line
 from omnigraph.cli.rows import RowForm, render_rows
@@ -185,7 +185,7 @@ def _look_back(story: _Story, graph: Graph) -> None:
 
 def _set_stage(graph: Graph, doi: str, stage: str, *, branch: str, actor: str) -> None:
     changed = graph.mutate(_SET_STAGE, {"doi": doi, "stage": stage}, branch=branch, actor=actor)
-    print_text(f"   {stage} {doi}: {result_line(changed)}")
+    print_text(f"   {stage} {doi}: {'; '.join(receipt_lines(changed))}")
 
 
 def _describe(commit: GraphCommit) -> str:

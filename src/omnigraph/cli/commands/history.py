@@ -39,6 +39,7 @@ from omnigraph.cli.rendering import (
     draw_commits,
     net_change_line,
     time_text,
+    type_changes_line,
 )
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import derived, scoped
@@ -109,9 +110,7 @@ def merge_lines(result: MergeResult) -> Iterator[str]:
     else:
         yield f"merged {source} into {target}: {how}, commit {commit_text(result.commit.commit_id)}"
     width = max((len(change.type_key) for change in result.changes), default=0)
-    for change in result.changes:
-        counts = f"+{change.inserted:,} ~{change.updated:,} -{change.deleted:,}"
-        yield f"  {change.type_key:<{width}}  {counts}"
+    yield from (type_changes_line(change, width=width) for change in result.changes)
     if result.branch_deleted:
         yield f"deleted branch {source}"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +13,13 @@ import typer
 from omnigraph.cli.config import Alias, Defaults, config_path, read_operator_config
 from omnigraph.cli.flags import AsJson, Branch, OptionalSchemaFile, Point, QueryName, Quiet, ReadBranch, Timeout
 from omnigraph.cli.input import STORED, ParameterFlags, QuerySource, parameters_of, parameters_of_stored
-from omnigraph.cli.output import print_json, print_result, print_text, print_warning
-from omnigraph.cli.rendering import commit_text
+from omnigraph.cli.output import is_confirmed, print_json, print_result, print_text, print_warning
+from omnigraph.cli.rendering import change_line, commit_text, type_changes_line
 from omnigraph.cli.rows import RowFlags, print_rows
 from omnigraph.cli.scope import Address, connect, server_scope
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, TableLayout, counted
+from omnigraph.errors import ResourceLimitError
 
 if TYPE_CHECKING:
     from omnigraph.api.results import MutationResult
@@ -75,6 +77,10 @@ def _layout(defaults: Defaults) -> TableLayout:
 # ---- `omnigraph mutate`
 
 
+#: More nodes and edges than these are changed at a terminal only after a question.
+ASK_ABOVE = 1_000
+
+
 @scoped("mutate")
 def mutate(
     address: Address,
@@ -86,6 +92,10 @@ def mutate(
     if_commit: Annotated[
         str | None, typer.Option("--if-commit", metavar="ID", help="run only while the branch head is ID")
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would change, write nothing")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help=f"change more than {ASK_ABOVE:,} nodes and edges without being asked")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Run one mutation query; all of it becomes visible at once, or nothing does.
@@ -94,24 +104,83 @@ def mutate(
     """
     text, given = source.text_or(name), parameters.read()
     actor = address.actor
-    result: MutationResult
+    asks = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or json or dry_run)
     if isinstance(text, str):
         with address.open_served(STORED) as server:
             values = given.typed(lambda: parameters_of_stored(server, text), text)
-            result = server.run(text, values, branch=branch, expect_mutation=True, if_commit=if_commit)
+
+            def invoke(bound: int | None) -> MutationResult:
+                return server.run(
+                    text,
+                    values,
+                    branch=branch,
+                    expect_mutation=True,
+                    if_commit=if_commit,
+                    max_affected=bound,
+                    dry_run=dry_run,
+                )
+
+            result = confirmed(invoke, asks=asks)
     else:
-        with address.open(read_only=False) as graph:
+        with address.open(read_only=dry_run) as graph:
             values = given.typed(lambda: parameters_of(graph, text, name, branch=branch), name)
-            result = graph.mutate(text, values, name=name, branch=branch, actor=actor, if_commit=if_commit)
-    print_result(result, [result_line(result)], json=json)
+
+            def change(bound: int | None) -> MutationResult:
+                return graph.mutate(
+                    text,
+                    values,
+                    name=name,
+                    branch=branch,
+                    actor=actor,
+                    if_commit=if_commit,
+                    max_affected=bound,
+                    dry_run=dry_run,
+                )
+
+            result = confirmed(change, asks=asks)
+    print_result(result, receipt_lines(result), json=json)
 
 
-def result_line(result: MutationResult) -> str:
-    """The receipt as a person reads it."""
-    if result.commit is None:
-        return "nothing matched, nothing changed"
-    nodes, edges = counted(result.affected_nodes, "node", form="d"), counted(result.affected_edges, "edge", form="d")
-    return f"{nodes}, {edges} in commit {commit_text(result.commit.commit_id)} on {result.branch}"
+def confirmed(run: Callable[[int | None], MutationResult], *, asks: bool) -> MutationResult:
+    """Run a mutation; one that changes much only after a question, where there is a person to ask.
+
+    Raises:
+        typer.Exit: the answer was no. Nothing was written.
+    """
+    from omnigraph.api.results import AFFECTED
+
+    try:
+        return run(ASK_ABOVE if asks else None)
+    except ResourceLimitError as refused:
+        if refused.resource != AFFECTED:
+            raise
+        if not is_confirmed(f"this changes {refused.actual:,} nodes and edges"):
+            print_warning("nothing was written")
+            raise typer.Exit(1) from None
+        return run(None)
+
+
+def receipt_lines(result: MutationResult) -> Iterator[str]:
+    """The receipt as a person reads it, or what would change."""
+    nodes, edges = counted(result.affected_nodes, "node"), counted(result.affected_edges, "edge")
+    if result.dry_run:
+        yield f"{nodes}, {edges} would change on {result.branch}; nothing was written"
+        yield from _preview_lines(result)
+    elif result.commit is None:
+        yield "nothing matched, nothing changed"
+    else:
+        yield f"{nodes}, {edges} in commit {commit_text(result.commit.commit_id)} on {result.branch}"
+
+
+def _preview_lines(result: MutationResult) -> Iterator[str]:
+    """The numbers of every type, and under them a few of its changes."""
+    for change in result.changes:
+        yield type_changes_line(change, width=max(len(item.type_key) for item in result.changes))
+        examples = [item for item in result.examples if item.type_key == change.type_key]
+        yield from (f"    {change_line(item)}" for item in examples)
+        rest = change.inserted + change.updated + change.deleted - len(examples)
+        if rest:
+            yield f"    … and {rest:,} more"
 
 
 # ---- `omnigraph explain`

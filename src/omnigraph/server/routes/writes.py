@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from tempfile import NamedTemporaryFile
@@ -39,15 +39,13 @@ async def _mutate(request: Request, operation: Operation) -> Response:
     if_commit = condition_of(request, operation)
     body, size = await read_json(request, MutateBody, call.settings)
     branch = MAIN if body.branch is None else body.branch
-    return await answer_mutation(
-        call, body.query, body.params, body.name, branch=branch, if_commit=if_commit, size=size
-    )
+    return await answer_mutation(call, body.query, body, body.name, branch=branch, if_commit=if_commit, size=size)
 
 
 async def answer_mutation(
     call: GraphCall,
     source: str | SourceText,
-    params: Mapping[str, object] | None,
+    body: MutateBody | StoredQueryBody,
     name: str | None,
     *,
     branch: str,
@@ -59,7 +57,16 @@ async def answer_mutation(
 
     def work() -> MutationResult:
         expected = None if if_commit is None else call.visible_id(if_commit)
-        return call.graph.mutate(source, params, name=name, branch=branch, actor=call.actor, if_commit=expected)
+        return call.graph.mutate(
+            source,
+            body.params,
+            name=name,
+            branch=branch,
+            actor=call.actor,
+            if_commit=expected,
+            max_affected=body.max_affected,
+            dry_run=body.dry_run,
+        )
 
     with call.admitted(size):
         result = await call.write(work)
@@ -126,6 +133,8 @@ async def _invoke(request: Request, operation: Operation) -> Response:
     if not stored.is_mutation:
         if operation.is_conditional:
             raise BadRequestError(f"`{stored.name}` is a read: run it without a condition")
+        if body.dry_run or body.max_affected is not None:
+            raise BadRequestError(f"`{stored.name}` is a read: dry_run and max_affected are about mutations")
         return await answer_query(
             call,
             stored.source,
@@ -140,7 +149,7 @@ async def _invoke(request: Request, operation: Operation) -> Response:
     return await answer_mutation(
         call,
         stored.source,
-        body.params,
+        body,
         stored.name,
         branch=MAIN if body.branch is None else body.branch,
         if_commit=if_commit,
