@@ -63,6 +63,7 @@ docs-generated: $(VENV)/.runtime ## rewrite the generated reference pages
 	@$(BIN)/python tools/reference_pages.py
 
 bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
+	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/compile.py
 	@$(BIN)/python benchmarks/writes.py
 	@$(BIN)/python benchmarks/queries.py

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph import Graph
 from omnigraph.api.graph_api import GraphApi
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.compiler import SCHEMA_CODES
@@ -54,6 +55,42 @@ def test_explain_needs_only_the_parser() -> None:
     )
     # pyarrow imports pandas by itself when it is installed.
     assert set(imported) <= {"lark", "pyarrow", "numpy", "pandas"}
+
+
+#: Modules that would make a command start late, by the kind of command; also those below them.
+EARLY = ("pandas", "pyspark", "starlette", "yaml", "omnigraph.server")
+FORBIDDEN = {
+    "local read": (
+        *(*EARLY, "httpx", "ulid", "omnigraph.branches", "omnigraph.client.connection", "omnigraph.embedding"),
+        *("omnigraph.maintenance", "omnigraph.pipeline.load", "omnigraph.writes"),
+    ),
+    "remote read": (
+        *(*EARLY, "lance", "obstore", "omnigraph.commit.publisher", "omnigraph.engine", "omnigraph.graph"),
+        "omnigraph.storage.datasets",
+    ),
+}
+LOADED = """
+import json, sys
+from omnigraph.__main__ import main
+sys.argv[1:] = {words!r}
+try:
+    main()
+except SystemExit:
+    pass
+print("\\n@" + json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_a_read_loads_what_reads_alone(tmp_path: Path) -> None:
+    Graph.init(tmp_path / "g.omni", "node Person { name: String @key }").close()
+    text = "match { $p: Person } return { $p.name }"
+    places = {"local read": [str(tmp_path / "g.omni")], "remote read": ["--server", "http://127.0.0.1:1/graphs/g"]}
+    for kind, place in places.items():
+        code = LOADED.format(words=["query", *place, "-e", text])
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        loaded = json.loads(run.stdout.rpartition("@")[2])
+        beside = [name for name in loaded if any(f"{name}.".startswith(f"{item}.") for item in FORBIDDEN[kind])]
+        assert beside == [], kind
 
 
 @each_case("module", ["omnigraph.graph.graph", "omnigraph.client.remote_graph", "omnigraph.server.app"])

@@ -29,7 +29,7 @@ from omnigraph.pipeline.engine_choice import ChosenEngine
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from omnigraph.commit.targets import Target
+    from omnigraph.commit.read_target import Target
     from omnigraph.lang.schema.plan import MigrationPlan
 
 

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from omnigraph.api.patterns import ResultPattern
 from omnigraph.api.rows import Result
-from omnigraph.commit.targets import Target
+from omnigraph.commit.read_target import Target
 from omnigraph.core.arrow import Batch, Schema, json_column
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType

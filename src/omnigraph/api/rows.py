@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from omnigraph.api.patterns import NOTHING, ResultPattern
 from omnigraph.api.read_ahead import ReadAhead
-from omnigraph.commit.targets import Target
+from omnigraph.commit.read_target import Target
 from omnigraph.core.arrow import Array, Batch, Schema, json_column, pc
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.budget import Budget

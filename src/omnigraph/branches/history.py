@@ -23,10 +23,11 @@ from omnigraph.branches.feed import Feed, FeedCall, FeedPage
 from omnigraph.branches.three_way import find_row_ids
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.lineage import distances, first_parents
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.snapshot import History, ManifestState, Snapshot, snapshot_of
-from omnigraph.commit.targets import Target, check_readable, newest_first, reading_pins, resolve_target
+from omnigraph.commit.targets import check_readable, newest_first, reading_pins, resolve_target
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
 from omnigraph.core.source import with_hint
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError

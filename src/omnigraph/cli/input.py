@@ -97,14 +97,15 @@ class QuerySource:
         Raises:
             typer.BadParameter: they name none, or two.
         """
-        from omnigraph.lang.query.compiler import read_queries
-        from omnigraph.lang.query.parser import SYNTAX_ERROR
-
         if (self.query is None) == (self.query_string is None):
             raise typer.BadParameter("give exactly one of --query FILE and -e GQ")
         if self.query is not None and str(self.query) == STDIN:
+            from omnigraph.lang.query.parser import SYNTAX_ERROR
+
             return decode_source(_standard_input(), STDIN_NAME, code=SYNTAX_ERROR)
         if self.query is not None:
+            from omnigraph.lang.query.compiler import read_queries
+
             return read_queries(self.query)
         if self.query_string is None or not self.query_string.strip():
             raise typer.BadParameter("the query text is empty")

@@ -17,7 +17,7 @@ import httpx
 from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, Operation
 from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
-from omnigraph.commit.targets import Target
+from omnigraph.commit.read_target import Target
 from omnigraph.core.budget import Budget
 from omnigraph.core.ids import DEFAULT_GRAPH, check_branch_name, is_ulid_part
 from omnigraph.core.parameters import json_params

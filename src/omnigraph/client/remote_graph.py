@@ -51,8 +51,8 @@ from omnigraph.client.connection import (
     with_advice,
 )
 from omnigraph.client.streams import LineCount, RemoteBlob, RemoteCell, held_back, opened_target
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, GraphCommit
-from omnigraph.commit.targets import Target
 from omnigraph.core.budget import Budget, CancelSignal
 from omnigraph.core.ids import is_ulid_part
 from omnigraph.core.parameters import json_params

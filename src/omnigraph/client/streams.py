@@ -28,7 +28,7 @@ from omnigraph.errors import BadRequestError, BlobRangeError, UnexpectedAnswerEr
 if TYPE_CHECKING:
     import httpx
 
-    from omnigraph.commit.targets import Target
+    from omnigraph.commit.read_target import Target
 
 # ---- Streams of JSON lines
 

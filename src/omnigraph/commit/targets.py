@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.publisher import Manifest
-from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
+from omnigraph.commit.read_target import Target, microseconds
+from omnigraph.commit.rows import GraphCommit, TablePin
 from omnigraph.commit.snapshot import ManifestState, Snapshot, branch_of, snapshot_at, snapshot_of
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid, is_ulid_part
 from omnigraph.errors import (
     AmbiguousCommitError,
-    BadRequestError,
     BlobIntegrityError,
     CommitNotFoundError,
     HistoricalVersionReclaimedError,
@@ -29,71 +27,8 @@ from omnigraph.storage.datasets.tables import Table, TableStore, dataset_exists,
 # ---- The snapshot of a read target
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 #: Commits that a name is compared with, how many are suggested, and how like it they are.
 _COMPARED, _SUGGESTED, _LIKENESS = 256, 3, 0.75
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The target of a read. `snapshot` excludes everything else; `version` and `as_of` each other."""
-
-    branch: str = MAIN
-    snapshot: str | None = None
-    version: int | None = None
-    as_of: str | datetime | None = None
-
-    def __post_init__(self) -> None:
-        self._check_types()
-        given = [item is not None for item in (self.snapshot, self.version, self.as_of)]
-        if sum(given) > 1:
-            raise BadRequestError("give one of snapshot, version and as_of")
-        if self.snapshot is not None and self.branch != MAIN:
-            raise BadRequestError("a snapshot is a commit of the whole graph: give no branch with it")
-
-    def _check_types(self) -> None:
-        """Values come from callers without a type checker: each has to be what it is taken for.
-
-        Raises:
-            BadRequestError: one is something else.
-        """
-        for name in ("branch", "snapshot"):
-            value = getattr(self, name)
-            if not isinstance(value, str) and not (value is None and name == "snapshot"):
-                raise BadRequestError(f"{name} is a text, not {_shown(value)}")
-        if self.version is not None and (isinstance(self.version, bool) or not isinstance(self.version, int)):
-            raise BadRequestError(
-                f"version is a whole number, the graph version of a commit, not {_shown(self.version)}"
-            )
-        if self.as_of is not None:
-            _microseconds(self.as_of)
-
-    @property
-    def is_head(self) -> bool:
-        """Whether the newest state of a branch is meant."""
-        return self.snapshot is None and self.version is None and self.as_of is None
-
-    def to_json(self) -> dict[str, object]:
-        """The target as an envelope shows it."""
-        if self.snapshot is not None:
-            return {"snapshot": self.snapshot}
-        shown: dict[str, object] = {"branch": self.branch}
-        if self.version is not None:
-            shown["graph_version"] = self.version
-        if self.as_of is not None:
-            shown["as_of"] = str(self.as_of)
-        return shown
-
-    def __str__(self) -> str:
-        """The target as people read it."""
-        if self.snapshot is not None:
-            return f"snapshot {self.snapshot}"
-        if self.version is not None:
-            return f"branch {self.branch} at graph version {self.version}"
-        if self.as_of is not None:
-            return f"branch {self.branch} as of {self.as_of}"
-        return f"branch {self.branch}"
 
 
 def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> Snapshot:
@@ -121,7 +56,7 @@ def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> 
             )
         found = next((item for item in line if item.graph_version <= target.version), None)
     else:
-        moment = _microseconds(target.as_of)
+        moment = microseconds(target.as_of)
         found = next((item for item in line if item.created_at <= moment), None)
     if found is None:
         oldest = list(first_parents(history.commits, head.commit_id))[-1]
@@ -197,28 +132,6 @@ def check_readable(state: ManifestState, commit: GraphCommit | None, commit_id: 
     if branch_of(state.all_heads, commit).deleted:
         raise NotFoundError(f"commit {commit_id} was made on branch {commit.branch}, which was deleted")
     return commit
-
-
-def _microseconds(moment: object) -> int:
-    """A moment as microseconds since the epoch; without a zone it is UTC.
-
-    Raises:
-        BadRequestError: it is not a moment.
-    """
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment)
-        except ValueError as error:
-            raise BadRequestError(f"{moment!r} is not a time of the form 2026-05-01T12:00:00Z") from error
-    if not isinstance(moment, datetime):
-        raise BadRequestError(f"as_of is a datetime, or a text of the form 2026-05-01T12:00:00Z, not {_shown(moment)}")
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def _shown(value: object) -> str:
-    return f"{value!r}, which is a {type(value).__name__}"
 
 
 # ---- Opening the tables of a snapshot

@@ -13,7 +13,8 @@ from typing_extensions import override
 
 from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.api.results import BLOB_RANGE_BYTES, BlobCell, BlobInfo, BlobKind, BlobStream, check_range, external_blob
-from omnigraph.commit.targets import Target, reading_pins
+from omnigraph.commit.read_target import Target
+from omnigraph.commit.targets import reading_pins
 from omnigraph.core.source import with_hint
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BadRequestError, NotFoundError

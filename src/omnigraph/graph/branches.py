@@ -12,6 +12,7 @@ from omnigraph.branches.merge import MergeInput, MergeJob
 from omnigraph.branches.truth_table import find_base
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.expectations import BaseStays
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, Head
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import (
@@ -25,7 +26,7 @@ from omnigraph.commit.snapshot import (
     snapshot_of,
 )
 from omnigraph.commit.sweep import settled_window
-from omnigraph.commit.targets import Target, check_pins, resolve_target
+from omnigraph.commit.targets import check_pins, resolve_target
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach

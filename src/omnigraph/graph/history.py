@@ -9,8 +9,9 @@ from omnigraph.api.listings import commit_list
 from omnigraph.api.reading_api import FilterKeywords, TargetKeywords
 from omnigraph.commit.audit import RecoveryRecord
 from omnigraph.commit.lineage import first_parents
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, GraphCommit
-from omnigraph.commit.targets import Target, check_readable
+from omnigraph.commit.targets import check_readable
 from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name
 from omnigraph.errors.requests import DIFF

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN
-from omnigraph.commit.targets import Target
 from omnigraph.core.budget import CancelSignal, ReadLimits
 from omnigraph.core.ids import check_branch_name
 from omnigraph.graph.open_graph import OpenGraph, graph_method

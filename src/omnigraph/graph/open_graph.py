@@ -14,10 +14,11 @@ from omnigraph.api.graph_api import GraphApi
 from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.commit.environment import BranchQueue, GraphEnvironment, GraphSettings
 from omnigraph.commit.lineage import first_parents
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.snapshot import ManifestState, Snapshot
-from omnigraph.commit.targets import Target, full_commit_id, near_commits, newest_first, open_pin, resolve_target
+from omnigraph.commit.targets import full_commit_id, near_commits, newest_first, open_pin, resolve_target
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
 from omnigraph.core.source import did_you_mean
 from omnigraph.engine.context import EngineCaches

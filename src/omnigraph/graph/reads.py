@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Unpack
 from omnigraph.api.patterns import pattern_of
 from omnigraph.api.reading_api import PastKeywords, TargetKeywords
 from omnigraph.api.rows import Result
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, TablePin
 from omnigraph.commit.snapshot import Snapshot
-from omnigraph.commit.targets import Target, reading_pins
+from omnigraph.commit.targets import reading_pins
 from omnigraph.core.budget import Budget, CancelSignal, ReadLimits
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import SourceText

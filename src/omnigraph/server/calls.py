@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import structlog
 
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import GraphCommit
-from omnigraph.commit.targets import Target, commits_named, one_commit
+from omnigraph.commit.targets import commits_named, one_commit
 from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.ids import is_ulid, is_ulid_part
 from omnigraph.core.source import did_you_mean, with_hint

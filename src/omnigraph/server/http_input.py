@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 from omnigraph.api.operation import JSON, NDJSON
 from omnigraph.api.reading_api import TargetKeywords
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN
-from omnigraph.commit.targets import Target
 from omnigraph.core.validation import listed, problems_of
 from omnigraph.errors import (
     BadRequestError,

@@ -33,8 +33,9 @@ from pyspark.sql.types import (
 )
 
 from omnigraph.commit.environment import open_environment
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, TablePin
-from omnigraph.commit.targets import Target, full_commit_id, open_pin, reading_pins, resolve_target
+from omnigraph.commit.targets import full_commit_id, open_pin, reading_pins, resolve_target
 from omnigraph.core.arrow import Array, Field
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.errors import BadRequestError, InternalError, NotFoundError, StorageError, StorageFailure

@@ -26,9 +26,9 @@ from omnigraph.cli.main import app_with
 from omnigraph.cli.scoped import _RENDERERS
 from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.codec import Document
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.snapshot import Snapshot
-from omnigraph.commit.targets import Target
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import (
     ChangeCursorRejectedError,

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from omnigraph.api.rows import Result
 from omnigraph.cli.rows import FirstRows, RowForm, RowFormat, first_rows, terminal_lines
 from omnigraph.cli.tables import CellLayout, Column, TableLayout, TerminalTable, fitted_widths
-from omnigraph.commit.targets import Target
+from omnigraph.commit.read_target import Target
 from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
 
 _WIDTHS = st.lists(st.tuples(st.integers(1, 90), st.booleans()), min_size=1, max_size=12)

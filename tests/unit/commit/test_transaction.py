@@ -11,10 +11,11 @@ import pytest
 
 from omnigraph.commit.expectations import Expectations, HeadIs, NothingFollows, OnlyBranch
 from omnigraph.commit.publisher import Changes, Manifest
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import branch_at, snapshot_of
-from omnigraph.commit.targets import Target, resolve_target
+from omnigraph.commit.targets import resolve_target
 from omnigraph.commit.transaction import MAX_TRIES, OPTIMISTIC_TRIES, RetryPolicy, Transaction
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import (

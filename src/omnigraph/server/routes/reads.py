@@ -16,8 +16,8 @@ from omnigraph.api.operation import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, 
 from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind, BlobStream
 from omnigraph.api.row_streams import encode_answer, encode_result
 from omnigraph.api.rows import Result
+from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN
-from omnigraph.commit.targets import Target
 from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.source import SourceText
 from omnigraph.errors import BadRequestError, BlobChangedError, BlobRangeError
