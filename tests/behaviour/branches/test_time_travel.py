@@ -94,7 +94,7 @@ def test_a_target_that_is_not_there_is_refused_for_queries_and_entities(graph: G
     add_person(graph, "feature", "Eve")
     head, last = graph.snapshot().commit_id, graph.snapshot("feature").graph_version
     first = {branch: graph.snapshot(branch).incarnation for branch in ("main", "feature")}
-    missing = [{"snapshot": name} for name in (new_ulid(), "nope", head[:-1], "")]
+    missing = [{"snapshot": name} for name in (new_ulid(), "nope", head[1:-1], "")]
     for branch in first:
         versions = (-1, 0, first[branch] - 1, last + 1, last + 1000)
         missing += [{"branch": branch, "version": version} for version in versions]
@@ -171,7 +171,7 @@ def test_an_entity_that_was_not_there_yet_is_none(graph: Graph) -> None:
 
 
 def test_an_unknown_type_or_branch_is_not_found(graph: Graph) -> None:
-    for key in ("node:Nope", "edge:Person", "Person", ""):
+    for key in ("node:Nope", "edge:Person", "Nope", ""):
         with pytest.raises(NotFoundError):
             graph.entity_at(key, "Alice")
     with pytest.raises(BranchNotFoundError):
