@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 #: Modules and their classes stay until the process ends: looking for garbage among them is a tenth of a short command.
 _COLLECT_EVERY = 50_000
@@ -10,11 +11,16 @@ _COLLECT_EVERY = 50_000
 
 def main() -> None:
     """Run the command of this process, and end it with the exit code."""
-    gc.set_threshold(_COLLECT_EVERY, 20, 20)
-    from omnigraph.cli.main import main as run
-    from omnigraph.core.extras import leave_out
+    try:
+        gc.set_threshold(_COLLECT_EVERY, 20, 20)
+        from omnigraph.cli.main import main as run
+        from omnigraph.core.extras import leave_out
 
-    leave_out("pandas")
+        leave_out("pandas")
+    except KeyboardInterrupt:
+        # From here on the command itself takes interrupts.
+        sys.stderr.write("cancelled, nothing was written\n")
+        sys.exit(130)
     run()
 
 

@@ -39,6 +39,11 @@ class CommandRule:
     capability: Capability
     flags: frozenset[ScopeFlag]
 
+    @property
+    def writes(self) -> bool:
+        """Whether it changes a graph, or anything else that stays."""
+        return ScopeFlag.AS in self.flags or self.command in _WRITE_WITHOUT_ACTOR
+
     def first_refused(self, given: Iterable[ScopeFlag]) -> ScopeFlag | None:
         """The flag to complain about, when some cannot be used."""
         refused = set(given) - self.flags
@@ -47,6 +52,10 @@ class CommandRule:
     def refusal(self, flag: ScopeFlag) -> str:
         """Why the command does not take a flag, and what to give instead."""
         return f"`{self.command}` does not take {flag}: {_reason(self, flag)}"
+
+
+#: What writes, but records no actor.
+_WRITE_WITHOUT_ACTOR = frozenset({"init", "cleanup", "verify", "demo", "mcp", "login", "logout"})
 
 
 def _reason(rule: CommandRule, flag: ScopeFlag) -> str:

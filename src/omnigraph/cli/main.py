@@ -16,6 +16,7 @@ from omnigraph.cli.capabilities import legend
 from omnigraph.cli.flags import GRAPH_ID
 from omnigraph.cli.output import (
     INTERRUPTED,
+    NOTHING_WRITTEN,
     Interrupts,
     guarded_streams,
     print_error,
@@ -213,8 +214,8 @@ def _run(words: list[str], interrupts: Interrupts) -> None:
         # Standing alone, it prints wrong command lines itself, for people.
         code = app(args=words, prog_name="omnigraph", standalone_mode=not as_json)
         sys.exit(code or 0)
-    except SystemExit as end:
-        if end.code != INTERRUPTED:
+    except (SystemExit, KeyboardInterrupt) as end:
+        if isinstance(end, SystemExit) and end.code != INTERRUPTED:
             raise
         _print_interrupt(end, interrupts, as_json=as_json)
         sys.exit(interrupts.exit_code)
@@ -248,7 +249,8 @@ def _print_interrupt(end: BaseException, interrupts: Interrupts, *, as_json: boo
     while cause is not None:
         notes += getattr(cause, "__notes__", [])
         cause = cause.__cause__ or cause.__context__
-    sentence = "; ".join([interrupts.sentence, *dict.fromkeys(notes)])
+    # A command that has begun says what it left.
+    sentence = ", ".join([interrupts.sentence, *dict.fromkeys(notes or [NOTHING_WRITTEN])])
     if as_json:
         print_json({"error": sentence, "kind": "interrupted", "code": "cancelled"})
     else:

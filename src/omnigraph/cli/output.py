@@ -433,6 +433,8 @@ INTERRUPTED = 130
 #: A process that a signal ended exits with this and the number of the signal.
 _SIGNALLED = 128
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: What is said about a command that was stopped before it could change anything.
+NOTHING_WRITTEN = "nothing was written"
 _WAITING = "already stopping: running tasks end, and what they wrote is removed; {again} ends at once"
 #: How the signal that came is given once more.
 _AGAIN = {signal.SIGINT: "Ctrl-C once more", signal.SIGTERM: "SIGTERM once more"}
@@ -488,7 +490,7 @@ class Interrupts:
     def sentence(self) -> str:
         """The message of a stopped command."""
         if self.stopped_by is None or self.stopped_by is signal.SIGINT:
-            return "interrupted"
+            return "cancelled"
         return f"ended by {self.stopped_by.name}"
 
     def end_command(self) -> None:

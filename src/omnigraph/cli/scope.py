@@ -280,6 +280,8 @@ class Address:
         self._rule = rule
         #: The address of the graph behind a server, once it is known which one of its graphs is meant.
         self._graph_uri: str | None = None
+        #: Whether the graph was opened in a way that lets the command change it.
+        self.may_be_written = False
 
     @property
     def is_explicit(self) -> bool:
@@ -354,15 +356,19 @@ class Address:
 
     def open(self, *, read_only: bool) -> GraphApi:
         """Open the graph."""
-        if isinstance(self.scope, ServerScope):
-            return self._connect(self.scope)
-        return self.open_storage(read_only=read_only)
+        if not isinstance(self.scope, ServerScope):
+            return self.open_storage(read_only=read_only)
+        graph = self._connect(self.scope)
+        self.may_be_written = not read_only
+        return graph
 
     def open_storage(self, *, read_only: bool) -> Graph:
         """Open the graph in this process."""
         from omnigraph.graph.graph import Graph
 
-        return Graph.open(self.uri, read_only=read_only)
+        graph = Graph.open(self.uri, read_only=read_only)
+        self.may_be_written = not read_only
+        return graph
 
     def open_served(self, what: str) -> RemoteGraph:
         """Open the graph behind its server, for what only servers have.
@@ -372,7 +378,9 @@ class Address:
         """
         if isinstance(self.scope, StoreScope):
             raise typer.BadParameter(f"{what}, and {self.text} is storage: give --server")
-        return self._connect(self.scope)
+        graph = self._connect(self.scope)
+        self.may_be_written = self._rule.writes
+        return graph
 
     def served_graphs(self) -> Sequence[Mapping[str, str]]:
         """The graphs of the server, `graph_id` and `uri` each, sorted by id."""

@@ -31,7 +31,7 @@ from omnigraph.cli.flags import (
     Timeout,
     refuse_address,
 )
-from omnigraph.cli.output import print_json, print_lines, terminal_progress
+from omnigraph.cli.output import NOTHING_WRITTEN, print_json, print_lines, terminal_progress
 from omnigraph.cli.scope import Address, ScopeFlags, check_flags, is_graph_folder, looks_like_graph
 from omnigraph.client.addresses import looks_like_address
 from omnigraph.pipeline.engine_choice import Engine
@@ -84,7 +84,12 @@ def scoped(command: str) -> Callable[[Callable[..., None]], Callable[..., None]]
                 if group:
                     together = {item.name: values.pop(item.name) for item in group}
                     values[name] = signature.parameters[name].annotation(**together)
-            function(**values)
+            try:
+                function(**values)
+            except KeyboardInterrupt as interrupt:
+                if not hasattr(interrupt, "__notes__"):
+                    interrupt.add_note(_outcome(rule, values.get(place or "")))
+                raise
 
         update_wrapper(run, function)
         # Typer reads both: how the command line is parsed follows from them.
@@ -93,6 +98,15 @@ def scoped(command: str) -> Callable[[Callable[..., None]], Callable[..., None]]
         return run
 
     return decorate
+
+
+def _outcome(rule: CommandRule, address: object) -> str:
+    """What an interrupted command left, where the work itself did not say it."""
+    if not rule.writes or (isinstance(address, Address) and not address.may_be_written):
+        return NOTHING_WRITTEN
+    if rule.capability is Capability.ANY:
+        return "`omnigraph log` shows whether it was written"
+    return "what it did until then stays"
 
 
 class ScopedCommand(TyperCommand):

@@ -188,6 +188,9 @@ class Connection:
         for is_last in (is_write, True):
             try:
                 return self._client.send(request, stream=True)
+            except KeyboardInterrupt as interrupt:
+                _tell_unknown(interrupt, is_write=is_write)
+                raise
             except _NOT_SENT as error:
                 raise self._unreachable(error) from error
             except httpx.TimeoutException as error:
@@ -200,6 +203,9 @@ class Connection:
     def _read(self, response: httpx.Response, *, is_write: bool) -> bytes:
         try:
             return response.read()
+        except KeyboardInterrupt as interrupt:
+            _tell_unknown(interrupt, is_write=is_write)
+            raise
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise self._lost(error, is_write=is_write) from error
         finally:
@@ -260,6 +266,12 @@ class Connection:
             f"{self.base} answered with status {response.status_code} and {kind}, which is not an answer of an "
             f"OmniGraph server: check the address{outcome}"
         )
+
+
+def _tell_unknown(interrupt: KeyboardInterrupt, *, is_write: bool) -> None:
+    """What an interrupted request says about itself: a server may have done what it was asked for."""
+    if is_write:
+        interrupt.add_note("whether the server wrote it is unknown: look at `omnigraph log`")
 
 
 def json_bytes(body: Mapping[str, object]) -> bytes:

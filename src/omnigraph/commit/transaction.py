@@ -69,6 +69,9 @@ class RetryPolicy:
 
 
 ONCE = RetryPolicy(tries=1)
+#: What an interrupted write says about itself.
+NOTHING_WRITTEN = "nothing was written"
+_STARTED = "while its commit was under way: `omnigraph log` shows whether it happened"
 
 
 class Transaction(AbstractContextManager["Transaction"]):
@@ -289,6 +292,11 @@ class Transaction(AbstractContextManager["Transaction"]):
             with self._place(number):
                 try:
                     outcome = self._try(prepare)
+                except KeyboardInterrupt as interrupt:
+                    # Bulk writes have more to tidy up, and say it when they are left.
+                    if not self._policy.is_bulk:
+                        interrupt.add_note(_STARTED if self.has_effect else NOTHING_WRITTEN)
+                    raise
                 except Exception as error:  # raised again unless repeated
                     if is_last or not self._may_repeat(error):
                         raise
@@ -354,6 +362,6 @@ class Transaction(AbstractContextManager["Transaction"]):
         if forks or has_unknown_files:
             tidy_up(self._outside, forks, has_unknown_files=has_unknown_files)
         if isinstance(error, UNCLEAR) and not self.has_effect:
-            promised = unharmed(error, "nothing was written")
+            promised = unharmed(error, NOTHING_WRITTEN)
             if promised is not error:
                 raise promised from error.__cause__

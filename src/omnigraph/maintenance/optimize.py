@@ -413,6 +413,9 @@ def fold_after(environment: GraphEnvironment, settings: GraphSettings, commit: G
         _log.debug("another writer was faster, nothing was folded: %s", lost)
     except Exception as error:  # noqa: BLE001  # the write before it is done, and must not look as if it had failed
         _log.warning("small fragments stay until the next write: %s", error)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"commit {commit.commit_id} is written")
+        raise
 
 
 def _fold(environment: GraphEnvironment, more_than: int, commit: GraphCommit) -> None:

@@ -386,9 +386,9 @@ def test_an_interrupted_load_ends_with_130_and_leaves_nothing(tmp_path: Path, as
     assert process.returncode == 130, rest
     if as_json:
         assert json.loads(out)["kind"] == "interrupted"
-        assert json.loads(out)["error"] == "interrupted; nothing was written"
+        assert json.loads(out)["error"] == "cancelled, nothing was written"
     else:
-        assert "interrupted; nothing was written" in rest.splitlines()
+        assert "cancelled, nothing was written" in rest.splitlines()
 
 
 @pytest.mark.slow  # a JVM of its own

@@ -99,7 +99,7 @@ def test_a_terminated_load_ends_with_143_and_leaves_nothing(tmp_path: Path, as_j
         check=False,
     )
     assert done.returncode == 143, done.stderr
-    sentence = "ended by SIGTERM; nothing was written"
+    sentence = "ended by SIGTERM, nothing was written"
     if as_json:
         assert json.loads(done.stdout) == {"error": sentence, "kind": "interrupted", "code": "cancelled"}
     else:
