@@ -93,14 +93,22 @@ class RowFlags:
     color: Annotated[Color, typer.Option("--color", help="colours in tables")] = Color.AUTO
     no_pager: Annotated[bool, typer.Option("--no-pager", help="never open the pager of the terminal")] = False
 
+    def check(self, *, json: bool) -> None:
+        """Refuse two formats at once.
+
+        Raises:
+            typer.BadParameter: there are two.
+        """
+        if json and self.format is not None:
+            raise typer.BadParameter("give one of --format and --json")
+
     def form(self, default: RowFormat | None, *, json: bool) -> RowForm:
         """The form that was chosen: `--json`, `--format`, else a default.
 
         Raises:
             typer.BadParameter: two are given, or a flag is about another format.
         """
-        if json and self.format is not None:
-            raise typer.BadParameter("give one of --format and --json")
+        self.check(json=json)
         chosen = RowFormat.JSON if json else self.format or default or RowFormat.TABLE
         if self.csv_safe and chosen is not RowFormat.CSV:
             raise typer.BadParameter("--csv-safe is about CSV: give --format csv")

@@ -30,12 +30,14 @@ def check_params(params: object) -> Mapping[str, object]:
     """The parameters of a call by name; none without any.
 
     Raises:
-        BadRequestError: they are not a mapping.
+        BadRequestError: they are not a mapping, or a name in it is not a text.
     """
     if params is None:
         return {}
     if not isinstance(params, Mapping):
         raise BadRequestError(f"params is a mapping of names to values, not {type(params).__name__}: give {{...}}")
+    if (odd := next((name for name in params if not isinstance(name, str)), None)) is not None:
+        raise BadRequestError(f"the names of params are texts, not {type(odd).__name__}: {odd!r}")
     return params
 
 

@@ -322,6 +322,7 @@ def alias(
     json: AsJson = False,
 ) -> None:
     """Run the stored read query that an alias of your configuration stands for."""
+    rows.check(json=json)
     config = read_operator_config()
     found = config.aliases.get(name)
     if found is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from omnigraph.core.cache import LruCache
 from omnigraph.core.source import MAX_PARTS, MAX_PATTERNS, Findings, SourceText, did_you_mean, read_source
 from omnigraph.core.types import PropertyType
-from omnigraph.errors import CompilerError, MixedMutationError, QuerySelectionError
+from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError, QuerySelectionError
 from omnigraph.lang.parsing import SCALARS, repeated
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Context, Scope
@@ -369,7 +369,11 @@ class QueryCompiler:
 
 
 def _as_source(source: SourceText | str) -> SourceText:
-    return SourceText(source, "<query>") if isinstance(source, str) else source
+    if isinstance(source, SourceText):
+        return source
+    if not isinstance(source, str):
+        raise BadRequestError(f"a query is a text, not {type(source).__name__}")
+    return SourceText(source, "<query>")
 
 
 def _compile(query: ast.Query, catalog: Catalog, findings: Findings) -> CompiledQuery | None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from omnigraph.core.parameters import check_params
 from omnigraph.core.source import UNNAMED, SourceText
-from omnigraph.errors import CompilerError, MixedMutationError
+from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.query.parser import parse_queries_all
 from omnigraph.lang.schema.compiler import compile_schema
@@ -114,6 +115,14 @@ def test_a_text_without_a_name_is_one_query_alone(text: str) -> None:
 def test_statements_of_a_text_either_write_or_delete() -> None:
     with pytest.raises(MixedMutationError):
         compile_query('insert Person { name: "a" } delete Person where name = "b"', CATALOG)
+
+
+def test_what_is_not_a_text_or_has_odd_names_is_refused() -> None:
+    for source in (None, 3, ["match"]):
+        with pytest.raises(BadRequestError, match="a query is a text, not "):
+            compile_query(source, CATALOG)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(BadRequestError, match="the names of params are texts, not int: 1"):
+        check_params({1: 2})
 
 
 def test_a_stored_query_has_a_name() -> None:
