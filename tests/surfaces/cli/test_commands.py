@@ -195,8 +195,11 @@ def test_the_demo_tells_the_whole_story(tmp_path) -> None:
     assert "write fragments: 385 rows" in result.stderr
     graph = tmp_path / "kept" / "demo.omni"
     assert f"the graph stays at {graph}" in result.stdout
-    query, shell, server = [shlex.split(line, comments=True) for line in result.stdout.splitlines()[-3:]]
-    assert (shell[1:], server[1:]) == (["shell", str(graph)], ["--store", str(graph), "--unauthenticated"])
+    query, show, server = [shlex.split(line, comments=True) for line in result.stdout.splitlines()[-3:]]
+    assert (show[1:], server[1:]) == (
+        ["show", str(graph), "--out", "demo.html"],
+        ["--store", str(graph), "--unauthenticated"],
+    )
     assert "2 rows from branch main" in run(*query[1:]).stdout
     # Another run leaves it as it is.
     assert free_place(graph.parent) == graph.with_name("demo-2.omni")
