@@ -42,7 +42,7 @@ GERMAN = {"decimal": ",", "thousands": "."}
 def read(spec: dict[str, Any], base: Any, *columns: Any, **options: Any) -> tuple[list[Any], dict[int, str]]:
     """The stored values of columns `a`, `b`, …, and what is said about those that are bad."""
     named = dict(zip("abc", columns, strict=False))
-    spec = spec if {"concat", "constant"} & set(spec) else {"column": "a", **spec}
+    spec = spec if {"concat", "first", "constant"} & set(spec) else {"column": "a", **spec}
     count = len(columns[0]) if columns else 2
     timestamps = options.pop("timestamps", Timestamps.REFUSE)
     given = MappedColumn(source=value_source(spec, "here"), columns=named, count=count, **options)
@@ -322,6 +322,15 @@ def test_columns_are_joined() -> None:
     assert read({"concat": ["a", "b"]}, STRING, pa.array(["x"]), pa.array([1.5]))[0] == [BAD]
 
 
+def test_the_first_of_some_columns_counts() -> None:
+    code, number = pa.array([" AER ", None, "-", None]), pa.array([1, 2, 3, None])
+    spec = {"first": ["a", "b"], "trim": True, "null": ["-"]}
+    assert read(spec, STRING, code, number)[0] == ["AER", "2", "3", None]
+    assert read({"first": ["a", "b", {"constant": "x"}]}, STRING, [None, None], [None, True])[0] == ["x", "true"]
+    given = MappedColumn(source=value_source(spec, "here"), columns={"a": code, "b": number}, count=4)
+    assert [given.value(place) for place in range(4)] == [" AER ", 2, "-", None]
+
+
 def test_long_numbers_keep_all_of_their_digits() -> None:
     long = 10**250
     assert read({"concat": ["a", "b"]}, STRING, [long], ["!"])[0] == [f"{long}!"]
@@ -411,7 +420,9 @@ def test_a_slice_of_a_mapped_column_is_that_part_of_it() -> None:
 
 
 BAD_SPECS: list[tuple[Any, str]] = [
-    ({}, "give one of `column`, `concat` and `constant`"),
+    ({}, "give one of `column`, `concat`, `first` and `constant`"),
+    ({"first": []}, "`first` is a list of columns, with at least one"),
+    ({"first": ["a"], "separator": "-"}, "`separator` belongs to `concat`"),
     ({"column": "a", "constant": 1}, "give one of"),
     ({"columns": "a"}, "`columns` is not a known field"),
     ({"column": 7}, "`column` is a text, not a number"),

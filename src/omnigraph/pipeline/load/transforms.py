@@ -1,6 +1,6 @@
 """Transforms of mapped columns: whole columns of any source → columns as they are stored.
 
-    columns → trim → null → concat → split → bool | date_format | number → the type of the property
+    columns → trim → null → concat | first → split → bool | date_format | number → the type of the property
 
 Each step has one meaning for files, frames and tables. It works on texts, in one pass of Arrow kernels; a value that is
 not a text goes on as it is, and the type of the property judges it. What no step accepts is a violation, never a null.
@@ -74,10 +74,12 @@ class MappedColumn:
         ]
         if len(values) == 1:
             return values[0]
+        if self.source.is_first:
+            return next((item for item in values if item is not None), None)
         return self.source.separator.join("" if item is None else shown(item) for item in values)
 
     def prepare(self) -> tuple[Array, ViolationTexts]:
-        """The values after `trim`, `null` and `concat`, and what is wrong with some; those are null."""
+        """The values after `trim`, `null`, `concat` and `first`, and what is wrong with some; those are null."""
         violations: ViolationTexts = {}
         if self.only_column is not None:
             return self._cleaned(self.only_column, violations), violations
@@ -87,6 +89,8 @@ class MappedColumn:
             else _joinable(self._cleaned(self.columns[part], violations), violations)
             for part in self.source.parts
         ]
+        if self.source.is_first:
+            return pc.coalesce(*texts), violations
         separator = pa.scalar(self.source.separator, pa.utf8())
         return pc.binary_join_element_wise(*texts, separator), violations
 
@@ -195,7 +199,7 @@ def _value(column: Given, position: int) -> object:
         return str(column[position])
 
 
-# ---- trim, null, concat
+# ---- trim, null, concat, first
 
 
 def _cleaned(column: Array, transforms: Transforms, violations: ViolationTexts) -> Array:

@@ -105,6 +105,8 @@ class ValueSource:
     transforms: Transforms = Transforms()
     #: Whether a text is made of the parts, also of a single one.
     is_joined: bool = False
+    #: Whether that text is the first of the parts that is not null, instead of all of them.
+    is_first: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -149,7 +151,7 @@ EndSource = ValueSource | Mapping[str, ValueSource]
 
 _Body = TypeVar("_Body", bound=BaseModel)
 #: The keys of which a description of a value has one, where nothing else says what it is about.
-_ORIGINS = ("column", "concat", "constant")
+_ORIGINS = ("column", "concat", "first", "constant")
 #: What other readers of YAML make of words that are keys here.
 _WORDS = {None: "null", True: "true", False: "false"}
 
@@ -168,6 +170,7 @@ class _ValueBody(BaseModel):
 
     column: str | None = None
     concat: list[object] | None = None
+    first: list[object] | None = None
     separator: str | None = None
     constant: object = None
     trim: _Flag = False
@@ -217,7 +220,7 @@ def value_source(given: object, where: str, *, needs_parts: bool = True) -> Valu
     body = read_body(_ValueBody, given, where)
     origins = [name for name in _ORIGINS if name in body.model_fields_set]
     if len(origins) > 1 or (needs_parts and not origins):
-        raise BadRequestError(f"{where}: give one of `column`, `concat` and `constant`")
+        raise BadRequestError(f"{where}: give one of `column`, `concat`, `first` and `constant`")
     if body.separator is not None and body.concat is None:
         raise BadRequestError(f"{where}: `separator` belongs to `concat`")
     transforms = _transforms(body, where)
@@ -227,7 +230,11 @@ def value_source(given: object, where: str, *, needs_parts: bool = True) -> Valu
         return ValueSource(parts=(FixedText(_constant(body.constant, where)),))
     parts = _parts(body, where)
     return ValueSource(
-        parts=parts, separator=body.separator or "", transforms=transforms, is_joined=body.concat is not None
+        parts=parts,
+        separator=body.separator or "",
+        transforms=transforms,
+        is_joined=body.concat is not None or body.first is not None,
+        is_first=body.first is not None,
     )
 
 
@@ -267,20 +274,21 @@ def end_source(given: object, members: frozenset[str], where: str) -> EndSource:
 def _parts(body: _ValueBody, where: str) -> tuple[str | FixedText, ...]:
     if body.column is not None:
         return (body.column,)
-    if body.concat is None:
+    listed_parts, key = (body.first, "first") if body.concat is None else (body.concat, "concat")
+    if listed_parts is None:
         return ()
     parts: list[str | FixedText] = []
-    for part in body.concat:
+    for part in listed_parts:
         if isinstance(part, str):
             parts.append(part)
         elif isinstance(part, dict) and set(part) == {"constant"}:
             parts.append(FixedText(_constant(part["constant"], where)))
         else:
             raise BadRequestError(
-                f"{where}: an item of `concat` is a column or `{{constant: text}}`, not {shown(part)!r}"
+                f"{where}: an item of `{key}` is a column or `{{constant: text}}`, not {shown(part)!r}"
             )
     if not any(isinstance(part, str) for part in parts):
-        raise BadRequestError(f"{where}: `concat` is a list of columns, with at least one")
+        raise BadRequestError(f"{where}: `{key}` is a list of columns, with at least one")
     return tuple(parts)
 
 
