@@ -126,7 +126,7 @@ def read_frames(
                 duplicates=mapping.duplicates,
                 dangling=mapping.dangling,
             )
-        data = _data(name, given)
+        data = frame_data(name, given)
         columns = arrow_columns(data.schema) if isinstance(data, LocalRows) else access().columns(data)
         columns = replace(columns, index=_index_names(given))
         if key.kind == "edge" and entry.ends is None:
@@ -207,7 +207,12 @@ def _index_names(given: Any) -> tuple[str, ...]:
     return tuple(name for name in given.index.names if isinstance(name, str))
 
 
-def _data(name: str, given: object) -> object:
+def frame_data(name: str, given: object) -> object:
+    """The rows of a frame in this process, or a frame of Spark as it is.
+
+    Raises:
+        BadRequestError: it is not a frame, or cannot be read as columns.
+    """
     # Spark first: its frames can be streamed as well, and then all of their rows would come into this process.
     if type(given).__module__.partition(".")[0] == "pyspark" and hasattr(given, "mapInArrow"):
         return given
