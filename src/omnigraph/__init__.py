@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from omnigraph.api.graph_api import GraphApi
     from omnigraph.embedding.providers import mock_vector
     from omnigraph.graph.graph import Graph
+    from omnigraph.graph.starting import infer
     from omnigraph.lang.query.compiler import compile_query
     from omnigraph.lang.schema.compiler import compile_schema
     from omnigraph.policy.policy import Policy, PolicyGate
@@ -37,6 +38,7 @@ __all__ = [
     "__version__",
     "compile_query",
     "compile_schema",
+    "infer",
     "mock_vector",
     "spark_frame",
     "spark_session",
@@ -53,6 +55,7 @@ _HOMES = {
     "PolicyRequest": "policy.rules",
     "compile_query": "lang.query.compiler",
     "compile_schema": "lang.schema.compiler",
+    "infer": "graph.starting",
     "mock_vector": "embedding.providers",
     "spark_frame": "spark",
     "spark_session": "spark",

@@ -124,6 +124,7 @@ def test_the_public_surface_of_the_package() -> None:
         "__version__",
         "compile_query",
         "compile_schema",
+        "infer",
         "mock_vector",
         "spark_frame",
         "spark_session",

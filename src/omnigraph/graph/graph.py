@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.findings import DoctorReport
     from omnigraph.maintenance.verify import VerifyReport
     from omnigraph.pipeline.workers import Progress
+    from omnigraph.spark import Session
 
 
 class Graph(GraphApi):
@@ -110,6 +111,42 @@ class Graph(GraphApi):
             core.heal()
         core.catalog_of(core.state().head(MAIN))
         return cls(core)
+
+    @classmethod
+    def from_frames(
+        cls,
+        uri: str | PathLike[str],
+        frames: Mapping[str, object],
+        *,
+        keys: Mapping[str, str | Sequence[str]] | None = None,
+        edges: Mapping[str, Mapping[str, str] | None] | None = None,
+        actor: str | None = None,
+        engine: str = "auto",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+    ) -> Graph:
+        """Create a graph from frames by the names of their types: `infer` proposes a schema, and the frames are loaded.
+
+        Frames are those of `load`: pandas, polars, Arrow, Spark, lists of dictionaries. `keys` and `edges` say what
+        is known better, as in `infer`; `graph.schema` has a comment about every guess. When the load fails, a graph on
+        disk is removed again.
+
+        >>> import tempfile
+        >>> people = [{"id": 1, "name": "Ada", "boss_id": None}, {"id": 2, "name": "Bo", "boss_id": 1}]
+        >>> graph = Graph.from_frames(tempfile.mkdtemp() + "/people.omni", {"Person": people})
+        >>> graph.query("query q() { match { $p: Person  $p hasBoss $b } return { $p.name, $b.name } }").to_pylist()
+        [{'p.name': 'Bo', 'b.name': 'Ada'}]
+
+        Raises:
+            BadRequestError: a frame is not one, or a wish names something that is not there.
+            LoadRejectedError: rows are wrong; `report` names them.
+            AlreadyInitializedError: the root is in use.
+        """
+        from omnigraph.graph.starting import create_from_frames
+
+        return create_from_frames(
+            cls.init, uri, frames, keys=keys, edges=edges, actor=actor, engine=engine, spark=spark, progress=progress
+        )
 
     @classmethod
     def connect(

@@ -11,10 +11,12 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from typing_extensions import override
 
+from omnigraph.core.arrow import Rows
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.load.column_map import STRUCT, Nested, SourceColumns, list_of, map_of
 from omnigraph.pipeline.load.sources import FrameAccess
-from omnigraph.spark.jobs import check_session, spark_errors
+from omnigraph.pipeline.load.value_sources import ItemSource
+from omnigraph.spark.jobs import SparkJobs, check_session, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +70,41 @@ class SparkFrames(FrameAccess):
                 f"Spark has no table {name} in its catalogs ({', '.join(_catalogs(self._spark))}): give it as "
                 "catalog.database.table; a catalog is a setting of the session (spark.sql.catalog.NAME)"
             ) from error
+
+    def first_rows(self, frame: Any, count: int) -> Rows:
+        """Some rows of a frame, in this process.
+
+        Raises:
+            SparkError: a job failed, or its session was stopped.
+        """
+        rows: Rows = SparkJobs(frame.sparkSession).run("look at a frame", lambda: frame.limit(count).toArrow())
+        return rows
+
+    def distinct(self, frames: Sequence[tuple[Any, str, ItemSource | None]], name: str) -> object:
+        """A frame with the different values of columns of frames, null left out, in one column of that name.
+
+        Beside a column stands the column of lists that it is an item of.
+        """
+        columns = [
+            _with_items(frame, each).selectExpr(f"{'.'.join(map(_quoted, path.split('.')))} AS {_quoted(name)}")
+            for frame, path, each in frames
+        ]
+        found = columns[0]
+        for column in columns[1:]:
+            found = found.unionByName(column)
+        return found.dropna().distinct()
+
+
+def _with_items(frame: Any, each: ItemSource | None) -> Any:
+    """A frame with one row per item of a column of lists."""
+    if each is None:
+        return frame
+    column = _quoted(each.column)
+    if each.split is not None:
+        column = f"split({column}, '{re.escape(each.split)}')"
+    elif isinstance(frame.schema[each.column].dataType, MapType):
+        column = f"map_entries({column})"
+    return frame.selectExpr(f"explode({column}) AS {_quoted(each.column)}")
 
 
 def _nested(kind: DataType) -> Nested | None:
