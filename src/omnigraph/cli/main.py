@@ -108,6 +108,7 @@ def _leading_flags(words: list[str]) -> tuple[list[str], list[str]]:
 #: Where the commands are: module of `cli/commands` and function. One is loaded when it is run, all for the help.
 _COMMANDS = {
     "init": "schema.init",
+    "infer": "infer.infer",
     "load": "data.load",
     "ingest": "data.ingest",
     "mutate": "query.mutate",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.commands.infer import init_from_data
 from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile
 from omnigraph.cli.output import print_json, print_result, print_text, print_warning, terminal_progress
 from omnigraph.cli.rendering import commit_text
@@ -23,20 +24,47 @@ if TYPE_CHECKING:
 # ---- `omnigraph init`
 
 
+FromData = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from-data",
+        metavar="FOLDER",
+        help="propose a schema from files and load them; a folder, a file or a pattern; may be given again",
+        show_default=False,
+    ),
+]
+OptionalSchemaFile = Annotated[
+    Path | None, typer.Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)
+]
+
+
 @scoped("init")
 def init(
     uri: Annotated[str, typer.Argument(metavar="URI", help="where the graph will be")],
-    schema: SchemaFile,
-    force: Annotated[bool, typer.Option("--force", help="replace orphan schema files; never erases a graph")] = False,
+    schema: OptionalSchemaFile = None,
+    from_data: FromData = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace orphan schema files, and those of a proposal; never erases a graph")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="with --from-data, do not ask")] = False,
+    quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Create a graph: its manifest, one empty dataset per type, and the schema files."""
+    """Create a graph: its manifest, one empty dataset per type, and the schema files.
+
+    With --from-data the schema is proposed from files, and the graph is loaded with them.
+    """
     from omnigraph.core.ids import new_ulid
     from omnigraph.graph.graph import Graph
     from omnigraph.lang.schema.accepted import fresh_identities
     from omnigraph.lang.schema.compiler import compile_schema_file
 
     root = storage_uri(uri, "the address")
+    if from_data and schema is None:
+        init_from_data(root, from_data, force=force, yes=yes, quiet=quiet, json=json)
+        return
+    if from_data or schema is None:
+        raise typer.BadParameter("give one of --schema FILE and --from-data FOLDER")
     compiled = compile_schema_file(schema)
     hints = fresh_identities(compiled.catalog, new_ulid(), compiled.source)
     for warning in (*compiled.warnings, *hints.warnings):
