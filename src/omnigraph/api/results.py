@@ -40,7 +40,7 @@ Actor = Annotated[str | None, Key("actor_id")]
 
 
 #: What a mutation that would change too much was refused for, as a failure names it.
-AFFECTED = "affected_rows"
+AFFECTED_RESOURCE = "affected_rows"
 _IsDryRun = When(lambda result: result.dry_run)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
 import httpx
@@ -532,3 +532,18 @@ def _path_of(operation: Operation, members: dict[str, Any]) -> str:
     if "branch" in values:
         values["branch"] = check_branch_name(values["branch"])
     return operation.path_of(values)
+
+
+def mutation_bounds(max_affected: int | None, dry_run: bool) -> dict[str, object]:
+    """The bounds of a mutation as members of a body; left out where there are none."""
+    bounds: dict[str, object] = {} if max_affected is None else {"max_affected": max_affected}
+    return {**bounds, "dry_run": True} if dry_run else bounds
+
+
+def refused_method(name: str) -> Callable[..., NoReturn]:
+    """A method that a graph behind a server refuses, with the way to run it."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise DirectOnlyError(name)
+
+    return refuse

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import update_wrapper
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from typing_extensions import override
 
@@ -39,11 +39,13 @@ from omnigraph.client.connection import (
     condition,
     filter_members,
     in_terms_of,
+    mutation_bounds,
     named_after,
     only_graph,
     perform,
     refuse_actor,
     refuse_session,
+    refused_method,
     schema_source,
     target_members,
     timed,
@@ -374,7 +376,13 @@ class RemoteGraph(GraphApi):
             head = self._connection.request("GET", f"{self._path}/snapshot", params={"branch": branch})
             raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))
         operation = OPERATIONS["mutate" if if_commit is None else "mutate_if_graph_commit"]
-        arguments = {"text": text, "name": name, "params": params, "branch": branch, **_bounds(max_affected, dry_run)}
+        arguments = {
+            "text": text,
+            "name": name,
+            "params": params,
+            "branch": branch,
+            **mutation_bounds(max_affected, dry_run),
+        }
         result: MutationResult = perform(self._connection, self._path, operation, arguments, condition(if_commit))
         return result
 
@@ -547,17 +555,13 @@ class RemoteGraph(GraphApi):
             "params": json_params(params),
             "expect_mutation": expect_mutation,
             **timed(timeout_s),
-            **_bounds(max_affected, dry_run),
+            **mutation_bounds(max_affected, dry_run),
         }
         body |= {"branch": branch} if snapshot is None else {"snapshot": snapshot}
         path = f"{self._path}/queries/{name}" + ("" if if_commit is None else "/if-graph-commit")
-        response = self._connection.open(
-            "POST",
-            path,
-            body=body,
-            headers={**_ROWS, **(condition(if_commit) or {})},
-            is_write=expect_mutation is not False,
-        )
+        headers = {**_ROWS, **(condition(if_commit) or {})}
+        is_write = expect_mutation is not False
+        response = self._connection.open("POST", path, body=body, headers=headers, is_write=is_write)
         if response.headers.get("content-type", "").startswith(ARROW_STREAM):
             if expect_mutation:
                 response.close()
@@ -568,12 +572,6 @@ class RemoteGraph(GraphApi):
             raise UnexpectedAnswerError("the server sent no rows for a read")
         with understood("a receipt"):
             return MutationResult.from_json(answer)
-
-
-def _bounds(max_affected: int | None, dry_run: bool) -> dict[str, object]:
-    """The bounds of a mutation as members of a body; left out where there are none."""
-    bounds: dict[str, object] = {} if max_affected is None else {"max_affected": max_affected}
-    return {**bounds, "dry_run": True} if dry_run else bounds
 
 
 # ---- Methods without code of their own
@@ -590,20 +588,11 @@ def _derived(operation: Operation) -> Callable[..., Any]:
     return method
 
 
-def _refused(name: str) -> Callable[..., NoReturn]:
-    """A method that a graph behind a server refuses, with the way to run it."""
-
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise DirectOnlyError(name)
-
-    return refuse
-
-
 for _operation in OPERATIONS.values():
     if _operation.call is not None and _operation.call not in vars(RemoteGraph):
         setattr(RemoteGraph, _operation.call, _derived(_operation))
 for _name in DIRECT_ONLY:
-    setattr(RemoteGraph, _name, _refused(_name))
+    setattr(RemoteGraph, _name, refused_method(_name))
 for _name, _method in vars(RemoteGraph).items():
     if inspect.isfunction(_method) and not _name.startswith("_") and hasattr(GraphApi, _name):
         # Signature and docstring are those of `GraphApi`.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from omnigraph.api.results import AFFECTED, ExampleChange, LoadResult, MutationResult
+from omnigraph.api.results import AFFECTED_RESOURCE, ExampleChange, LoadResult, MutationResult
 from omnigraph.commit.expectations import HeadIs
 from omnigraph.commit.rows import MAIN, GraphCommit, TypeChanges
 from omnigraph.commit.sidecar import WriterKind
@@ -82,7 +82,7 @@ def mutate(
         affected = prepared.outcome.affected_nodes + prepared.outcome.affected_edges
         if max_affected is not None and affected > max_affected:
             advice = "nothing was written; narrow the mutation, or allow more with max_affected"
-            raise ResourceLimitError(AFFECTED, max_affected, affected, advice)
+            raise ResourceLimitError(AFFECTED_RESOURCE, max_affected, affected, advice)
         result = MutationResult(
             branch=branch,
             query_name=query.name,

@@ -147,12 +147,12 @@ def confirmed(run: Callable[[int | None], MutationResult], *, asks: bool) -> Mut
     Raises:
         typer.Exit: the answer was no. Nothing was written.
     """
-    from omnigraph.api.results import AFFECTED
+    from omnigraph.api.results import AFFECTED_RESOURCE
 
     try:
         return run(ASK_ABOVE if asks else None)
     except ResourceLimitError as refused:
-        if refused.resource != AFFECTED:
+        if refused.resource != AFFECTED_RESOURCE:
             raise
         if not is_confirmed(f"this changes {refused.actual:,} nodes and edges"):
             print_warning("nothing was written")
