@@ -549,7 +549,7 @@ def test_ends_that_do_not_fit_are_explained(untouched: Graph) -> None:
         ({"series": "s"}, "`to` has to map number, series of Slot"),
         ({"series": "s", "number": form}, "Slot.number is a I32: `date_format` is for Date"),
         ({"series": "s", "number": {"constant": "x"}}, "the constant does not fit Slot.number"),
-        ({"series": "s", "number": {}}, "`to`, number: give one of `column`, `concat` and `constant`"),
+        ({"series": "s", "number": {}}, "`to`, number: give one of `column`, `concat`, `first` and `constant`"),
     ):
         mapping = {"edges": {"At": {"from": "who", "to": end}}}
         with refused(untouched, BadRequestError, text):

@@ -381,7 +381,7 @@ def test_the_usage_shows_the_graph_first_and_everything_that_is_required(og: Run
         "diff": "[GRAPH] FROM TO [OPTIONS]",
         "query": "[GRAPH] [NAME] [OPTIONS]",
         "schema plan": "[GRAPH] --schema FILE [OPTIONS]",
-        "init": "URI --schema FILE [OPTIONS]",
+        "init": "URI [OPTIONS]",
         "queries list": "[SERVER] [OPTIONS]",
         "alias": "NAME [ARGS]... [OPTIONS]",
     }

@@ -431,6 +431,8 @@ def test_packed_files_are_sent_unpacked(tmp_path: Path) -> None:
         "mode": "merge",
         "grammar": "strict",
         "dry_run": "false",
+        "upsert": "false",
+        "check_minimum": "false",
         "source": "<records>",
     }
 

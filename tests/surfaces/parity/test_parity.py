@@ -305,7 +305,7 @@ def test_stored_queries_are_queries(same: Pair) -> None:
 
 
 #: What only makes sense with storage at hand, or without a server.
-DIRECT = {"init", "open", "connect", "examine", "verify_at"}
+DIRECT = {"init", "from_frames", "open", "connect", "examine", "verify_at"}
 
 
 def _methods(cls: type) -> dict[str, Any]:

@@ -333,8 +333,9 @@ def group_records(found: list[tuple[int, Record]], plan: LoadPlan) -> Iterator[R
 
 
 _BLOCK_BYTES = 8 * 1024 * 1024
-#: What may stand between objects. Possessive, as is the next one: neither goes back, whatever follows.
-_BETWEEN = re.compile(r"[\s\ufeff]*+(?://[^\n]*+\n[\s\ufeff]*+)*+")
+#: What may stand between objects, once or more often: blanks, and a comment with the end of its line. Only classes
+#: are repeated possessively: before Python 3.11.5 a group that is keeps the beginning of a turn that failed.
+_BETWEEN = re.compile(r"[\s\ufeff]*+(?://[^\n]*+\n)?")
 _COMMENT_AT_END = re.compile(r"//[^\n]*+\Z")
 _SPACE = re.compile(r"[ \t\n\r\ufeff]*+")
 
@@ -399,10 +400,9 @@ class _Text:
         return self._before + self.position
 
     def skip(self, pattern: re.Pattern[str]) -> None:
-        """Pass over what the pattern matches here, if anything."""
-        found = pattern.match(self.known, self.position)
-        assert found is not None, "the pattern matches nothing as well"
-        self.position = found.end()
+        """Pass over what the pattern matches here, as often as it does."""
+        while (found := pattern.match(self.known, self.position)) is not None and found.end() > self.position:
+            self.position = found.end()
 
     def extend(self) -> bool:
         """Read on; False at the end of the text.
