@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from typing_extensions import override
 
@@ -42,6 +43,10 @@ _MAX_VALUE_CHARACTERS = 200
 _MAX_MESSAGE_CHARACTERS = 1000
 
 
+#: Takes every violation, not only examples.
+Sink: TypeAlias = "Callable[[BadRecord], None] | None"
+
+
 @dataclass(slots=True)
 class ViolationCounts:
     """Violations found so far. Travels in messages, so it stays small whatever the data is."""
@@ -50,6 +55,8 @@ class ViolationCounts:
     examples: dict[str, list[BadRecord]] = field(default_factory=dict)
     #: Records that are wrong by themselves; one may violate several rules.
     records: int = 0
+    #: Hears of every violation, where all of them are kept. Does not travel.
+    sink: Sink = None
 
     def __bool__(self) -> bool:
         return bool(self.totals)
@@ -66,8 +73,12 @@ class ViolationCounts:
     ) -> None:
         """Count one violation."""
         self.count(rule, 1)
-        if self.wants_example(rule):
-            record = _record(place, rule, message, type_key=type_key, field=field, value=value)
+        if not self.wants_example(rule):
+            return
+        record = _record(place, rule, message, type_key=type_key, field=field, value=value)
+        if self.sink is not None:
+            self.sink(record)
+        if self.missing_examples(rule):
             self.examples.setdefault(rule, []).append(record)
 
     def add_all(self, violation: Violation, places: Sequence[Place] | None = None) -> None:
@@ -88,8 +99,8 @@ class ViolationCounts:
         self.totals[rule] = self.totals.get(rule, 0) + number
 
     def wants_example(self, rule: str) -> bool:
-        """Whether another example of a rule would be kept."""
-        return self.missing_examples(rule) > 0
+        """Whether another violation of a rule is of interest beyond its number."""
+        return self.sink is not None or self.missing_examples(rule) > 0
 
     def missing_examples(self, rule: str) -> int:
         """How many more examples of a rule would be kept."""

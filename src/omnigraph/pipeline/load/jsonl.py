@@ -346,35 +346,49 @@ def read_objects(file: InputFile, decoder: json.JSONDecoder) -> Iterator[tuple[o
     Behind a broken value nothing can be told apart any more, so the reading ends there.
     """
     with open_text(file) as stream:
-        text = _Text(stream)
-        try:
-            while True:
-                text.skip(_BETWEEN)
-                if text.is_at_end or _COMMENT_AT_END.match(text.known, text.position):
-                    if not text.extend():
-                        return
-                    continue
-                yield text.value(decoder)
-        except BadRecordError as broken:
-            yield broken, 0
+        yield from _objects(_Text(stream), decoder)
 
 
 def read_items(file: InputFile, decoder: json.JSONDecoder) -> Iterator[tuple[object, int]]:
     """The items of the list that a file holds, as `read_objects`."""
     with open_text(file) as stream:
+        yield from _items(_Text(stream), decoder)
+
+
+def value_texts(file: InputFile, decoder: json.JSONDecoder, *, is_list: bool) -> Iterator[str]:
+    """The texts of the items of a list, or of the values of a file, as they stand there."""
+    with open_text(file) as stream:
         text = _Text(stream)
-        try:
-            text.expect("[")
-            if text.expect("]", ",", is_first=True) == ",":
-                while True:
-                    text.next_character()
-                    yield text.value(decoder)
-                    if text.expect(",", "]") == "]":
-                        break
-            if text.next_character():
-                raise _broken(f"Extra data at character {text.offset + 1:,}")
-        except BadRecordError as broken:
-            yield broken, 0
+        for _, length in (_items if is_list else _objects)(text, decoder):
+            yield text.known[text.position - length : text.position]
+
+
+def _objects(text: _Text, decoder: json.JSONDecoder) -> Iterator[tuple[object, int]]:
+    try:
+        while True:
+            text.skip(_BETWEEN)
+            if text.is_at_end or _COMMENT_AT_END.match(text.known, text.position):
+                if not text.extend():
+                    return
+                continue
+            yield text.value(decoder)
+    except BadRecordError as broken:
+        yield broken, 0
+
+
+def _items(text: _Text, decoder: json.JSONDecoder) -> Iterator[tuple[object, int]]:
+    try:
+        text.expect("[")
+        if text.expect("]", ",", is_first=True) == ",":
+            while True:
+                text.next_character()
+                yield text.value(decoder)
+                if text.expect(",", "]") == "]":
+                    break
+        if text.next_character():
+            raise _broken(f"Extra data at character {text.offset + 1:,}")
+    except BadRecordError as broken:
+        yield broken, 0
 
 
 class _Text:

@@ -508,28 +508,17 @@ class PartReader:
             return found
 
     def _first_lines(self, size: int) -> list[bytes]:
-        with self._content() as stream:
+        with part_content(self._part) as stream:
             begun = stream.read(size)
         begin = self._part.begin
         lines = (begun if begin else begun.removeprefix(_BYTE_ORDER_MARK)).split(b"\n")
         # The first line belongs to the part before, the last one goes on; a file may also be one line.
         return lines[1 if begin else 0 : -1] or lines
 
-    @contextmanager
-    def _content(self) -> Iterator[ByteStream]:
-        """The content of the file from one byte before the part; what is packed is one part."""
-        if self._part.file.compression is not None:
-            with open_text(self._part.file) as content:
-                yield content
-            return
-        with open_bytes(self._part.file) as stream:
-            stream.seek(max(self._part.begin - 1, 0))
-            yield stream
-
     def _line_blocks(self) -> Iterator[tuple[list[bytes], _Numbers]]:
         """The lines that begin in the part, with their numbers from 1."""
         part = self._part
-        with self._content() as stream:
+        with part_content(self._part) as stream:
             for lines in line_blocks(stream, part.begin, part.end):
                 first = self.lines
                 self.lines += len(lines)
@@ -542,6 +531,18 @@ class PartReader:
         place = Place(self._part.file.path, line)
         self._violations.records += 1
         self._violations.add(place, rule, f"{rule}: {text}", type_key=key, value=value)
+
+
+@contextmanager
+def part_content(part: Part) -> Iterator[ByteStream]:
+    """The content of a file from one byte before the part; what is packed is one part."""
+    if part.file.compression is not None:
+        with open_text(part.file) as content:
+            yield content
+        return
+    with open_bytes(part.file) as stream:
+        stream.seek(max(part.begin - 1, 0))
+        yield stream
 
 
 def _values(count: int) -> str:

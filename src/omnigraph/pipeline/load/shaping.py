@@ -30,7 +30,7 @@ from omnigraph.pipeline.load.plan import (
 )
 from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped
 from omnigraph.pipeline.load.values import AS_IS, Reading, Tolerance
-from omnigraph.pipeline.violations import Place, ViolationCounts, shown
+from omnigraph.pipeline.violations import Place, Sink, ViolationCounts, shown
 from omnigraph.writes.columns import table_schema
 from omnigraph.writes.pending import check_cells
 from omnigraph.writes.rules import shown_values, violating
@@ -115,11 +115,11 @@ class Shaped:
     #: The ids of bad records, of nodes and as far as they have any.
     bad_ids: Array
 
-    def __init__(self, raw: RawRecords, plan: LoadPlan, source: str) -> None:
+    def __init__(self, raw: RawRecords, plan: LoadPlan, source: str, sink: Sink = None) -> None:
         self.raw = raw
         self.plan = plan
         self.lines = raw.lines
-        self.violations = ViolationCounts()
+        self.violations = ViolationCounts(sink=sink)
         self.bad = np.zeros(raw.count, dtype=bool)
         #: Old spellings of ids that were accepted, with the canonical ids.
         self.aliases: set[tuple[str, str]] = set()
@@ -144,9 +144,11 @@ class Shaped:
         self.refuse(position, rule_name(rule), rule_field(rule), value, text)
 
 
-def shape_records(raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int) -> Shaped:
+def shape_records(
+    raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int, sink: Sink = None
+) -> Shaped:
     """The rows of some records; `first_row` counts the records of the type before them in the part."""
-    judge = Shaped(raw, plan, source)
+    judge = Shaped(raw, plan, source, sink)
     schema = table_schema(raw.shape.definition)
     columns = {name: _property_column(name, judge) for name in raw.shape.definition.properties}
     for rule in raw.shape.value_rules:

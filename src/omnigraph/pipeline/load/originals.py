@@ -1,0 +1,250 @@
+"""Records as they stand in their source, by their numbers: what a quarantine keeps of them.
+
+Lines and records of text are copied byte for byte, with the line that names the columns; rows of columnar files and of
+frames keep all of their columns. Numbers are those by which the reading of a part counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from omnigraph.core.arrow import Batch, Schema, pa
+from omnigraph.errors import InputFileError
+from omnigraph.pipeline.load.inputs import ByteStream, open_text, readable
+from omnigraph.pipeline.load.jsonl import value_texts
+from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
+from omnigraph.pipeline.load.parts import Part, open_table
+from omnigraph.pipeline.load.reading import part_content
+from omnigraph.storage.answers import AnswerFolder, read_answer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BLOCK_BYTES = 8 * 1024 * 1024
+#: Where values of JSON begin and end does not depend on what is right in them.
+_DECODER = json.JSONDecoder()
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRows:
+    """The rows of a partition of a frame, which cannot be read twice. Travels to tasks."""
+
+    folder: AnswerFolder
+    #: The file; empty for a partition without rows.
+    name: str
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows, in order."""
+        yield from read_answer(self.folder, self.name)
+
+
+# ---- one kind of source after the other
+
+
+def ending_of(part: Part | None) -> str:
+    """The ending of a file with records of a part, or with rows of a frame."""
+    match None if part is None else part.format:
+        case None if part is not None:
+            return "jsonl"
+        case SourceFormat.CSV:
+            assert part is not None, "it has a format"
+            return part.file.ending if part.file.ending in ("csv", "tsv") else "csv"
+        case SourceFormat.JSON:
+            return "json"
+    return _PARQUET
+
+
+def write_originals(
+    path: str, part: Part | KeptRows, numbers: NDArray[np.int64], *, is_strict: bool, is_list: bool
+) -> int:
+    """Write the records with these numbers, which are sorted, as a file; the number of the first one in it.
+
+    Raises:
+        InputFileError: the source is gone or damaged.
+    """
+    if isinstance(part, KeptRows):
+        _write_rows(path, part.batches(), numbers)
+        return 1
+    if part.format in (SourceFormat.PARQUET, SourceFormat.ORC):
+        with readable(part.file), open_table(part.file, is_parquet=part.format is SourceFormat.PARQUET) as table:
+            _write_rows(path, table.batches(part.groups, list(table.schema.names)), numbers, table.schema)
+        return 1
+    with readable(part.file), open(path, "xb") as file:
+        if part.format is SourceFormat.CSV:
+            assert part.mapped is not None, "a part of a table belongs to a mapped type"
+            return _write_csv(file, part, part.mapped, numbers)
+        if is_list:
+            _write_list(file, part, numbers)
+        elif part.format is None and not is_strict:
+            texts = _chosen(value_texts(part.file, _DECODER, is_list=False), numbers)
+            file.writelines(text.encode() + b"\n" for text in texts)
+        else:
+            with part_content(part) as stream:
+                file.writelines(copied_lines(stream, part.begin, numbers))
+    return 1
+
+
+def _chosen(texts: Iterable[str], numbers: NDArray[np.int64]) -> Iterator[str]:
+    wanted = set(numbers.tolist())
+    return (text for number, text in enumerate(texts, start=1) if number in wanted)
+
+
+def _write_list(file: IO[bytes], part: Part, numbers: NDArray[np.int64]) -> None:
+    mark = b"["
+    for text in _chosen(value_texts(part.file, _DECODER, is_list=True), numbers):
+        file.write(mark + text.encode())
+        mark = b",\n"
+    file.write(b"]\n")
+
+
+def _write_csv(file: IO[bytes], part: Part, mapped: MappedType, numbers: NDArray[np.int64]) -> int:
+    """Records of CSV behind the line that names the columns; the number of the first one in the file."""
+    has_names = mapped.csv.header is None
+    if mapped.csv.multiline:
+        with open_text(part.file) as stream:
+            records = csv_records(stream, mapped.csv.delimiter_of(part.file).encode())
+            if has_names:
+                file.write(next(records, b"") + b"\n")
+            wanted = set(numbers.tolist())
+            file.writelines(record + b"\n" for number, record in enumerate(records, start=1) if number in wanted)
+        # Records are counted, not the line of names.
+        return 1
+    if has_names:
+        with open_text(part.file) as stream:
+            file.write(next(copied_lines_whole(stream), b"").rstrip(b"\r\n") + b"\n")
+    with part_content(part) as stream:
+        file.writelines(copied_lines(stream, part.begin, numbers))
+    return 2 if has_names else 1
+
+
+def _write_rows(path: str, batches: Iterable[Batch], numbers: NDArray[np.int64], schema: Schema | None = None) -> None:
+    writer = None
+    first = 1
+    try:
+        for batch in batches:
+            begin, end = np.searchsorted(numbers, (first, first + batch.num_rows))
+            chosen = batch.take(pa.array(numbers[begin:end] - first))
+            if writer is None:
+                writer = pq.ParquetWriter(path, schema or batch.schema, compression="zstd")
+            if chosen.num_rows:
+                writer.write_table(pa.Table.from_batches([chosen]))
+            first += batch.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+# ---- lines and records of text
+
+
+def copied_lines(stream: ByteStream, begin: int, numbers: NDArray[np.int64]) -> Iterator[bytes]:
+    """The lines of a part with these numbers, as they stand; a long one comes in pieces.
+
+    The stream stands one byte before `begin`, where that is not the beginning of the file.
+    """
+    number, is_wanted, ends_open = (0 if begin else 1), False, False
+    last = int(numbers[-1]) if len(numbers) else 0
+    is_first_block = not begin
+    if not begin:
+        is_wanted = bool(len(numbers)) and int(numbers[0]) == 1
+    while number <= last and (block := stream.read(_BLOCK_BYTES)):
+        if is_first_block:
+            block, is_first_block = block.removeprefix(_BYTE_ORDER_MARK), False
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+        starts = np.concatenate(([0], ends))
+        count = len(ends)
+        if is_wanted:
+            yield block[: int(ends[0])] if count else block
+        inner = numbers[np.searchsorted(numbers, number + 1) : np.searchsorted(numbers, number + count)]
+        for place in (inner - number).tolist():
+            yield block[int(starts[place]) : int(ends[place])]
+        if count:
+            number += count
+            place = int(np.searchsorted(numbers, number))
+            is_wanted = place < len(numbers) and int(numbers[place]) == number
+            if is_wanted and (rest := block[int(ends[-1]) :]):
+                yield rest
+        ends_open = is_wanted and not block.endswith(b"\n")
+    if ends_open:
+        yield b"\n"
+
+
+def copied_lines_whole(stream: ByteStream) -> Iterator[bytes]:
+    """The lines of a text from its beginning, without a byte order mark."""
+    kept = b""
+    is_first = True
+    while block := stream.read(64 * 1024):
+        kept += block.removeprefix(_BYTE_ORDER_MARK) if is_first else block
+        is_first = False
+        *lines, kept = kept.split(b"\n")
+        yield from lines
+    if kept:
+        yield kept
+
+
+def csv_records(stream: ByteStream, delimiter: bytes) -> Iterator[bytes]:
+    """The records of a CSV text whose values may hold line breaks, as they stand, without empty lines.
+
+    As Arrow reads them: a quote opens a value only where the value begins, and two of them inside of one are one.
+    """
+    special = re.compile(rb'["\r\n' + re.escape(delimiter) + rb"]")
+    kept, is_complete, is_first = b"", False, True
+    while not is_complete:
+        block = stream.read(_BLOCK_BYTES)
+        is_complete = not block
+        kept += block.removeprefix(_BYTE_ORDER_MARK) if is_first else block
+        is_first = False
+        rest = 0
+        for begin, end in _record_spans(kept, special, is_complete=is_complete):
+            if end > begin:
+                yield kept[begin:end]
+            rest = _behind(kept, end)
+        kept = kept[rest:]
+
+
+def _behind(text: bytes, end: int) -> int:
+    """Where the next record begins."""
+    found = _LINE_END.match(text, end)
+    return end if found is None else found.end()
+
+
+def _record_spans(text: bytes, special: re.Pattern[bytes], *, is_complete: bool) -> Iterator[tuple[int, int]]:
+    """Where records begin and end; the last one only if the text is complete."""
+    begin = value = position = 0
+    is_quoted = False
+    while (found := special.search(text, position)) is not None:
+        place, position = found.start(), found.end()
+        mark = text[place:position]
+        if not is_complete and position == len(text):
+            # What follows decides what it is.
+            return
+        if is_quoted:
+            if mark == b'"':
+                if text[position : position + 1] == b'"':
+                    position += 1
+                else:
+                    is_quoted = False
+        elif mark == b'"':
+            is_quoted = place == value
+        elif mark in (b"\r", b"\n"):
+            yield begin, place
+            begin = value = position = _behind(text, place)
+        else:
+            value = position
+    if is_complete and begin < len(text):
+        yield begin, len(text)
+
+
+def changed(part: Part) -> InputFileError:
+    """The failure of a file that is another one than when it was read."""
+    return InputFileError(part.file.path, "it changed while it was read; nothing was loaded, try again")

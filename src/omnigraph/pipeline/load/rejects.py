@@ -1,0 +1,69 @@
+"""Bad records with everything that is wrong with them, in files of a load: what a quarantine is made of.
+
+A task notes them on the way, so that no process holds more than a few at once, however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omnigraph.core.arrow import Batch, Schema, pa
+from omnigraph.errors import BadRecord
+from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
+
+#: One thing that is wrong with a record: its piece of the input, its number there, and what a report says of it.
+REJECTS: Schema = pa.schema(
+    [
+        ("piece", pa.int32()),
+        ("number", pa.int64()),
+        *((name, pa.utf8()) for name in ("type_key", "field", "value", "rule", "message")),
+    ]
+)
+#: What is noted before it goes into a file.
+_HELD = 20_000
+
+
+class RejectNotes:
+    """Notes what is wrong with records of one piece; its number is filled in by those who know it."""
+
+    def __init__(self, folder: AnswerFolder, part: int) -> None:
+        self._folder = folder
+        self._part = part
+        self._held: list[BadRecord] = []
+        self._files: list[str] = []
+
+    def add(self, record: BadRecord) -> None:
+        """Note one thing."""
+        self._held.append(record)
+        if len(self._held) >= _HELD:
+            self._write()
+
+    def _write(self) -> None:
+        name = attempt_name("rejects", self._part)
+        write_answer(self._folder, name, REJECTS, [reject_rows(self._held)])
+        self._files.append(name)
+        self._held = []
+
+    def files(self) -> list[str]:
+        """The files with everything that was noted."""
+        if self._held:
+            self._write()
+        return self._files
+
+
+def reject_rows(records: Iterable[BadRecord], piece: int | None = None) -> Batch:
+    """What is wrong with records as rows; their lines are numbers within the piece."""
+    rows = [
+        {
+            "piece": piece,
+            "number": record.line,
+            "type_key": record.type_key,
+            "field": record.field,
+            "value": record.value,
+            "rule": record.rule,
+            "message": record.message,
+        }
+        for record in records
+    ]
+    found: Batch = pa.RecordBatch.from_pylist(rows, schema=REJECTS)
+    return found
