@@ -46,7 +46,7 @@ class Counted:
 
 #: A key, how many rows of each side have it, the addresses of the first and the last new row, and the first and the
 #: last owner of all rows in the order of texts.
-_TALLY = pa.schema(
+TALLY = pa.schema(
     [
         ("key", pa.utf8()),
         *((str(side), pa.int64()) for side in Side),
@@ -54,9 +54,9 @@ _TALLY = pa.schema(
         *((name, pa.utf8()) for name in ("low", "high")),
     ]
 )
-_SENT = pa.schema([(BUCKET, pa.int32()), *_TALLY])
+_SENT = pa.schema([(BUCKET, pa.int32()), *TALLY])
 #: A row, its owner where a scan reads one, and the tally of its key.
-MATCHED = pa.schema([("address", pa.int64()), ("owner", pa.utf8()), *_TALLY])
+MATCHED = pa.schema([("address", pa.int64()), ("owner", pa.utf8()), *TALLY])
 #: Broken keys that every task holds.
 _HELD_KEYS = 500_000
 #: Keys and rows that one task brings together.
@@ -83,6 +83,15 @@ class BrokenKeys:
             yield from self.held.to_batches()
         for name in self.files:
             yield from read_answer(self.folder, name)
+
+
+def joined_keys(folder: AnswerFolder, answers: Sequence[Message]) -> BrokenKeys:
+    """The tallies in the files that tasks wrote, of distinct keys."""
+    files = tuple(str(answer["name"]) for answer in answers if answer["rows"])
+    found = BrokenKeys(folder=folder, total=sum(int(answer["rows"]) for answer in answers), files=files)
+    if found.total > _HELD_KEYS:
+        return found
+    return replace(found, held=pa.Table.from_batches(list(found.batches()), TALLY), files=())
 
 
 class Tally:
@@ -125,7 +134,7 @@ class Tally:
         found = BrokenKeys(folder=self._folder, total=total, files=files)
         if total > _HELD_KEYS:
             return found
-        held = pa.Table.from_batches(list(found.batches()), _TALLY)
+        held = pa.Table.from_batches(list(found.batches()), TALLY)
         return BrokenKeys(folder=self._folder, total=total, held=held)
 
     # ---- which rows
@@ -192,8 +201,8 @@ def _tallied(side: Side, rows: Rows, owner: str | None) -> Rows:
     columns |= {"key": grouped["key"], str(side): grouped["key_count"]}
     columns |= {"low": grouped[f"{owner}_min"], "high": grouped[f"{owner}_max"]} if is_owned else {}
     columns |= {"first": grouped["address_min"], "last": grouped["address_max"]} if side is Side.NEW else {}
-    arrays = [columns.get(item.name, pa.nulls(grouped.num_rows, item.type)) for item in _TALLY]
-    found: Rows = pa.Table.from_arrays(arrays, schema=_TALLY)
+    arrays = [columns.get(item.name, pa.nulls(grouped.num_rows, item.type)) for item in TALLY]
+    found: Rows = pa.Table.from_arrays(arrays, schema=TALLY)
     return found
 
 
@@ -210,7 +219,7 @@ def _added(tallies: Rows) -> Rows:
     keys = tallies["key"].cast(pa.large_utf8())
     grouped = _grouped(tallies.set_column(0, "key", keys), wanted)
     names = ["key", *(f"{name}_{how}" for name, how in wanted)]
-    found: Rows = grouped.select(names).rename_columns(_TALLY.names).cast(_TALLY)
+    found: Rows = grouped.select(names).rename_columns(TALLY.names).cast(TALLY)
     return found
 
 
@@ -224,7 +233,7 @@ def _tallied_here(counted: Sequence[Counted], owner: str | None) -> Rows:
     """Tallies of all rows, in memory; those of rows that stay only where the others have such keys."""
     asked = [one for one in counted if one.side in (Side.NEW, Side.GONE)]
     tallies = [_tallied(one.side, table, owner) for one in asked for scan in one.scans for table in scan_keys(scan)]
-    mine = _added(pa.concat_tables([_TALLY.empty_table(), *tallies]))
+    mine = _added(pa.concat_tables([TALLY.empty_table(), *tallies]))
     wanted = mine["key"].combine_chunks()
     found = [mine]
     for one in counted:
@@ -266,10 +275,10 @@ class _Keep:
     folder: AnswerFolder
 
     def __call__(self, bucket: int, rows: Rows) -> Message:
-        kept = _wanted(rows.select(_TALLY.names), self.breaks)
+        kept = _wanted(rows.select(TALLY.names), self.breaks)
         name = attempt_name("keys", bucket)
         if kept.num_rows:
-            write_answer(self.folder, name, _TALLY, kept.to_batches())
+            write_answer(self.folder, name, TALLY, kept.to_batches())
         return {"name": name, "keys": kept.num_rows, "rows": rows.num_rows}
 
 
@@ -331,7 +340,7 @@ class _Match:
 
     def __call__(self, bucket: int, rows: Rows) -> Message:
         is_row = rows["address"].is_valid()
-        keys = rows.filter(pc.invert(is_row)).select(_TALLY.names)
+        keys = rows.filter(pc.invert(is_row)).select(TALLY.names)
         wanted = keys["key"].cast(pa.large_utf8()).combine_chunks()
         found = rows.filter(is_row).select(["key", "address", "owner"])
         return self.handle(bucket, iter([_joined(found, keys, wanted)]))

@@ -7,9 +7,13 @@ records, and could meet another state of it. Marks on staged fragments are not p
 contain the number that a fragment gets when it is committed. Instead those fragments that lose rows, and no others, are
 written again.
 
-Which record of an id counts is decided first, among the records that are right by themselves. Then edges whose ends are
-nowhere go. Rows are only ever added to what is left out, so that an upsert, where a row that is left out lets the old
-one stay, comes to an end as well.
+Which record of an id counts is decided first, among the records that are right by themselves. Then the rules run in an
+order in which a record never suffers for one that an earlier rule leaves out: nodes before edges, of each equal ids,
+ends, `@unique`, counts. Of rows that violate a rule together all are left out, because nothing says which of them is
+right. So what is left out fails alike when it is loaded again, and what stays does not depend on the order of records.
+
+One pass is enough, except for an upsert: where its row is left out, the row that it would have replaced stays, and may
+collide with others. Rows are only ever added to what is left out, so that ends too.
 """
 
 from __future__ import annotations
@@ -19,23 +23,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omnigraph.core.arrow import Column, Rows, pa, pc
+from omnigraph.core.arrow import Batch, Column, Rows, pa, pc
 from omnigraph.core.budget import check_work
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType
-from omnigraph.lang.schema.rules import End, Example, TableRules, rule_name
+from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.lang.schema.rules import (
+    DistinctIds,
+    EdgesPerSource,
+    End,
+    EndRefused,
+    Example,
+    NewIds,
+    Rule,
+    TableRules,
+    Unique,
+    rule_field,
+    rule_name,
+)
 from omnigraph.pipeline.exchange import key_files
-from omnigraph.pipeline.keys import KeyScan, key_scans, text_key
+from omnigraph.pipeline.keys import KeyScan, joined_text, key_scans, text_key
 from omnigraph.pipeline.load.leniency import Duplicates, Leniency
-from omnigraph.pipeline.load.provenance import Origin, Piece, places_of
+from omnigraph.pipeline.load.provenance import Origin, Piece
+from omnigraph.pipeline.load.rejects import REJECTS
 from omnigraph.pipeline.load.relations import Staged, appended, is_missing
 from omnigraph.pipeline.row_sets import RowSet
-from omnigraph.pipeline.tally import BrokenKeys, Counted, Side, Tally
+from omnigraph.pipeline.tally import TALLY, BrokenKeys, Counted, Side, Tally, joined_keys
 from omnigraph.pipeline.upsert import LoadMode
-from omnigraph.pipeline.violations import Image, Place, ViolationCounts
+from omnigraph.pipeline.violations import Image, Place, ViolationCounts, shown
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import Message
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
@@ -44,7 +63,21 @@ from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.writes.rules import Violation
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _OFFSET_MASK = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """The rule of counts, for rows that took an edge from another source; their keys are ids."""
+
+    rule: EdgesPerSource
+
+
+#: A rule, the rows that are held against it, and the keys of those that violate it.
+_Finding = tuple[Rule | _Moving, Sequence[KeyScan], BrokenKeys]
 
 
 @dataclass(kw_only=True)
@@ -54,8 +87,11 @@ class LeftOut:
     rows: dict[TableKey, RowSet] = field(default_factory=dict)
     superseded: Counter[TableKey] = field(default_factory=Counter)
     dropped: Counter[TableKey] = field(default_factory=Counter)
-    #: What is wrong with edges that were dropped.
+    #: Bad rows. Together with records that are wrong by themselves they go to the quarantine.
+    refused: dict[TableKey, RowSet] = field(default_factory=dict)
+    #: What is wrong with dropped and with bad rows, and the files with everything that is wrong with the latter.
     counts: ViolationCounts = field(default_factory=ViolationCounts)
+    rejects: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return sum(map(len, self.rows.values()))
@@ -92,12 +128,14 @@ class Exclusions:
             for key, staged in types.items():
                 if staged.fragments:
                     self._new[key] = stack.enter_context(appended(staged, self.tables[key], self.objects))
-            for key in self._new:
+            # What edges suffer from is known before they are looked at.
+            keys = sorted(self._new, key=lambda key: key.kind != "node")
+            for key in keys:
                 self._supersede(key)
             while True:
                 before = len(self._found)
-                for key in self._new:
-                    self._drop(key)
+                for key in keys:
+                    self._check(key)
                 if self.mode is not LoadMode.UPSERT or len(self._found) == before:
                     self._found.counts.sort()
                     return self._found
@@ -117,38 +155,112 @@ class Exclusions:
         self._add(rows, self._tally.rows(ids, repeated, others))
         self._found.superseded[key] = len(rows)
 
-    # ---- ends
+    # ---- the rules, one after the other
 
-    def _drop(self, key: TableKey) -> None:
-        """Leave out edges whose ends are nowhere."""
-        if not self.leniency.drops(key):
+    def _check(self, key: TableKey) -> None:
+        rules = self.rules[key]
+        if self.leniency.quarantines:
+            self._check_ids(key)
+        if rules.ends:
+            self._check_ends(key)
+        if self.leniency.quarantines:
+            for unique in rules.uniques:
+                self._check_unique(key, unique)
+            if rules.per_source is not None:
+                self._check_counts(key, rules.per_source)
+
+    def _check_ids(self, key: TableKey) -> None:
+        if not self.staged.types[key].has_given_ids:
             return
-        rows = self._found.of(key)
-        before = len(rows)
+        ids = self._new_scans(key, text_key("id"))
+        new = Counted(side=Side.NEW, scans=ids)
+        repeated = self._tally.find([new], _is_repeated)
+        found: list[_Finding] = [(DistinctIds(type_name=key.name), ids, repeated)]
+        if self.mode is LoadMode.APPEND:
+            old = Counted(side=Side.OLD, scans=self._old_scans(key, text_key("id")))
+            taken = self._tally.find([new, old], _is_on_both_sides)
+            found.append((NewIds(kind=key.kind, type_name=key.name), ids, taken))
+        self._refuse(key, found)
+
+    def _check_ends(self, key: TableKey) -> None:
+        """Drop or refuse edges whose ends are nowhere, and refuse those whose ends are bad records."""
+        drops, quarantines = self.leniency.drops(key), self.leniency.quarantines
+        if not drops and not quarantines:
+            return
         # Both ends are looked at before anything is left out: an edge may have neither.
-        found = [(rule, self._references(key, rule), self._nowhere(key, rule)) for rule in self.rules[key].ends]
-        for rule, scans, keys in found:
-            told = _Told(self.folder, rule, self._source(key))
-            answers = self._tally.rows(scans, keys, told)
-            self._add(rows, answers)
-            for answer in answers:
-                self._found.counts.merge(ViolationCounts.from_message(answer["violations"]))
-        self._found.dropped[key] += len(rows) - before
+        nowhere = [(rule, self._references(key, rule), self._missing(key, rule)) for rule in self.rules[key].ends]
+        if drops:
+            rows = self._found.of(key)
+            before = len(rows)
+            for rule, scans, keys in nowhere:
+                self._add_told(rows, self._tally.rows(scans, keys, _Told(self.folder, rule, self._source(key))))
+            self._found.dropped[key] += len(rows) - before
+            nowhere = []
+        if quarantines:
+            refused: list[_Finding] = [
+                (_refused_end(rule), self._references(key, rule), self._missing(key, rule, of_refused=True))
+                for rule in self.rules[key].ends
+            ]
+            self._refuse(key, [*nowhere, *refused])
 
     def _references(self, key: TableKey, rule: End) -> tuple[KeyScan, ...]:
         extra = ("id",) if self.staged.types[key].has_given_ids else ()
         return self._new_scans(key, text_key(rule.column), extra=extra)
 
-    def _nowhere(self, key: TableKey, rule: End) -> BrokenKeys:
-        """Ends that are neither nodes nor bad records of nodes."""
+    def _missing(self, key: TableKey, rule: End, *, of_refused: bool = False) -> BrokenKeys:
+        """Ends that no node has: those of bad records, or all others."""
+        node, ids = rule.node, text_key("id")
         counted = [
             Counted(side=Side.NEW, scans=self._references(key, rule)),
-            Counted(side=Side.OLD, scans=self._new_scans(rule.node, text_key("id"))),
-            Counted(side=Side.OLD, scans=self._old_scans(rule.node, text_key("id"))),
+            Counted(side=Side.OLD, scans=self._new_scans(node, ids)),
+            Counted(side=Side.OLD, scans=self._old_scans(node, ids)),
         ]
-        if files := self.staged.bad_ids.get(rule.node):
+        if files := self.staged.bad_ids.get(node):
             counted.append(Counted(side=Side.REFUSED, keys=key_files(self.folder, files)))
-        return self._tally.find(counted, _is_nowhere)
+        refused = self._found.refused.get(node)
+        if refused is not None and node in self._new:
+            private = self._new[node]
+            scans = key_scans(private.table, private.new_fragments, ids)
+            counted.append(Counted(side=Side.REFUSED, scans=_only(scans, refused)))
+        return self._tally.find(counted, _is_refused if of_refused else _is_nowhere)
+
+    def _check_unique(self, key: TableKey, rule: Unique) -> None:
+        members = list(zip(rule.members, rule.bases, strict=True))
+        new = self._new_scans(key, members, extra=("id",))
+        counted = [Counted(side=Side.NEW, scans=new), Counted(side=Side.OLD, scans=self._old_scans(key, members))]
+        self._refuse(key, [(rule, new, self._tally.find(counted, _is_shared, owner="id"))])
+
+    def _check_counts(self, key: TableKey, rule: EdgesPerSource) -> None:
+        sources = text_key("src")
+        new = self._new_scans(key, sources)
+        gone = _only(key_scans(self.tables[key], None, sources, extra=("id",)), self._replaced_rows(key))
+        counted = [
+            Counted(side=Side.NEW, scans=new),
+            Counted(side=Side.OLD, scans=self._old_scans(key, sources)),
+            Counted(side=Side.GONE, scans=gone),
+        ]
+        keys = self._tally.find(counted, partial(_is_outside, rule.low, rule.high))
+        found: list[_Finding] = [(rule, new, keys)]
+        if gone and keys.total:
+            # A source that lost an edge suffers from the record that gave it to another one.
+            moved = self._tally.rows(gone, keys, _Moved(self.folder))
+            ids = self._new_scans(key, text_key("id"))
+            found.append((_Moving(rule), ids, joined_keys(self.folder, moved)))
+        self._refuse(key, found)
+
+    def _refuse(self, key: TableKey, found: Sequence[_Finding]) -> None:
+        """Leave out the rows that violate some rules together."""
+        rows, refused = self._found.of(key), self._found.refused.setdefault(key, RowSet())
+        for rule, scans, keys in found:
+            answers = self._tally.rows(scans, keys, _Told(self.folder, rule, self._source(key), keeps_bad=True))
+            self._add_told(rows, answers)
+            self._add(refused, answers)
+            self._found.rejects += [str(name) for answer in answers for name in answer["rejects"]]
+
+    def _add_told(self, rows: RowSet, answers: Sequence[Message]) -> None:
+        self._add(rows, answers)
+        for answer in answers:
+            self._found.counts.merge(ViolationCounts.from_message(answer["violations"]))
 
     # ---- rows of the load and of its tables
 
@@ -205,6 +317,13 @@ class Exclusions:
         return _Source(key, origins, {origin.piece: pieces[origin.piece] for origin in origins.values()})
 
 
+def _only(scans: Sequence[KeyScan], rows: RowSet) -> tuple[KeyScan, ...]:
+    """Scans of some rows alone."""
+    if not len(rows):
+        return ()
+    return tuple(replace(scan, only=rows.within(scan.fragments)) for scan in scans)
+
+
 def _without(scans: Sequence[KeyScan], rows: RowSet) -> tuple[KeyScan, ...]:
     """The same scans as if some rows were not there. Each knows the rows of its own fragments only."""
     if not len(rows):
@@ -222,6 +341,27 @@ def _is_repeated(tallies: Rows) -> Column:
 
 def _is_on_both_sides(tallies: Rows) -> Column:
     found: Column = pc.and_(pc.greater(tallies["new"], 0), pc.greater(tallies["old"], 0))
+    return found
+
+
+def _is_refused(tallies: Rows) -> Column:
+    found: Column = pc.and_(is_missing(tallies), pc.greater(tallies["refused"], 0))
+    return found
+
+
+def _is_shared(tallies: Rows) -> Column:
+    several = pc.greater(pc.add(tallies["new"], tallies["old"]), 1)
+    found: Column = pc.and_(pc.greater(tallies["new"], 0), several)
+    return found
+
+
+def _is_outside(low: int, high: int | None, tallies: Rows) -> Column:
+    count = pc.add(tallies["new"], tallies["old"])
+    is_bad = pc.less(count, low)
+    if high is not None:
+        is_bad = pc.or_(is_bad, pc.greater(count, high))
+    # A source without any edge is exempt.
+    found: Column = pc.and_(is_bad, pc.greater(count, 0))
     return found
 
 
@@ -269,36 +409,116 @@ class _Source:
     origins: Mapping[int, Origin]
     pieces: Mapping[int, Piece]
 
-    def places(self, addresses: Sequence[int]) -> list[Place]:
-        """The places of some rows."""
-        rows = [self.origins[address >> 32].behind(address & _OFFSET_MASK) for address in addresses]
-        return places_of(self.pieces, self.key, rows)
+    def numbers(self, addresses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The pieces of some rows, and the numbers of their records there."""
+        pieces = np.zeros(len(addresses), np.int64)
+        numbers = np.zeros(len(addresses), np.int64)
+        fragments = addresses >> 32
+        rows = addresses & _OFFSET_MASK
+        for fragment in np.unique(fragments).tolist():
+            here = fragments == fragment
+            origin = self.origins[fragment]
+            pieces[here], rows[here] = origin.piece, rows[here] + origin.row
+        for piece in np.unique(pieces).tolist():
+            here = pieces == piece
+            numbers[here] = self.pieces[piece].numbers[self.key].at(rows[here])
+        return pieces, numbers
+
+    def places(self, pieces: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[Place]:
+        """The places of records."""
+        found = []
+        for number, record in zip(pieces.tolist(), numbers.tolist(), strict=True):
+            piece = self.pieces[number]
+            found.append(Place(piece.source, piece.before + record, piece.unit))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Gives the ids of replaced edges as keys, with their sources and how many edges these have left."""
+
+    folder: AnswerFolder
+
+    def __call__(self, number: int, tables: Iterator[Rows]) -> Message:
+        name = attempt_name("moved", number)
+        written = write_answer(self.folder, name, TALLY, (batch for table in tables for batch in self._keys(table)))
+        return {"name": name, "rows": written.rows}
+
+    @staticmethod
+    def _keys(rows: Rows) -> Iterator[Batch]:
+        known = {"key": rows["owner"], "low": rows["key"], "new": pc.add(rows["new"], rows["old"])}
+        columns = [known.get(item.name, pa.nulls(rows.num_rows, item.type)) for item in TALLY]
+        yield from pa.Table.from_arrays(columns, schema=TALLY).combine_chunks().to_batches()
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """Tells which rows there are, and why they are left out; the first of them with their places."""
+    """Tells which rows there are, and why they are left out; the first of them with their places.
+
+    Of bad rows everything goes into a file.
+    """
 
     folder: AnswerFolder
-    rule: End
+    rule: Rule | _Moving
     source: _Source
+    keeps_bad: bool = False
 
     def __call__(self, number: int, tables: Iterator[Rows]) -> Message:
         counts = ViolationCounts()
+        rejects: list[str] = []
 
-        def counted() -> Iterator[Rows]:
+        def told() -> Iterator[Rows]:
             for table in tables:
-                self._count(table, counts)
+                pieces, numbers = self.source.numbers(np.asarray(table["address"]))
+                found = self._violation(table if self.keeps_bad else table.slice(0, MAX_EXAMPLES), table.num_rows)
+                shown = slice(0, min(len(found.examples), MAX_EXAMPLES))
+                few = replace(found, examples=found.examples[shown])
+                counts.add_all(few, self.source.places(pieces[shown], numbers[shown]))
+                if self.keeps_bad and table.num_rows:
+                    rejects.append(attempt_name("rejects", number))
+                    write_answer(self.folder, rejects[-1], REJECTS, [self._rejects(found, pieces, numbers)])
                 yield table
 
-        return _write_addresses(self.folder, number, counted()) | {"violations": counts.to_message()}
+        answer = _write_addresses(self.folder, number, told())
+        return answer | {"violations": counts.to_message(), "rejects": rejects}
 
-    def _count(self, rows: Rows, counts: ViolationCounts) -> None:
-        name = rule_name(self.rule)
-        shown = rows.slice(0, counts.missing_examples(name))
-        keys, owners = (shown[column].to_pylist() for column in ("key", "owner"))
-        examples = [
-            Example(key, ids=() if owner is None else (owner,)) for key, owner in zip(keys, owners, strict=True)
-        ]
-        violation = Violation(self.source.key, self.rule, rows.num_rows, examples)
-        counts.add_all(violation, self.source.places(np.asarray(shown["address"]).tolist()))
+    @property
+    def _plain_rule(self) -> Rule:
+        return self.rule.rule if isinstance(self.rule, _Moving) else self.rule
+
+    def _violation(self, rows: Rows, total: int) -> Violation:
+        examples = [self._example(row) for row in rows.to_pylist()]
+        return Violation(self.source.key, self._plain_rule, total, examples)
+
+    def _example(self, row: Mapping[str, Any]) -> Example:
+        key, owner = row["key"], row["owner"]
+        match self.rule:
+            case DistinctIds():
+                return Example(key, count=row["new"])
+            case Unique():
+                other = row["low"] if row["low"] != owner else row["high"]
+                return Example(joined_text(key) if len(self.rule.members) > 1 else key, ids=(owner, other))
+            case EdgesPerSource():
+                return Example(key, count=row["new"] + row["old"])
+            case _Moving():
+                return Example(row["low"], count=row["new"])
+        return Example(key, ids=() if owner is None else (owner,))
+
+    def _rejects(self, found: Violation, pieces: NDArray[np.int64], numbers: NDArray[np.int64]) -> Batch:
+        name, about = rule_name(found.rule), rule_field(found.rule)
+        values = [shown(example.value) for example in found.examples]
+        columns = {
+            "piece": pa.array(pieces, pa.int32()),
+            "number": pa.array(numbers),
+            "type_key": pa.array([str(found.key)] * len(values), pa.utf8()),
+            "field": pa.array([about] * len(values), pa.utf8()),
+            "value": pa.array(values, pa.utf8()),
+            "rule": pa.array([name] * len(values), pa.utf8()),
+            "message": pa.array(found.texts, pa.utf8()),
+        }
+        rows: Batch = pa.RecordBatch.from_arrays([columns[item.name] for item in REJECTS], schema=REJECTS)
+        return rows
+
+
+def _refused_end(rule: End) -> EndRefused:
+    return EndRefused(edge_type=rule.edge_type, column=rule.column, node_type=rule.node_type)

@@ -194,7 +194,9 @@ class LoadJob:
         external = sum(int(answer["external"]) for answer in answers)
         for part, answer in zip(self._parts, answers, strict=True):
             before = lines_before[part.number]
-            piece = Piece(source=part.file.path, unit=answer["unit"], before=before, part=part)
+            piece = Piece(
+                source=part.file.path, unit=answer["unit"], before=before, lines=int(answer["lines"]), part=part
+            )
             self._take(answer, piece, found)
         for frame in self._frames:
             plan = replace(self._plan, id_prefix=new_id_prefix())
@@ -204,7 +206,9 @@ class LoadJob:
             messages = workers.run_batches("write fragments", FrameTask(source, plan), columns)
             external += sum(int(answer["external"]) for answer in messages)
             for answer in sorted(messages, key=lambda item: int(item["part"])):
-                piece = Piece(source=partition_name(source, int(answer["part"])), unit=answer["unit"])
+                name = partition_name(source, int(answer["part"]))
+                lines, kept = int(answer["lines"]), str(answer["kept"])
+                piece = Piece(source=name, unit=answer["unit"], lines=lines, frame=frame.mapped, kept=kept)
                 self._take(answer, piece, found)
         try:
             self._found_aliases = alias_conflicts(found)
@@ -234,6 +238,7 @@ class LoadJob:
         for name, body in answer["types"].items():
             one = staged.types.setdefault(TableKey(name), StagedType())
             one.rows += int(body["rows"])
+            one.bad += int(body["bad"])
             one.has_given_ids |= bool(body["given_ids"])
             row = 0
             for fragment in body["fragments"]:
@@ -244,6 +249,11 @@ class LoadJob:
                 one.patches.append(file)
                 one.origins.append(Origin(number, row))
                 row += file.rows
+        for name, count in answer["refused"].items():
+            one = staged.types.setdefault(TableKey(name), StagedType())
+            one.rows += int(count)
+            one.bad += int(count)
+        staged.rejects.extend((number, name) for name in answer["rejects"])
         for name, files in answer["bad_ids"].items():
             staged.bad_ids.setdefault(TableKey(name), []).extend(files)
         if answer["violations"] is not None:

@@ -40,6 +40,8 @@ class Leniency:
     dangling: Mapping[TableKey, Dangling] = field(default_factory=dict)
     default_duplicates: Duplicates = Duplicates.ERROR
     default_dangling: Dangling = Dangling.ERROR
+    #: Whether bad records go to a quarantine, and the others are loaded.
+    quarantines: bool = False
 
     @property
     def is_lenient(self) -> bool:
@@ -58,8 +60,8 @@ class Leniency:
     def forgives(self, key: TableKey, rule: Rule) -> bool:
         """Whether rows that violate a rule may be left out."""
         if isinstance(rule, DistinctIds):
-            return self.duplicates_of(key) is not Duplicates.ERROR
-        return isinstance(rule, End) and self.drops(key)
+            return self.quarantines or self.duplicates_of(key) is not Duplicates.ERROR
+        return self.quarantines or (isinstance(rule, End) and self.drops(key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ def leniency_of(
     duplicates: object,
     dangling: object,
     default: Duplicates,
+    quarantines: bool = False,
 ) -> Leniency:
     """The rules of a load: those of the call go before those of the mapping.
 
@@ -93,6 +96,7 @@ def leniency_of(
         dangling=_by_type((one.type_key, one.dangling) for one in said) if drops is None else {},
         default_duplicates=chosen or default,
         default_dangling=drops or Dangling.ERROR,
+        quarantines=quarantines,
     )
     for key, source in unordered.items():
         rule = found.duplicates_of(key)

@@ -24,14 +24,17 @@ from omnigraph.pipeline.load.shaping import (
     property_values,
 )
 from omnigraph.pipeline.patch_files import LACKS, brought_column
+from omnigraph.pipeline.violations import Sink
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def shape_patch(raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int) -> Shaped:
+def shape_patch(
+    raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int, sink: Sink = None
+) -> Shaped:
     """The columns of some records; `first_row` counts the records of the type before them in the part."""
-    judge = Shaped(raw, plan, source)
+    judge = Shaped(raw, plan, source, sink)
     brought = {name: raw.brings(name) for name in raw.shape.definition.properties if name in raw.columns}
     values = {name: property_values(name, judge, mask) for name, mask in brought.items()}
     for rule in raw.shape.value_rules:

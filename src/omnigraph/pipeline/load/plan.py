@@ -166,6 +166,8 @@ class LoadPlan:
     external: ExternalRule = field(default_factory=ExternalRule)
     #: Where tasks note which files they have written.
     ledgers: AnswerFolder | None = None
+    #: Whether bad records are kept, with everything that is wrong with them.
+    keeps_bad: bool = False
     #: Whether records give only the properties that change, of rows that exist.
     is_patch: bool = False
     #: Whether records of a patch may also be new rows.

@@ -15,6 +15,7 @@ import numpy as np
 from omnigraph.core.arrow import Batch, pa
 from omnigraph.core.ids import TableKey
 from omnigraph.errors.writes import LINE
+from omnigraph.pipeline.load.mapping import MappedType
 from omnigraph.pipeline.load.parts import Part
 from omnigraph.pipeline.violations import Place
 from omnigraph.pipeline.workers import Message
@@ -131,9 +132,14 @@ class Piece:
     unit: str = LINE
     #: Lines of the file, or whatever is counted, before it.
     before: int = 0
+    #: How many lines, records or rows it has.
+    lines: int = 0
     numbers: Mapping[TableKey, RecordNumbers] = field(default_factory=dict)
     #: None for a partition of a frame.
     part: Part | None = None
+    #: How a frame is read, and the file with the rows of its partition where they are kept; empty if there are none.
+    frame: MappedType | None = None
+    kept: str = ""
 
     def places(self, key: TableKey, rows: NDArray[np.int64]) -> list[Place]:
         """The places of some rows of a type, which are counted from 0 within the piece."""
@@ -166,15 +172,10 @@ class Provenance:
 
     def places(self, key: TableKey, rows: Sequence[Origin]) -> list[Place]:
         """The places of some rows of a type."""
-        return places_of(dict(enumerate(self.pieces)), key, rows)
-
-
-def places_of(pieces: Mapping[int, Piece], key: TableKey, rows: Sequence[Origin]) -> list[Place]:
-    """The places of some rows of a type, in pieces by their number."""
-    numbers = np.array([row.piece for row in rows], np.int64)
-    found: dict[int, Place] = {}
-    for piece in np.unique(numbers).tolist():
-        here = np.flatnonzero(numbers == piece).tolist()
-        positions = np.array([rows[place].row for place in here], np.int64)
-        found |= zip(here, pieces[piece].places(key, positions), strict=True)
-    return [found[place] for place in range(len(rows))]
+        numbers = np.array([row.piece for row in rows], np.int64)
+        found: dict[int, Place] = {}
+        for piece in np.unique(numbers).tolist():
+            here = np.flatnonzero(numbers == piece).tolist()
+            positions = np.array([rows[place].row for place in here], np.int64)
+            found |= zip(here, self.pieces[piece].places(key, positions), strict=True)
+        return [found[place] for place in range(len(rows))]

@@ -48,8 +48,9 @@ _COUNTED_EDGES = 1_000_000
 class StagedType:
     """The staged records of one type."""
 
-    #: Records of the input, the bad ones too.
+    #: Records of the input, the bad ones too, and how many of them are wrong by themselves.
     rows: int = 0
+    bad: int = 0
     #: Fragments of the good ones or, of a patch, files, and where each of them begins in the input.
     fragments: list[str] = field(default_factory=list)
     patches: list[PatchFile] = field(default_factory=list)
@@ -67,6 +68,8 @@ class Staged:
     provenance: Provenance = field(default_factory=Provenance)
     #: What is wrong with single records.
     violations: ViolationCounts = field(default_factory=ViolationCounts)
+    #: Files with all of it, and the number of the piece that each is about, where bad records are kept.
+    rejects: list[tuple[int, str]] = field(default_factory=list)
 
 
 @contextmanager

@@ -6,22 +6,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 from omnigraph.core.arrow import Array, Batch, pa
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey
 from omnigraph.errors.writes import ROW
 from omnigraph.pipeline.exchange import write_keys
+from omnigraph.pipeline.load.columns import decoded
 from omnigraph.pipeline.load.parts import Part
 from omnigraph.pipeline.load.patching import shape_patch
 from omnigraph.pipeline.load.plan import COPIED_TOGETHER, LoadPlan
 from omnigraph.pipeline.load.provenance import NumberNotes
 from omnigraph.pipeline.load.reading import PartReader
+from omnigraph.pipeline.load.rejects import RejectNotes
 from omnigraph.pipeline.load.shaping import RawRecords, ids_of, shape_records
 from omnigraph.pipeline.load.sources import FrameSource, frame_records, partition_name
 from omnigraph.pipeline.patch_files import PatchFile, write_patch
 from omnigraph.pipeline.violations import ViolationCounts
 from omnigraph.pipeline.workers import Message, advance
+from omnigraph.storage.answers import attempt_name, read_answer, write_answer
 from omnigraph.storage.datasets.fragments import Ledger, remove_written, write_rows
 from omnigraph.storage.datasets.partitions import open_address
 from omnigraph.writes.columns import blob_columns
@@ -58,9 +62,8 @@ def stage_part(item: StageItem) -> Message:
 
     A part with types that have no place yet answers with `unplaced`, their names, and leaves nothing.
     """
-    violations = ViolationCounts()
-    reader = PartReader(item.part, item.plan, violations)
-    stage = _Stage(item.plan, item.part.file.path, item.part.number, violations)
+    stage = _Stage(item.plan, item.part.file.path, item.part.number)
+    reader = PartReader(item.part, item.plan, stage.violations)
     with stage.removed_on_failure():
         for raw in work_steps(reader.records()):
             stage.put(raw)
@@ -77,20 +80,46 @@ class FrameTask:
     def __call__(self, partition: int, batches: Iterable[Batch]) -> Iterator[Message]:
         """The answer for one partition."""
         name = partition_name(self.source, partition)
-        stage = _Stage(self.plan, name, partition, ViolationCounts())
+        stage = _Stage(self.plan, name, partition)
         lines = 0
+        kept = ""
         with stage.removed_on_failure():
+            if self.plan.keeps_bad:
+                # They cannot be read again.
+                kept, batches = _kept_rows(self.plan, partition, batches)
             for raw in frame_records(self.source, self.plan, batches):
                 lines += raw.count
                 stage.put(raw)
             answer = stage.finish(partition, lines, ROW)
-        yield answer
+        yield answer | {"kept": kept}
+
+
+def _kept_rows(plan: LoadPlan, partition: int, batches: Iterable[Batch]) -> tuple[str, Iterable[Batch]]:
+    """The name of a file with all rows of a partition, and the rows as they are in it."""
+    assert plan.ledgers is not None, "a load has a folder"
+    waiting = iter(batches)
+    first = next(waiting, None)
+    if first is None:
+        return "", ()
+    name = attempt_name("kept", partition)
+    # A column of codes may have other texts in every batch.
+    plain = (_plain(batch) for batch in chain([first], waiting))
+    head = next(plain)
+    write_answer(plan.ledgers, name, head.schema, chain([head], plain))
+    return name, read_answer(plan.ledgers, name)
+
+
+def _plain(batch: Batch) -> Batch:
+    columns = [decoded(column) for column in batch.columns]
+    found: Batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    return found
 
 
 @dataclass(slots=True)
 class _Pending:
     numbers: NumberNotes
     rows: int = 0
+    bad: int = 0
     waiting: list[Batch] = field(default_factory=list)
     waiting_bytes: int = 0
     waiting_rows: int = 0
@@ -102,11 +131,14 @@ class _Pending:
 class _Stage:
     """Rows of one part on their way into fragments."""
 
-    def __init__(self, plan: LoadPlan, source: str, part: int, violations: ViolationCounts) -> None:
+    def __init__(self, plan: LoadPlan, source: str, part: int) -> None:
         self._plan = plan
         self._source = source
         self._part = part
-        self._violations = violations
+        keeps = plan.keeps_bad and plan.ledgers is not None
+        self._rejects = RejectNotes(plan.ledgers, part) if keeps and plan.ledgers is not None else None
+        #: What is wrong with the records.
+        self.violations = ViolationCounts(sink=None if self._rejects is None else self._rejects.add)
         self._types: dict[TableKey, _Pending] = {}
         self._aliases: dict[str, set[tuple[str, str]]] = {}
         self._external = 0
@@ -114,6 +146,8 @@ class _Stage:
         #: Types that appear unannounced: they have no place yet. The part is read to its end, for their names.
         self._unplaced: set[TableKey] = set()
         self._bad_ids = _BadIds(plan, part)
+        #: Records whose type is known, and that are bad before their values are looked at.
+        self._refused: Counter[TableKey] = Counter()
         self._ledger = Ledger(plan.ledgers, part)
 
     @contextmanager
@@ -134,6 +168,7 @@ class _Stage:
     def put(self, raw: RawRecords) -> None:
         """Take records in."""
         if raw.is_refused:
+            self._refused[raw.shape.key] += raw.count
             if raw.ends is None:
                 self._bad_ids.add(raw.shape.key, ids_of(raw, self._plan, self._source))
             return
@@ -150,14 +185,16 @@ class _Stage:
     def _put(self, raw: RawRecords) -> None:
         pending = self._types.setdefault(raw.shape.key, _Pending(NumberNotes(self._plan.ledgers, self._part)))
         shape = shape_patch if self._plan.is_patch else shape_records
-        shaped = shape(raw, self._plan, source=self._source, part=self._part, first_row=pending.rows)
+        sink = self.violations.sink
+        shaped = shape(raw, self._plan, source=self._source, part=self._part, first_row=pending.rows, sink=sink)
         pending.rows += raw.count
         advance(raw.count)
         self._external += shaped.external_count
         check_cells(self._external)
         self._nulled.update(shaped.nulled)
         pending.has_given_ids |= bool(raw.shape.key_members) or raw.has_given_ids
-        self._violations.merge(shaped.violations)
+        self.violations.merge(shaped.violations)
+        pending.bad += shaped.violations.records
         if shaped.aliases:
             self._aliases.setdefault(raw.shape.key, set()).update(shaped.aliases)
         self._bad_ids.add(raw.shape.key, shaped.bad_ids)
@@ -199,6 +236,7 @@ class _Stage:
             "types": {
                 key: {
                     "rows": pending.rows,
+                    "bad": pending.bad,
                     "fragments": pending.fragments,
                     "patches": [file.to_message() for file in pending.patches],
                     "given_ids": pending.has_given_ids,
@@ -207,7 +245,9 @@ class _Stage:
                 for key, pending in self._types.items()
             },
             "bad_ids": self._bad_ids.message(),
-            "violations": self._violations.to_message() if self._violations else None,
+            "refused": dict(self._refused),
+            "violations": self.violations.to_message() if self.violations else None,
+            "rejects": [] if self._rejects is None else self._rejects.files(),
             "aliases": {key: sorted(pairs) for key, pairs in self._aliases.items()},
         }
 
