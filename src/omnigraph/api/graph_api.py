@@ -82,6 +82,7 @@ class GraphApi(ShowingApi, MaintenanceApi):
         spark: Session | None = None,
         on_duplicate: str | None = None,
         dangling: str | None = None,
+        quarantine: str | PathLike[str] | None = None,
         dry_run: bool = False,
         grammar: str = "strict",
         upsert: bool = False,
@@ -108,6 +109,10 @@ class GraphApi(ShowingApi, MaintenanceApi):
         refuses them. `dangling="drop"` leaves out edges whose ends do not exist; the receipt counts them, and its
         `report` shows some. A mapping may say both per type. Without either, `merge` takes the last record of files,
         and everything else is refused.
+
+        With `quarantine=FOLDER` bad records do not refuse the load: the others are loaded in one commit, and the folder
+        gets every bad record as its source has it, with its reasons and the command that loads it again. Rows of frames
+        become Parquet files. The folder is complete before the commit, and gone when the load fails.
 
         Inputs up to 32 MiB run in this process, larger ones on Spark, and so do frames and tables of Spark and loads
         with `spark=`; `engine` of the receipt says which it was, and why. `engine="local"` and `engine="spark"` force

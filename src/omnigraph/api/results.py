@@ -116,6 +116,21 @@ class LoadedType(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadQuarantine(Document):
+    """The bad records of a load that went to a quarantine; `folder` and `command` are None after a dry run."""
+
+    folder: str | None
+    records: int
+    #: Records whose type is known, per type.
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    #: Of each rule the records that violate it; one may violate several.
+    rules: Mapping[str, int]
+    #: What loads the records again when they are corrected.
+    command: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult(Document):
     """The receipt of a load; `commit` is None after a dry run."""
 
@@ -137,6 +152,9 @@ class LoadResult(Document):
             "only the compatible grammar does so"
         ),
     ] = field(default_factory=dict)
+    quarantine: Annotated[LoadQuarantine | None, OMIT_NONE, Text("bad records, if there are any and they are kept")] = (
+        None
+    )
     report: Annotated[LoadReport | None, OMIT_NONE, Text("the records that were left out, if there are any")] = None
     dry_run: bool = False
     #: Where the work was done; None in receipts of earlier releases.
@@ -153,6 +171,11 @@ class LoadResult(Document):
     def superseded(self) -> int:
         """Records that another one of the same id replaced: read, not written."""
         return sum(item.superseded for item in (*self.nodes, *self.edges))
+
+    @property
+    def quarantined(self) -> int:
+        """Bad records that went to the quarantine."""
+        return 0 if self.quarantine is None else self.quarantine.records
 
     @property
     def dropped(self) -> int:

@@ -401,6 +401,7 @@ class RemoteGraph(GraphApi):
         spark: Session | None = None,
         on_duplicate: str | None = None,
         dangling: str | None = None,
+        quarantine: str | PathLike[str] | None = None,
         dry_run: bool = False,
         grammar: str = "strict",
         upsert: bool = False,
@@ -419,6 +420,8 @@ class RemoteGraph(GraphApi):
         check_one_input(source, mapping, frames)
         if source is None:
             raise DirectOnlyError("load with a mapping" if frames is None else "load of frames")
+        if quarantine is not None:
+            raise DirectOnlyError("load with a quarantine")
         files = RecordFiles(source, are_lines=grammar != "compatible")
         params = {
             "branch": branch,

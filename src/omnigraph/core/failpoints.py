@@ -30,6 +30,8 @@ class Failpoint(StrEnum):
     LOAD_FRAGMENTS_WRITTEN = "load_fragments_written"
     LOAD_IDENTIFIED = "load_identified"
     LOAD_CHECKED = "load_checked"
+    QUARANTINE_WRITTEN = "quarantine_written"
+    QUARANTINE_PUBLISHED = "quarantine_published"
     EMBED_VECTORS_KEPT = "embed_vectors_kept"
     EMBED_STAGED = "embed_staged"
     MERGE_PLANNED = "merge_planned"

@@ -8,23 +8,32 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from omnigraph.api.results import LoadedType, LoadResult
+from omnigraph.api.results import LoadedType, LoadQuarantine, LoadResult
 from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.expectations import NewBranch
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import ManifestState, Snapshot
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.errors import BadRequestError, BranchNotFoundError, LoadReport
 from omnigraph.errors.requests import LOAD
 from omnigraph.graph.open_graph import OpenGraph
+from omnigraph.graph.quarantines import Reload, quarantine_place, quarantined
 from omnigraph.pipeline.engine_choice import AUTO_LOCAL_MAX_BYTES, ChosenEngine, bytes_of, choose_engine
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
 from omnigraph.pipeline.load.leniency import Duplicates, leniency_of
 from omnigraph.pipeline.load.plan import Grammar, LoadPlan, external_rule, shapes_of
-from omnigraph.pipeline.load.sources import FrameAccess, LoadInput, check_columns, check_local, look_at_input
+from omnigraph.pipeline.load.sources import (
+    FrameAccess,
+    LoadInput,
+    check_columns,
+    check_local,
+    look_at_input,
+    refuse_unfit,
+)
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.workers import Progress, operation
 from omnigraph.spark import make_engine, session_of_frames
@@ -50,6 +59,8 @@ class LoadCall:
     #: What happens to equal ids and to edges without an end; None: as the mapping says.
     on_duplicate: str | None
     dangling: str | None
+    #: The folder for bad records; None: they refuse the load.
+    quarantine: str | PathLike[str] | None
     dry_run: bool
     grammar: Grammar
     #: Whether records of a patch may be new rows.
@@ -115,6 +126,7 @@ class _Run:
         self._transaction = transaction
         self._call = call
         self._schema = graph.schema_of(transaction.snapshot.schema_hash)
+        self._quarantine = None if call.quarantine is None else quarantine_place(call.quarantine, graph.uri)
 
     def execute(self) -> LoadResult:
         call = self._call
@@ -147,9 +159,12 @@ class _Run:
             duplicates=call.on_duplicate,
             dangling=call.dangling,
             default=Duplicates.LAST if replaces else Duplicates.ERROR,
+            quarantines=self._quarantine is not None,
         )
-        if call.mode is LoadMode.PATCH and leniency.is_lenient:
-            raise BadRequestError("a patch refuses equal ids and unknown rows: leave out the rules for them")
+        if leniency.quarantines:
+            refuse_unfit(given)
+        if call.mode is LoadMode.PATCH and (leniency.is_lenient or leniency.quarantines):
+            raise BadRequestError("a patch refuses bad records: leave out the rules and the quarantine for them")
         session = None if chosen.is_local else session_of_frames(call.spark, given.frames)
         job = LoadJob(
             given,
@@ -209,27 +224,63 @@ class _Run:
             raise
 
     def _finish(self, job: LoadJob, prepared: PreparedLoad) -> LoadResult:
-        call, transaction, left_out = self._call, self._transaction, prepared.left_out
-        pins = transaction.snapshot.pins
-        commit = None
+        report = job.report(prepared)
+        if self._quarantine is None or report is None:
+            return self._receipt(job, prepared, report, None, self._commit(job, prepared))
+        call = self._call
+        again = Reload(
+            graph_uri=self._graph.uri,
+            branch=call.branch,
+            mode=call.mode,
+            grammar=str(call.grammar),
+            on_duplicate=call.on_duplicate,
+            dangling=call.dangling,
+        )
+        with quarantined(
+            job,
+            prepared,
+            self._quarantine,
+            again,
+            report,
+            durable=self._graph.environment.durable,
+            dry_run=call.dry_run,
+            has_effect=lambda: self._transaction.has_effect,
+        ) as kept:
+            return self._receipt(job, prepared, report, kept, self._commit(job, prepared))
+
+    def _commit(self, job: LoadJob, prepared: PreparedLoad) -> GraphCommit | None:
+        call, transaction = self._call, self._transaction
         if call.dry_run:
             job.abandon(prepared)
-        else:
-            for key, write in prepared.writes.items():
-                transaction.stage(pins[key], write)
-            transaction.read.update({key: pins[key].version for key in prepared.read})
-            with call.progress.stage("commit", 1):
-                commit = transaction.commit()
-            job.finish(prepared)
+            return None
+        pins = transaction.snapshot.pins
+        for key, write in prepared.writes.items():
+            transaction.stage(pins[key], write)
+        transaction.read.update({key: pins[key].version for key in prepared.read})
+        with call.progress.stage("commit", 1):
+            commit = transaction.commit()
+        job.finish(prepared)
+        return commit
+
+    def _receipt(
+        self,
+        job: LoadJob,
+        prepared: PreparedLoad,
+        report: LoadReport | None,
+        kept: LoadQuarantine | None,
+        commit: GraphCommit | None,
+    ) -> LoadResult:
+        call = self._call
         return LoadResult(
             uri=self._graph.uri,
             branch=call.branch,
             base=call.base,
-            branch_created=transaction.new_branch is not None and commit is not None,
+            branch_created=self._transaction.new_branch is not None and commit is not None,
             mode=str(call.mode),
             nodes=_types("node", job, prepared),
             edges=_types("edge", job, prepared),
-            report=left_out.counts.report() if left_out.counts else None,
+            quarantine=kept,
+            report=report,
             nulled=dict(sorted(job.nulled.items())),
             actor=call.actor,
             commit=commit,
@@ -255,8 +306,9 @@ def _choose(call: LoadCall, given: LoadInput) -> ChosenEngine:
 
 
 def _types(kind: str, job: LoadJob, prepared: PreparedLoad) -> tuple[LoadedType, ...]:
-    repeated, dropped = prepared.repeated, prepared.left_out.dropped
-    found = LoadResult.types_of(kind, job.row_counts, prepared.superseded, repeated=repeated, dropped=dropped)
+    left_out, repeated = prepared.left_out, prepared.repeated
+    rows = {key: count - len(left_out.refused.get(key, ())) for key, count in job.row_counts.items()}
+    found = LoadResult.types_of(kind, rows, prepared.superseded, repeated=repeated, dropped=left_out.dropped)
     counts = {key.name: count for key, count in prepared.patched.items() if key.kind == kind}
     return tuple(
         replace(item, patched=counts[item.name].patched, inserted=counts[item.name].inserted)

@@ -61,6 +61,12 @@ def upload_new(location: GraphLocation, files: Sequence[tuple[Path, str]]) -> bo
     return False
 
 
+def remove_uploaded(location: GraphLocation, names: Sequence[str]) -> None:
+    """Delete files that were uploaded below a place, as far as the store allows."""
+    store, base = _parent_store(location)
+    _discard(store, [f"{base}/{name}" for name in names])
+
+
 def _upload(store: Backend, key: str, path: Path) -> bool:
     if path.stat().st_size > _ONE_REQUEST_BYTES:
         if _is_there(store, key):

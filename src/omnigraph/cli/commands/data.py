@@ -27,7 +27,7 @@ from omnigraph.pipeline.engine_choice import Engine
 from omnigraph.pipeline.load.leniency import Dangling, Duplicates
 
 if TYPE_CHECKING:
-    from omnigraph.api.results import BlobInfo, ExportResult, LoadResult
+    from omnigraph.api.results import BlobInfo, ExportResult, LoadQuarantine, LoadResult
 
 
 # ---- `omnigraph load`
@@ -71,6 +71,19 @@ OnDangling = Annotated[
 ]
 
 
+OnError = Annotated[
+    str | None,
+    typer.Option(
+        "--on-error",
+        metavar="refuse|quarantine=FOLDER",
+        help="of bad records: refuse the load (default), or load the others and keep the bad ones in FOLDER; exits 3",
+    ),
+]
+_QUARANTINE = "quarantine="
+#: Records went to a quarantine.
+QUARANTINED = 3
+
+
 Upsert = Annotated[bool, typer.Option("--upsert", help="with --mode patch: unknown records become new rows")]
 
 CheckMinimum = Annotated[
@@ -92,6 +105,7 @@ def load(
     check_minimum: CheckMinimum = False,
     on_duplicate: OnDuplicate = None,
     dangling: OnDangling = None,
+    on_error: OnError = None,
     dry_run: DryRun = False,
     report: ReportFile = None,
     timeout: Timeout = None,
@@ -111,6 +125,7 @@ def load(
         "check_minimum": check_minimum,
         "on_duplicate": on_duplicate,
         "dangling": dangling,
+        "quarantine": _quarantine_of(on_error),
         "timeout_s": timeout,
     }
     _load(address, data, mapping, mode, branch, base, dry_run, report, yes, quiet, json, choices)
@@ -184,6 +199,18 @@ def _load(
     if report is not None and result.report is not None:
         _write_report(report, result.report)
     print_result(result, load_lines(result), json=json)
+    if result.quarantine is not None:
+        raise typer.Exit(QUARANTINED)
+
+
+def _quarantine_of(on_error: str | None) -> str | None:
+    """The folder for bad records; None where they refuse the load."""
+    if on_error is None or on_error == "refuse":
+        return None
+    folder = on_error.removeprefix(_QUARANTINE)
+    if not folder or folder == on_error:
+        raise typer.BadParameter("give --on-error refuse or --on-error quarantine=FOLDER")
+    return folder
 
 
 def load_lines(result: LoadResult) -> Iterator[str]:
@@ -204,6 +231,8 @@ def load_lines(result: LoadResult) -> Iterator[str]:
         yield f"{counted(result.superseded, 'record')} {were} replaced by another one of the same id"
     for key, count in result.dropped_rows.items():
         yield f"{key.name}: {counted(count, 'edge')} dropped, because an end does not exist"
+    if result.quarantine is not None:
+        yield from _quarantine_lines(result.quarantine)
     for edges in result.edges:
         if edges.repeated:
             joined = "edge joins" if edges.repeated == 1 else "edges join"
@@ -223,6 +252,15 @@ def load_lines(result: LoadResult) -> Iterator[str]:
         yield f"{records} in commit {commit_text(result.commit.commit_id)} on {result.branch}{created} ({result.mode})"
     if result.engine is not None:
         yield str(result.engine)
+
+
+def _quarantine_lines(kept: LoadQuarantine) -> Iterator[str]:
+    place = "would be kept" if kept.folder is None else f"in {kept.folder}"
+    yield f"{counted(kept.records, 'bad record')} {place}"
+    for rule, count in kept.rules.items():
+        yield f"  {rule}: {count:,}"
+    if kept.command is not None:
+        yield f"correct them, then: {kept.command}"
 
 
 def _write_report(path: Path, report: LoadReport) -> None:

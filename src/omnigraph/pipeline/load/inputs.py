@@ -73,6 +73,8 @@ class InputFile:
     limits: UnpackLimits = field(default_factory=UnpackLimits)
     #: Columns whose values are in the names of its folders, as in `country=DE/part-0.parquet`.
     partitions: tuple[tuple[str, str | None], ...] = ()
+    #: When it was changed last, where that is known.
+    modified_ns: int | None = None
 
     def check_content(self, content_bytes: int) -> None:
         """Refuse a file that holds far more than its size makes likely, as read so far or by its own account.
@@ -158,6 +160,7 @@ def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[Inpu
             path=f"{prefix}{info.path}",
             size=info.size or 0,
             partitions=() if base is None else _partitions(info.path, base),
+            modified_ns=info.mtime_ns,
         )
         for info in found
     ]
@@ -271,6 +274,23 @@ def _is_step(name: str, step: str) -> bool:
     if name.startswith(_HIDDEN) and not step.startswith(name[0]):
         return False
     return step == _ANY_FOLDERS or fnmatch.fnmatchcase(name, step)
+
+
+def check_unchanged(file: InputFile) -> None:
+    """Make sure that a file is the one that was found.
+
+    Raises:
+        InputFileError: it is gone, or another one.
+    """
+    system, path = _system(file.path)
+    try:
+        info = system.get_file_info(path)
+    except OSError as error:
+        raise InputFileError(file.path, _reason(error)) from error
+    if info.type == fs.FileType.NotFound:
+        raise InputFileError(file.path, "it is gone")
+    if (info.size or 0, info.mtime_ns) != (file.size, file.modified_ns):
+        raise InputFileError(file.path, "it changed while it was read; nothing was loaded, try again")
 
 
 class ByteStream(Protocol):

@@ -11,10 +11,18 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError, StorageError
+from omnigraph.errors import (
+    BadRequestError,
+    InternalError,
+    LoadKeyConflictError,
+    LoadRejectedError,
+    LoadReport,
+    StorageError,
+)
 from omnigraph.lang.schema.rules import TableRules, rule_name
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.exclusions import Exclusions, LeftOut
@@ -23,6 +31,7 @@ from omnigraph.pipeline.load.parts import Part, by_source
 from omnigraph.pipeline.load.patch_job import PatchCounts, PatchJob
 from omnigraph.pipeline.load.plan import LoadPlan
 from omnigraph.pipeline.load.provenance import Origin, Piece, RecordNumbers
+from omnigraph.pipeline.load.quarantine import Quarantined, write_quarantine
 from omnigraph.pipeline.load.relations import Relations, Staged, StagedType, appended
 from omnigraph.pipeline.load.shaping import alias_conflicts
 from omnigraph.pipeline.load.sources import Frame, LoadInput, chosen_columns, frame_source, partition_name, plan_work
@@ -120,8 +129,8 @@ class LoadJob:
 
     @property
     def row_counts(self) -> dict[TableKey, int]:
-        """Records of the input per type that is present."""
-        return {key: staged.rows for key, staged in self._staged.types.items()}
+        """Records of the input per type that is present, without those that are wrong by themselves."""
+        return {key: staged.rows - staged.bad for key, staged in self._staged.types.items()}
 
     # ---- before the graph is looked at
 
@@ -154,7 +163,7 @@ class LoadJob:
             SparkError: a task failed on every try.
         """
         self._open_more = open_more
-        self._plan = replace(self._plan, ledgers=self._ledgers.folder)
+        self._plan = replace(self._plan, ledgers=self._ledgers.folder, keeps_bad=self._leniency.quarantines)
         self._place(tables)
         self._stage_once()
         aliases = self._found_aliases
@@ -287,6 +296,7 @@ class LoadJob:
                 left_out = self._exclusions(tables, untouched).find()
                 self.abandon(prepared)
                 prepared, relations = self._attempt(tables, untouched, left_out, self._cleared(tables, left_out))
+            self._refuse_emptying(relations, prepared)
             self._refuse(relations)
             reach(Failpoint.LOAD_CHECKED)
         except BaseException:
@@ -469,18 +479,59 @@ class LoadJob:
             old_sources=() if upserted is None else upserted.old_sources,
         )
 
+    def _refuse_emptying(self, relations: Relations, prepared: PreparedLoad) -> None:
+        """Refuse an overwrite by bad records alone: it would leave nothing of a type."""
+        for key, staged in self._staged.types.items() if self._mode is LoadMode.OVERWRITE else ():
+            refused = len(prepared.left_out.refused.get(key, ()))
+            if self._leniency.quarantines and staged.bad + refused and staged.bad + refused == staged.rows:
+                rule = f"no good record of {key.name}"
+                text = f"{rule}: all {staged.rows:,} are bad, and an overwrite would leave none"
+                relations.counts.add(Place("input"), rule, text, type_key=key)
+
     def _refuse(self, relations: Relations) -> None:
         """Report what is wrong with records and between them, if anything is."""
         counts = ViolationCounts()
         counts.merge(self._staged.violations)
         counts.merge(relations.counts)
-        if not counts:
+        if not (relations.counts if self._leniency.quarantines else counts):
             return
         report, conflict = counts.report(), relations.conflict
         if conflict is None or self._staged.violations:
             raise LoadRejectedError(report)
         first = next(item for item in report.examples if item.rule == rule_name(conflict))
         raise LoadKeyConflictError(conflict.kind, conflict.type_name, str(first.value), report)
+
+    # ---- bad records
+
+    def bad_records(self, prepared: PreparedLoad) -> int:
+        """The number of bad records: wrong by themselves, or refused by a rule between records."""
+        return self._staged.violations.records + sum(map(len, prepared.left_out.refused.values()))
+
+    def report(self, prepared: PreparedLoad) -> LoadReport | None:
+        """What is wrong with the records that are left out; None when there are none."""
+        counts = ViolationCounts()
+        counts.merge(self._staged.violations)
+        counts.merge(prepared.left_out.counts)
+        return counts.report() if counts else None
+
+    def write_quarantine(self, prepared: PreparedLoad, scratch: str, place: Callable[[str, str], Path]) -> Quarantined:
+        """Write all bad records; tasks write to `scratch`, and `place` moves what counts to its name.
+
+        Raises:
+            InputFileError: a file is gone, damaged, or another one than when it was read.
+        """
+        found = write_quarantine(
+            self._staged,
+            prepared.left_out.rejects,
+            is_strict=self._plan.is_strict,
+            scratch=scratch,
+            place=place,
+            engine=self._engine,
+            folder=self._ledgers.folder,
+        )
+        if found.records != (expected := self.bad_records(prepared)):
+            raise InternalError(f"{expected:,} records are bad, and {found.records:,} of them are in the quarantine")
+        return found
 
     # ---- leaving nothing behind
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -120,6 +121,23 @@ class MappedType:
     #: What happens to equal ids, and to edges whose ends do not exist, where the mapping says so.
     duplicates: Duplicates | None = None
     dangling: Dangling | None = None
+    #: The entry as it was given.
+    said: Mapping[str, object] = field(default_factory=dict)
+
+    def said_again(self, source: str, *, is_parquet: bool) -> dict[str, object]:
+        """The same entry about files at another place, with everything that was said elsewhere."""
+        dropped = {"source", "table", *(_CSV_KEYS if is_parquet else ())}
+        body: dict[str, object] = {"source": source}
+        body |= {name: _yaml_value(value) for name, value in self.said.items() if name not in dropped}
+        if is_parquet:
+            body["format"] = str(SourceFormat.PARQUET)
+        for name, end in zip(("from", "to"), self.ends or (), strict=False):
+            if name not in body and isinstance(end, ValueSource):
+                body[name] = end.only_column
+        if self.timestamps is not Timestamps.REFUSE:
+            body["timestamps"] = str(self.timestamps)
+        rules = {"duplicates": self.duplicates, "dangling": self.dangling}
+        return body | {name: str(rule) for name, rule in rules.items() if rule is not None}
 
     @property
     def named_columns(self) -> list[str]:
@@ -133,6 +151,22 @@ class MappedType:
             sources = [end] if isinstance(end, ValueSource) else end.values()
             columns += [column for source in sources for column in source.columns]
         return list(dict.fromkeys(columns))
+
+
+#: Keys of an entry that are about CSV.
+_CSV_KEYS = ("delimiter", "header", "null", "multiline")
+
+
+def _yaml_value(value: object) -> object:
+    """A part of a mapping as YAML takes it."""
+    match value:
+        case Mapping():
+            return {key if isinstance(key, bool) else str(key): _yaml_value(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_yaml_value(item) for item in value]
+        case bool() | int() | float() | date() | None:
+            return value
+    return str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +353,7 @@ class _Reader:
             each=None if body.each is None else item_source(body.each, f"{where}, `each`"),
             duplicates=choice(Duplicates, body.duplicates, f"{where}: `duplicates`") or self.duplicates,
             dangling=self._dangling(key, body, where),
+            said=body.model_dump(by_alias=True, exclude_unset=True),
         )
 
     def _dangling(self, key: TableKey, body: _TypeBody, where: str) -> Dangling | None:

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from omnigraph.core.arrow import Batch, Schema, pa
-from omnigraph.errors import InputFileError
 from omnigraph.pipeline.load.inputs import ByteStream, open_text, readable
 from omnigraph.pipeline.load.jsonl import value_texts
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
@@ -121,7 +120,7 @@ def _write_csv(file: IO[bytes], part: Part, mapped: MappedType, numbers: NDArray
         return 1
     if has_names:
         with open_text(part.file) as stream:
-            file.write(next(copied_lines_whole(stream), b"").rstrip(b"\r\n") + b"\n")
+            file.write(_first_line(stream) + b"\n")
     with part_content(part) as stream:
         file.writelines(copied_lines(stream, part.begin, numbers))
     return 2 if has_names else 1
@@ -179,17 +178,12 @@ def copied_lines(stream: ByteStream, begin: int, numbers: NDArray[np.int64]) -> 
         yield b"\n"
 
 
-def copied_lines_whole(stream: ByteStream) -> Iterator[bytes]:
-    """The lines of a text from its beginning, without a byte order mark."""
-    kept = b""
-    is_first = True
-    while block := stream.read(64 * 1024):
-        kept += block.removeprefix(_BYTE_ORDER_MARK) if is_first else block
-        is_first = False
-        *lines, kept = kept.split(b"\n")
-        yield from lines
-    if kept:
-        yield kept
+def _first_line(stream: ByteStream) -> bytes:
+    """The first line of a text without its line feed and without a byte order mark."""
+    found = b""
+    while b"\n" not in found and (block := stream.read(64 * 1024)):
+        found += block
+    return found.removeprefix(_BYTE_ORDER_MARK).partition(b"\n")[0]
 
 
 def csv_records(stream: ByteStream, delimiter: bytes) -> Iterator[bytes]:
@@ -243,8 +237,3 @@ def _record_spans(text: bytes, special: re.Pattern[bytes], *, is_complete: bool)
             value = position
     if is_complete and begin < len(text):
         yield begin, len(text)
-
-
-def changed(part: Part) -> InputFileError:
-    """The failure of a file that is another one than when it was read."""
-    return InputFileError(part.file.path, "it changed while it was read; nothing was loaded, try again")

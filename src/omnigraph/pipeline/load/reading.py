@@ -136,6 +136,7 @@ class PartReader:
             number = self.lines
             try:
                 if isinstance(body, BadRecordError):
+                    self._refuse_rest(body)
                     raise body
                 found.append((number, read_record(body, self._plan)))
             except BadRecordError as bad:
@@ -472,6 +473,8 @@ class PartReader:
                 places.append(self.lines)
             else:
                 is_broken = isinstance(row, BadRecordError)
+                if isinstance(row, BadRecordError):
+                    self._refuse_rest(row)
                 text = str(row) if is_broken else "a record is a JSON object"
                 self._refuse(self.lines, "invalid JSON", text)
             del row
@@ -525,6 +528,16 @@ class PartReader:
                 if part.begin == 0 and first == 0 and lines:
                     lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
                 yield lines, np.arange(first + 1, first + len(lines) + 1, dtype=np.int64)
+
+    def _refuse_rest(self, broken: BadRecordError) -> None:
+        """Refuse a file whose rest is not records, where all records have to be told apart.
+
+        Raises:
+            InputFileError: bad records are kept.
+        """
+        if self._plan.keeps_bad:
+            text = "nothing behind it can be told apart, so correct it before its bad records go to a quarantine"
+            raise InputFileError(self._part.file.path, f"record {self.lines:,} breaks it off: {broken}; {text}")
 
     def _refuse(self, line: int, rule: str, text: str, value: object = None) -> None:
         key = None if self._part.mapped is None else self._part.mapped.type_key

@@ -343,6 +343,20 @@ def _refuse_unfed(mapping: TypeMapping, frames: tuple[Frame, ...]) -> None:
             )
 
 
+def refuse_unfit(given: LoadInput) -> None:
+    """Refuse an input whose bad records could not go to a quarantine one by one.
+
+    Raises:
+        BadRequestError: a record of the source is several records of a type.
+    """
+    for entry in (*given.mapped, *(frame.mapped for frame in given.frames)):
+        if entry.each is not None:
+            raise BadRequestError(
+                f"{entry.type_key.name}: `each` makes several records of one, and a quarantine keeps whole ones: "
+                "load this entry by itself, without a quarantine"
+            )
+
+
 def check_columns(given: LoadInput, plan: LoadPlan) -> None:
     """Hold the mapping against the columns of frames and of the first file of every entry, before any work begins.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -86,15 +86,17 @@ class FrameTask:
         with stage.removed_on_failure():
             if self.plan.keeps_bad:
                 # They cannot be read again.
-                kept, batches = _kept_rows(self.plan, partition, batches)
+                kept, batches = _kept_rows(self.source, self.plan, partition, batches)
             for raw in frame_records(self.source, self.plan, batches):
-                lines += raw.count
+                lines = int(raw.lines[-1]) if raw.count else lines
                 stage.put(raw)
             answer = stage.finish(partition, lines, ROW)
         yield answer | {"kept": kept}
 
 
-def _kept_rows(plan: LoadPlan, partition: int, batches: Iterable[Batch]) -> tuple[str, Iterable[Batch]]:
+def _kept_rows(
+    source: FrameSource, plan: LoadPlan, partition: int, batches: Iterable[Batch]
+) -> tuple[str, Iterable[Batch]]:
     """The name of a file with all rows of a partition, and the rows as they are in it."""
     assert plan.ledgers is not None, "a load has a folder"
     waiting = iter(batches)
@@ -103,15 +105,16 @@ def _kept_rows(plan: LoadPlan, partition: int, batches: Iterable[Batch]) -> tupl
         return "", ()
     name = attempt_name("kept", partition)
     # A column of codes may have other texts in every batch.
-    plain = (_plain(batch) for batch in chain([first], waiting))
+    plain = (_plain(batch, source.paths) for batch in chain([first], waiting))
     head = next(plain)
     write_answer(plan.ledgers, name, head.schema, chain([head], plain))
     return name, read_answer(plan.ledgers, name)
 
 
-def _plain(batch: Batch) -> Batch:
+def _plain(batch: Batch, names: Sequence[str] | None) -> Batch:
+    """The same rows without codes, under the names that a mapping has for the columns."""
     columns = [decoded(column) for column in batch.columns]
-    found: Batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    found: Batch = pa.RecordBatch.from_arrays(columns, names=list(names or batch.schema.names))
     return found
 
 

@@ -1,0 +1,535 @@
+"""Good records are loaded, and every bad one is in the quarantine as its source has it, ready to be loaded again."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.core import failpoints
+from omnigraph.errors import BadRequestError, InputFileError, LoadRejectedError
+from omnigraph.graph.graph import Graph
+from omnigraph.pipeline.load import inputs, parts, quarantine
+from omnigraph.pipeline.load.job import LoadJob
+from support.graphs import everything
+from support.loads import files_of
+from support.spark import spark
+
+__all__ = ["spark"]
+
+SCHEMA = """
+node Person { name: String @key  tag: I64?  age: I32?  mail: String? @unique }
+edge Knows: Person -> Person @card(0..2) { tag: I64?  since: I32? }
+edge Needs: Person -> Person @card(2..3) { tag: I64? }
+"""
+GROUND = """query seed() {
+    insert Person { name: "ann", mail: "ann" }
+    insert Person { name: "bob" }
+    insert Knows { from: "ann", to: "bob" }
+}"""
+
+
+def new_graph(root: Path) -> Graph:
+    graph = Graph.init(root, SCHEMA)
+    graph.mutate(GROUND)
+    return graph
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return new_graph(tmp_path / "g.omni")
+
+
+def write(path: Path, *records: object) -> Path:
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def person(name: object, **data: object) -> dict[str, Any]:
+    return {"type": "Person", "data": {"name": name, **data}}
+
+
+def knows(source: str, target: str, **data: object) -> dict[str, Any]:
+    return {"edge": "Knows", "from": source, "to": target, "data": data}
+
+
+def reasons(folder: Path) -> Counter[tuple[str, str]]:
+    """Why records are in a quarantine: the rules and messages."""
+    files = sorted((folder / "_reasons").rglob("*.jsonl"))
+    found = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    return Counter((item["rule"], item["message"]) for item in found)
+
+
+def names(graph: Graph) -> set[str]:
+    return {row["id"] for row in everything(graph)["node:Person"]}
+
+
+# ---- records of every source, as they stand
+
+ROWS = [
+    {"name": "x1", "age": "1", "note": 'a "quoted", note'},
+    {"name": "x2", "age": "old", "note": ""},
+    {"name": "x3", "age": "3", "note": "same"},
+    {"name": "x3", "age": "4", "note": "same"},
+    {"name": "x5", "age": "5", "note": "last"},
+]
+BAD = [ROWS[1], ROWS[2], ROWS[3]]
+ENTRY: dict[str, Any] = {"columns": {"name": "name"}, "properties": {"age": {"number": True}}}
+
+
+def written(path: Path, kind: str) -> dict[str, Any]:
+    """The rows as a source, and what loads them."""
+    entry = dict(ENTRY)
+    match kind:
+        case "csv" | "multiline" | "packed":
+            file = path / "people.csv"
+            with file.open("w", encoding="utf-8", newline="") as out:
+                writer = csv.DictWriter(out, list(ROWS[0]), lineterminator="\r\n" if kind == "csv" else "\n")
+                writer.writeheader()
+                writer.writerows(ROWS)
+            entry |= {"multiline": True} if kind == "multiline" else {}
+            if kind == "packed":
+                (path / "people.csv.gz").write_bytes(gzip.compress(file.read_bytes()))
+                file.unlink()
+                file = path / "people.csv.gz"
+        case "json":
+            file = path / "people.json"
+            file.write_text(json.dumps(ROWS, indent=2), encoding="utf-8")
+        case "lines":
+            file = write(path / "people.jsonl", *ROWS)
+        case "folder":
+            (path / "in" / "land=D E").mkdir(parents=True)
+            file = path / "in"
+            pq.write_table(pa.Table.from_pylist(ROWS), file / "land=D E" / "part.parquet", row_group_size=2)
+        case _:
+            return {"frames": {"Person": pa.Table.from_pylist(ROWS)}, "mapping": {"nodes": {"Person": entry}}}
+    return {"mapping": {"nodes": {"Person": entry | {"source": str(file)}}}}
+
+
+def kept_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
+    files = sorted(path for path in (folder / "nodes").rglob("*") if path.is_file())
+    match kind:
+        case "csv" | "multiline" | "packed":
+            texts = [io.StringIO(file.read_bytes().decode(), newline="") for file in files]
+            return [dict(row) for text in texts for row in csv.DictReader(text)]
+        case "json":
+            return [row for file in files for row in json.loads(file.read_text("utf-8"))]
+        case "lines":
+            return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    # Without the names of folders, which readers of Parquet take for columns.
+    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+@pytest.mark.parametrize("kind", ["csv", "multiline", "packed", "json", "lines", "folder", "frame"])
+def test_bad_records_of_every_source_are_kept_as_they_stand(graph: Graph, tmp_path: Path, kind: str) -> None:
+    bad = tmp_path / "bad"
+    receipt = graph.load(mode="append", engine="local", quarantine=bad, **written(tmp_path, kind))
+    assert names(graph) == {"ann", "bob", "x1", "x5"}
+    assert (receipt.nodes_loaded, receipt.quarantined) == ({"Person": 2}, 3)
+    assert receipt.quarantine is not None
+    assert receipt.quarantine.nodes == {"Person": 3}
+    assert receipt.quarantine.rules == {"invalid value for Person.age": 1, "duplicate id of Person": 2}
+    assert receipt.report is not None
+    assert receipt.report.total == 3
+    assert type(receipt).from_json(receipt.document()) == receipt
+    assert kept_rows(bad, kind) == BAD
+    # Loaded again as it is it says the same, and corrected it is loaded.
+    again = graph.load(mapping=bad / "mapping.yaml", mode="append", engine="local", quarantine=tmp_path / "again")
+    assert again.total_entities == 0
+    assert reasons(tmp_path / "again") == reasons(bad)
+    assert kept_rows(tmp_path / "again", kind) == BAD
+    if kind == "csv":
+        (file,) = (bad / "nodes").rglob("*.csv")
+        text = file.read_bytes().replace(b"old", b"7").replace(b"x3,4", b"x4,4")
+        assert b"\r\nx2,7,\r\n" in text
+        file.write_bytes(text)
+        mended = graph.load(mapping=bad / "mapping.yaml", mode="append", engine="local")
+        assert mended.nodes_loaded == {"Person": 3}
+
+
+def test_graph_records_are_kept_line_by_line(graph: Graph, tmp_path: Path) -> None:
+    """Also lines that are not records, and those that are longer than a record may be."""
+    long = json.dumps(person("long", mail="m" * 400_000))
+    lines = ["// a comment", "{", json.dumps(person("x", agee=1)), long, json.dumps(person("y")), '{"edge": "Far"}']
+    first, second = tmp_path / "in" / "a.jsonl", tmp_path / "in" / "b.jsonl"
+    first.parent.mkdir()
+    first.write_bytes(b"\xef\xbb\xbf" + "\n".join(lines).encode())
+    write(second, knows("x", "y"), knows("y", "ann"), knows("ghost", "ann"))
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (inputs, __import__("omnigraph.pipeline.load.records", fromlist=["records"])):
+            patch.setattr(module, "MAX_LINE_BYTES", 100_000)
+        receipt = graph.load(tmp_path / "in", mode="append", engine="local", quarantine=tmp_path / "bad")
+    assert (receipt.total_entities, receipt.quarantined) == (2, 6)
+    assert (tmp_path / "bad" / "a.jsonl").read_text("utf-8").splitlines() == [lines[1], lines[2], long, lines[5]]
+    kept = (tmp_path / "bad" / "b.jsonl").read_text("utf-8").splitlines()
+    assert list(map(json.loads, kept)) == [knows("x", "y"), knows("ghost", "ann")]
+    told = [
+        json.loads(line) for line in (tmp_path / "bad" / "_reasons" / "a.jsonl.jsonl").read_text("utf-8").splitlines()
+    ]
+    assert [(item["line"], item["source_line"]) for item in told] == [(1, 2), (2, 3), (3, 4), (4, 6)]
+    assert "--data" in (tmp_path / "bad" / "_README.md").read_text("utf-8")
+
+
+def test_compatible_records_keep_their_text_and_a_broken_rest_is_refused(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(
+        '{"type": "Person",\n "data": {"name": "x", "age": 99999999999}} {"type": "Person", "data": {"name": "y"}}'
+    )
+    options: dict[str, Any] = {"mode": "append", "engine": "local", "grammar": "compatible"}
+    assert graph.load(path, quarantine=tmp_path / "bad", **options).quarantined == 1
+    assert json.loads((tmp_path / "bad" / "old.jsonl").read_text("utf-8"))["data"]["name"] == "x"
+    path.write_text('{"type": "Person", "data": {"name": "z"}} {"type": ')
+    with pytest.raises(InputFileError, match="record 2 breaks it off"):
+        graph.load(path, quarantine=tmp_path / "other", **options)
+    assert not (tmp_path / "other").exists()
+
+
+def test_columns_that_stand_in_folders_do_so_in_the_quarantine(graph: Graph, tmp_path: Path) -> None:
+    folder = tmp_path / "in" / "age=x%2Fy"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text("name\nx\n")
+    mapping = {"nodes": {"Person": {"source": str(tmp_path / "in")}}}
+    graph.load(mapping=mapping, mode="append", engine="local", quarantine=tmp_path / "bad")
+    assert [str(path.relative_to(tmp_path / "bad")) for path in (tmp_path / "bad" / "nodes").rglob("*.csv")] == [
+        "nodes/Person/age=x%2Fy/a.csv"
+    ]
+
+
+# ---- the rules between records
+
+
+def test_what_depends_on_a_bad_record_follows_it_and_nothing_else_does(graph: Graph, tmp_path: Path) -> None:
+    records = [
+        person("x", age="?"),
+        knows("x", "ann"),
+        person("u1", mail="same"),
+        person("u2", mail="same"),
+        knows("u1", "ann"),
+        person("taken", mail="ann"),
+        person("ann"),
+        knows("bob", "ann"),
+        knows("bob", "bob"),
+        knows("bob", "u2"),
+        {"edge": "Needs", "from": "bob", "to": "ann"},
+        {"edge": "Needs", "from": "bob", "to": "ghost"},
+        person("good", mail="good"),
+    ]
+    source = write(tmp_path / "in.jsonl", *records)
+    receipt = graph.load(source, mode="append", engine="local", quarantine=tmp_path / "bad")
+    assert receipt.quarantine is not None
+    # The third edge of bob is bad: the other two are not too many.
+    assert receipt.edges_loaded == {"Knows": 2, "Needs": 0}
+    assert receipt.quarantine.rules == {
+        "invalid value for Person.age": 1,
+        "src of Knows is a bad record of Person": 2,
+        "dst of Knows is a bad record of Person": 1,
+        "@unique violation on Person.mail": 3,
+        "key_conflict of Person": 1,
+        "dst of Needs not found in Person": 1,
+        "@card violation on edge Needs": 1,
+    }
+    assert names(graph) == {"ann", "bob", "good"}
+
+
+def test_a_row_of_an_upsert_that_stays_counts_again(graph: Graph, tmp_path: Path) -> None:
+    """The record that would have freed a mail is bad, so that the mail is taken."""
+    records = [
+        person("ann", mail="bobs"),
+        person("bob", mail="bobs"),
+        person("cid", mail="ann"),
+        person("dan", mail="d"),
+    ]
+    source = write(tmp_path / "in.jsonl", *records)
+    receipt = graph.load(source, mode="merge", engine="local", quarantine=tmp_path / "bad")
+    assert receipt.quarantine is not None
+    assert receipt.quarantine.rules == {"@unique violation on Person.mail": 3}
+    assert {row["id"]: row["mail"] for row in everything(graph)["node:Person"]} == {
+        "ann": "ann",
+        "bob": None,
+        "dan": "d",
+    }
+
+
+def test_an_edge_that_moves_away_from_a_source_which_needs_it_is_bad(graph: Graph, tmp_path: Path) -> None:
+    needs = [{"edge": "Needs", "from": "ann", "to": to, "id": f"e{to}"} for to in ("ann", "bob")]
+    graph.load(write(tmp_path / "a.jsonl", *needs), mode="append", engine="local")
+    moved = [{"edge": "Needs", "from": "bob", "to": to, "id": name} for to, name in (("ann", "eann"), ("bob", "new"))]
+    receipt = graph.load(write(tmp_path / "b.jsonl", *moved), mode="merge", engine="local", quarantine=tmp_path / "bad")
+    assert receipt.quarantined == 2
+    assert sorted((row["id"], row["src"]) for row in everything(graph)["edge:Needs"]) == [
+        ("eann", "ann"),
+        ("ebob", "ann"),
+    ]
+
+
+def test_edges_that_an_overwrite_strands_refuse_it_all_the_same(graph: Graph, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", person("ann", age="?"), person("bob"), person("new"))
+    before = files_of(Path(graph.uri))
+    with pytest.raises(LoadRejectedError) as refused:
+        graph.load(source, mode="overwrite", engine="local", quarantine=tmp_path / "bad")
+    assert "src of Knows is a bad record of Person" in refused.value.report.totals
+    assert files_of(Path(graph.uri)) == before
+    assert not (tmp_path / "bad").exists()
+
+
+def test_an_overwrite_by_bad_records_alone_is_refused(tmp_path: Path) -> None:
+    graph = Graph.init(tmp_path / "g.omni", SCHEMA)
+    graph.mutate('query q() { insert Person { name: "kept" } }')
+    with pytest.raises(LoadRejectedError, match="no good record of Person"):
+        graph.load(
+            write(tmp_path / "in.jsonl", person("x", age="?"), person("y", age="?")),
+            mode="overwrite",
+            engine="local",
+            quarantine=tmp_path / "bad",
+        )
+    assert names(graph) == {"kept"}
+
+
+def test_dropped_and_superseded_records_are_not_in_the_quarantine(graph: Graph, tmp_path: Path) -> None:
+    records = [person("x", age=1), person("x", age=2), person("x", age="?"), knows("x", "ghost"), knows("x", "ann")]
+    source = write(tmp_path / "in.jsonl", *records)
+    rules: dict[str, Any] = {"on_duplicate": "first", "dangling": "drop", "quarantine": tmp_path / "bad"}
+    receipt = graph.load(source, mode="append", engine="local", **rules)
+    assert (receipt.total_entities, receipt.superseded, receipt.dropped, receipt.quarantined) == (3, 1, 1, 1)
+    assert receipt.quarantine is not None
+    assert receipt.quarantine.command is not None
+    assert receipt.quarantine.command.endswith("--mode append --on-duplicate first --dangling drop")
+
+
+# ---- the folder
+
+
+def test_a_folder_that_holds_something_is_refused_before_anything_is_read(graph: Graph, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", person("x", age="?"), person("y"))
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "mine.txt").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for folder in (taken, tmp_path / "link", tmp_path / "no" / "parent", Path(graph.uri) / "bad", source):
+        with pytest.raises(BadRequestError):
+            graph.load(source, mode="append", engine="local", quarantine=folder)
+    assert (taken / "mine.txt").read_text() == "mine"
+    assert names(graph) == {"ann", "bob"}
+    (tmp_path / "empty").mkdir()
+    assert graph.load(source, mode="append", engine="local", quarantine=tmp_path / "empty").quarantined == 1
+    assert (tmp_path / "empty" / "in.jsonl").exists()
+
+
+def test_without_bad_records_there_is_no_folder(graph: Graph, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", person("x"))
+    receipt = graph.load(source, mode="append", engine="local", quarantine=tmp_path / "bad")
+    assert (receipt.quarantine, receipt.quarantined, receipt.report) == (None, 0, None)
+    assert not (tmp_path / "bad").exists()
+
+
+def test_a_dry_run_counts_and_leaves_nothing(graph: Graph, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", person("x", age="?"), knows("x", "ann"), person("y"))
+    before = files_of(Path(graph.uri))
+    options: dict[str, Any] = {"mode": "append", "engine": "local", "quarantine": tmp_path / "bad"}
+    preview = graph.load(source, dry_run=True, **options)
+    assert files_of(Path(graph.uri)) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g.omni", "in.jsonl"]
+    receipt = graph.load(source, **options)
+    assert preview.quarantine is not None
+    assert receipt.quarantine is not None
+    assert (preview.quarantine.rules, preview.nodes, preview.edges) == (
+        receipt.quarantine.rules,
+        receipt.nodes,
+        receipt.edges,
+    )
+    assert (preview.quarantine.folder, preview.quarantine.command) == (None, None)
+
+
+def test_a_new_branch_appears_with_its_quarantine(graph: Graph, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", person("x", age="?"), person("y"))
+    options: dict[str, Any] = {"mode": "append", "engine": "local", "branch": "work", "base": "main"}
+    receipt = graph.load(source, quarantine=tmp_path / "bad", **options)
+    assert receipt.branch_created
+    assert receipt.quarantine is not None
+    assert "--branch work" in (receipt.quarantine.command or "")
+
+
+@pytest.mark.parametrize("place", ["load_checked", "quarantine_written", "quarantine_published", "before_sidecar"])
+def test_a_load_that_fails_leaves_no_folder(
+    graph: Graph, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write(tmp_path / "in.jsonl", person("x", age="?"), person("y"))
+    monkeypatch.setenv(failpoints.VARIABLE, f"{place}=raise")
+    failpoints.reset()
+    with pytest.raises(RuntimeError):
+        graph.load(source, mode="append", engine="local", quarantine=tmp_path / "bad")
+    monkeypatch.delenv(failpoints.VARIABLE)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g.omni", "in.jsonl"]
+    assert graph.load(source, mode="append", engine="local", quarantine=tmp_path / "bad").quarantined == 1
+
+
+def test_a_file_that_changes_before_its_records_are_copied_is_told(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write(tmp_path / "in.jsonl", person("x", age="?"), person("y"))
+    original = LoadJob.write_quarantine
+
+    def changed(job: LoadJob, *given: Any) -> Any:
+        write(source, person("z", age="?"), person("other"))
+        return original(job, *given)
+
+    monkeypatch.setattr(LoadJob, "write_quarantine", changed)
+    with pytest.raises(InputFileError, match="it changed while it was read"):
+        graph.load(source, mode="append", engine="local", quarantine=tmp_path / "bad")
+    assert names(graph) == {"ann", "bob"}
+    assert not (tmp_path / "bad").exists()
+
+
+def test_a_record_that_becomes_bad_in_a_race_is_in_the_quarantine(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, rivals = LoadJob.write_quarantine, ["y"]
+
+    def rival(job: LoadJob, *given: Any) -> Any:
+        if rivals:
+            with Graph.open(graph.uri) as other:
+                other.mutate(f'query q() {{ insert Person {{ name: "{rivals.pop()}" }} }}')
+        return original(job, *given)
+
+    monkeypatch.setattr(LoadJob, "write_quarantine", rival)
+    source = write(tmp_path / "in.jsonl", person("x", age="?"), person("y", age=1), person("z"))
+    receipt = graph.load(source, mode="append", engine="local", quarantine=tmp_path / "bad")
+    assert receipt.quarantine is not None
+    assert receipt.quarantine.rules == {"invalid value for Person.age": 1, "key_conflict of Person": 1}
+    kept = (tmp_path / "bad" / "in.jsonl").read_text("utf-8").splitlines()
+    assert list(map(json.loads, kept)) == [person("x", age="?"), person("y", age=1)]
+
+
+def test_what_no_quarantine_takes_is_refused(graph: Graph, tmp_path: Path) -> None:
+    frame = {"Person": pa.table({"names": [["x"]]})}
+    mapping = {"nodes": {"Person": {"each": "names", "columns": {"names": "name"}}}}
+    with pytest.raises(BadRequestError, match="`each` makes several records"):
+        graph.load(frames=frame, mapping=mapping, mode="append", quarantine=tmp_path / "bad")
+    with pytest.raises(BadRequestError, match="a patch refuses bad records"):
+        graph.load(frames={"Person": pa.table({"name": ["ann"]})}, mode="patch", quarantine=tmp_path / "bad")
+
+
+# ---- laws
+
+#: What a random record is about; several of them are wrong, alone or together.
+NAMES = ["ann", "bob", "x", "y", "z", "ghost"]
+NODES = st.builds(
+    lambda name, age, mail: ("node", name, None, age, mail),
+    st.sampled_from([*NAMES[:5], None]),
+    st.sampled_from([None, 1, 2, "old"]),
+    st.sampled_from([None, None, "ann", "m", "n"]),
+)
+EDGES = st.builds(
+    lambda kind, source, target, since: (kind, source, target, since, None),
+    st.sampled_from(["Knows", "Knows", "Needs"]),
+    st.sampled_from(NAMES),
+    st.sampled_from(NAMES),
+    st.sampled_from([None, 1, "then"]),
+)
+INPUTS = st.lists(NODES | EDGES, min_size=1, max_size=14)
+RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "on_duplicate": st.sampled_from(["first", "last", "error"]),
+        "dangling": st.sampled_from(["drop", "error"]),
+    },
+)
+
+
+def as_record(tag: int, item: tuple[Any, ...]) -> dict[str, Any]:
+    kind, first, second, number, mail = item
+    if kind == "node":
+        return {"type": "Person", "data": {"name": first, "tag": tag, "age": number, "mail": mail}}
+    data = {"tag": tag} | ({"since": number} if kind == "Knows" else {})
+    return {"edge": kind, "from": first, "to": second, "id": f"e{tag}", "data": data}
+
+
+def tags_of_graph(graph: Graph) -> Counter[int]:
+    rows = everything(graph)
+    return Counter(row["tag"] for some in rows.values() for row in some if row["tag"] is not None)
+
+
+def tags_of_folder(folder: Path) -> Counter[int]:
+    files = [path for path in folder.glob("*.jsonl") if not path.name.startswith("_")] if folder.exists() else []
+    return Counter(json.loads(line)["data"]["tag"] for file in files for line in file.read_text("utf-8").splitlines())
+
+
+def check_law(root: Path, items: list[tuple[Any, ...]], mode: str, rules: dict[str, str], **engine: Any) -> Any:
+    """What becomes of every record, checked; and the same in a form to compare."""
+    graph = new_graph(root / "g.omni")
+    source = write(root / "in.jsonl", *(as_record(tag, item) for tag, item in enumerate(items)))
+    bad = root / "bad"
+    try:
+        receipt = graph.load(source, mode=mode, quarantine=bad, **rules, **engine)
+    except LoadRejectedError as refused:
+        # Rows of the graph would be stranded, or nothing would be left: then nothing happened.
+        assert mode == "overwrite"
+        assert not bad.exists()
+        return refused.report.totals
+    loaded, kept = tags_of_graph(graph), tags_of_folder(bad)
+    assert not loaded.keys() & kept.keys()
+    assert all(count == 1 for count in (loaded | kept).values())
+    assert len(items) == len(loaded) + receipt.superseded + receipt.dropped + len(kept)
+    assert receipt.quarantined == len(kept)
+    assert receipt.total_entities == len(loaded) + receipt.superseded
+    found = (loaded, kept, receipt.superseded, receipt.dropped, reasons(bad) if kept else None)
+    if kept:
+        again = graph.load(
+            bad, mode="append" if mode == "overwrite" else mode, quarantine=root / "again", **rules, **engine
+        )
+        assert (again.total_entities, again.superseded, again.dropped) == (0, 0, 0)
+        assert reasons(root / "again") == reasons(bad)
+        assert tags_of_folder(root / "again") == kept
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(items=INPUTS, mode=st.sampled_from(["append", "merge", "overwrite"]), rules=RULES)
+def test_every_record_is_loaded_superseded_dropped_or_in_the_quarantine(
+    tmp_path_factory: pytest.TempPathFactory, items: list[tuple[Any, ...]], mode: str, rules: dict[str, str]
+) -> None:
+    check_law(tmp_path_factory.mktemp("law"), items, mode, rules, engine="local")
+
+
+MANY: list[tuple[Any, ...]] = [
+    ("node", "x", None, 1, "m"),
+    ("node", "y", None, "old", None),
+    ("node", "z", None, 2, "ann"),
+    ("node", "x2", None, 2, "n"),
+    ("node", "x2", None, 3, None),
+    ("node", "w", None, 3, "w"),
+    ("Knows", "x", "y", 1, None),
+    ("Knows", "w", "x", 1, None),
+    ("Knows", "w", "ghost", 1, None),
+    ("Knows", "w", "z", 1, None),
+    ("Needs", "w", "x", None, None),
+    ("Needs", "x", "w", None, None),
+    ("Needs", "x", "x", None, None),
+    ("Knows", "ann", "w", "then", None),
+]
+
+
+@pytest.mark.parametrize("mode", ["merge"])
+def test_both_engines_keep_the_same(tmp_path: Path, spark: Any, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ranges and parts as small as they can be, with little data on the way of much data."""
+    from omnigraph.spark import worker_choice
+
+    (tmp_path / "local").mkdir()
+    expected = check_law(tmp_path / "local", MANY, mode, {}, engine="local")
+    monkeypatch.setattr(worker_choice, "SMALL_ROWS", 0)
+    monkeypatch.setattr(quarantine, "_RANGE", 3)
+    monkeypatch.setattr(parts, "_SMALLEST_PART_BYTES", 400)
+    monkeypatch.setattr(parts, "_LARGEST_PART_BYTES", 400)
+    (tmp_path / "spark").mkdir()
+    assert check_law(tmp_path / "spark", MANY, mode, {}, spark=spark) == expected
