@@ -122,3 +122,31 @@ def test_the_jvm_ends_with_a_killed_driver_and_the_load_did_not_happen(root: Pat
         os.close(handle)
     check_settled(root, before, APPEND, NOTHING, after)
     APPEND.check_goes_on(root, NOTHING, after)
+
+
+@pytest.mark.parametrize(
+    ("place", "is_committed"),
+    [
+        (F.QUARANTINE_WRITTEN, False),
+        (F.QUARANTINE_PUBLISHED, False),
+        (F.AFTER_SIDECAR, False),
+        ("after_table_commit@1", True),
+        (F.AFTER_PUBLISH, True),
+    ],
+)
+def test_a_commit_never_stands_without_its_whole_quarantine(
+    root: Path, tmp_path: Path, children: Children, place: str, is_committed: bool
+):
+    source, bad = tmp_path / "in.jsonl", tmp_path / "bad"
+    lines = ['{"type": "Person", "data": {"name": "new"}}', *('{"type": "Person", "data": {"name": 1}}',) * 3]
+    source.write_text("\n".join(lines), encoding="utf-8")
+    job = {"source": str(source), "mode": "append", "engine": "local", "quarantine": str(bad)}
+    children.kill_at(place, {"action": "load", "root": str(root), "actor": "act-writer", **job})
+    with Graph.open(root) as graph:
+        rows = graph.query('query q() { match { $p: Person { name: "new" } } return { $p.name } }').to_pylist()
+    assert bool(rows) is is_committed
+    if bad.exists():
+        assert (bad / "in.jsonl").read_text("utf-8").splitlines() == lines[1:]
+        assert len((bad / "_reasons" / "in.jsonl.jsonl").read_text("utf-8").splitlines()) == 3
+        assert (bad / "_README.md").exists()
+    assert bad.exists() is (place != F.QUARANTINE_WRITTEN)

@@ -169,6 +169,29 @@ def test_edges_that_are_dropped_are_counted_and_described_in_the_report(store: s
     assert load(store, "--data", str(data), "--mode", "merge", "--on-duplicate", "newest").code == 2
 
 
+def test_bad_records_go_to_a_quarantine_and_the_command_says_so_with_its_exit_code(
+    store: str, tmp_path: Path, load
+) -> None:
+    bad = tmp_path / "bad"
+    words = ("--data", BROKEN, "--mode", "append", "--on-error", f"quarantine={bad}", "--quiet")
+    preview = load(store, *words, "--dry-run")
+    assert preview.code == 3
+    assert "3 bad records would be kept" in preview.out
+    assert not bad.exists()
+    result = load(store, *words)
+    assert result.code == 3
+    lines = result.out.splitlines()
+    assert f"3 bad records in {bad}" in lines
+    assert f"correct them, then: omnigraph load {store} --data {bad} --mode append" in lines
+    assert len((bad / "broken.jsonl").read_text("utf-8").splitlines()) == 3
+    # Nothing is replaced.
+    assert load(store, *words).code == 1
+    words = ("--data", BROKEN, "--mode", "append", "--on-error", f"quarantine={tmp_path / 'other'}", "--quiet")
+    body = json.loads(load(store, *words, "--json").out)
+    assert (body["quarantine"]["records"], body["quarantine"]["nodes"]) == (3, {"Person": 3})
+    assert load(store, *words[:4], "--on-error", "ignore").code == 2
+
+
 def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(
     store: str, tmp_path: Path, load, og: Run
 ) -> None:
