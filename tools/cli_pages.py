@@ -41,6 +41,7 @@ EXIT_CODES = {
     0: "success",
     1: "the command failed, or found errors",
     2: "the command line is wrong",
+    3: "`load --on-error quarantine=FOLDER`: good records were loaded, and bad ones are in the folder",
     4: "`mutate --if-commit`: the head of the branch is another commit; nothing happened",
     75: "a concurrent write won; nothing happened, and it may be tried again",
     130: "Ctrl-C stopped the command; what it wrote before its commit is removed",

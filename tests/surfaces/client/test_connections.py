@@ -302,6 +302,7 @@ def test_what_belongs_beside_the_storage_is_refused_with_the_way_there(tmp_path:
         graph.optimize,
         lambda: graph.load(mapping=tmp_path / "m.yaml", mode="merge"),
         lambda: graph.load(frames={"A": object()}, mode="merge"),
+        lambda: graph.load(tmp_path / "a.jsonl", mode="merge", quarantine=tmp_path / "bad"),
         lambda: graph.export(tmp_path / "out", format="parquet"),
         lambda: graph.export(tmp_path / "out", parts=True),
         lambda: graph.apply_schema("node A {}", validate=print),

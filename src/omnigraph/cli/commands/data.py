@@ -116,6 +116,8 @@ def load(
     """Load files into a graph: all records become visible in one commit, or none does."""
     if mode is None:
         raise typer.BadParameter("give --mode append, merge, overwrite or patch")
+    if on_error is not None:
+        address.refuse_on_server("--on-error")
     if upsert and mode is not Mode.PATCH:
         raise typer.BadParameter("--upsert needs --mode patch")
     choices = {
