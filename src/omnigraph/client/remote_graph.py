@@ -376,13 +376,8 @@ class RemoteGraph(GraphApi):
             head = self._connection.request("GET", f"{self._path}/snapshot", params={"branch": branch})
             raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))
         operation = OPERATIONS["mutate" if if_commit is None else "mutate_if_graph_commit"]
-        arguments = {
-            "text": text,
-            "name": name,
-            "params": params,
-            "branch": branch,
-            **mutation_bounds(max_affected, dry_run),
-        }
+        given = {"text": text, "name": name, "params": params, "branch": branch}
+        arguments = {**given, **mutation_bounds(max_affected, dry_run)}
         result: MutationResult = perform(self._connection, self._path, operation, arguments, condition(if_commit))
         return result
 

@@ -53,10 +53,8 @@ _Numbers: TypeAlias = "NDArray[np.int64]"
 _Object: TypeAlias = dict[str, object]
 
 _BLOCK_BYTES = 8 * 1024 * 1024
-#: Longer lines that name the columns of a CSV file are not ones.
-_MAX_HEADER_BYTES = 1024 * 1024
-#: Bytes of a bad line that a report may show.
-_SHOWN_BYTES = 4096
+_MAX_HEADER_BYTES = 1024 * 1024  # longer lines do not name the columns of a CSV file
+_SHOWN_BYTES = 4096  # of a bad line, in a report
 _INVALID_CSV = "invalid CSV"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -133,14 +131,13 @@ class PartReader:
         source, found, size = self._part.file.path, [], 0
         for body, length in read_objects(self._part.file, decoder(self._plan)):
             self.lines += 1
-            number = self.lines
             try:
                 if isinstance(body, BadRecordError):
                     self._refuse_rest(body)
                     raise body
-                found.append((number, read_record(body, self._plan)))
+                found.append((self.lines, read_record(body, self._plan)))
             except BadRecordError as bad:
-                count_bad(bad, number, source, self._violations)
+                count_bad(bad, self.lines, source, self._violations)
             del body
             size += length
             if size >= _BLOCK_BYTES:
@@ -157,11 +154,9 @@ class PartReader:
         return mapped, self._plan.shapes[mapped.type_key]
 
     def _columns_for(self, source: SourceColumns) -> ColumnMap:
-        mapped, shape = self._mapped
-        where = self._part.file.path
-        source = source.with_partitions(self._part.file.partitions)
-        plan = self._plan
-        return map_columns(mapped, shape, source, where, is_strict=plan.is_strict, is_patch=plan.is_patch)
+        (mapped, shape), plan, file = self._mapped, self._plan, self._part.file
+        source = source.with_partitions(file.partitions)
+        return map_columns(mapped, shape, source, file.path, is_strict=plan.is_strict, is_patch=plan.is_patch)
 
     def _columnar(self) -> Iterator[RawRecords]:
         part = self._part
