@@ -242,7 +242,7 @@ def test_a_module_that_a_page_names_exists(page: Path) -> None:
 def test_every_document_that_a_text_names_is_in_the_repository() -> None:
     written = [path for folder in ("src", "tests", "tools", "docs") for path in (ROOT / folder).rglob("*")]
     texts = [*PAGES, *(path for path in written if path.suffix in (".py", ".md"))]
-    known = {path.name for path in [*texts, *ROOT.glob("*.md")]} | {"readme.md"}
+    known = {path.name for path in [*texts, *ROOT.glob("*.md")]} | {"readme.md", "_README.md"}
     for path in texts:
         text = path.read_text(encoding="utf-8")
         assert set(re.findall(r"\b[\w-]+\.md\b", text)) - known == set(), path
