@@ -232,7 +232,7 @@ def test_a_rule_that_does_not_exist_is_refused(graph: Graph, mapping: Any, rules
 
 
 def test_a_patch_takes_no_such_rule(graph: Graph) -> None:
-    with pytest.raises(BadRequestError, match="a patch refuses equal ids"):
+    with pytest.raises(BadRequestError, match="a patch refuses bad records"):
         graph.load(frames=frames("ann"), mode="patch", on_duplicate="last")
 
 

@@ -469,8 +469,9 @@ def test_the_matrix_names_every_place():
     by_default = {str(place).partition("@")[0] for write in WRITES for place in write.killed_at}
     recovery = {str(place).partition("@")[0] for places in RECOVERIES.values() for place in places}
     init = {*BEFORE_THE_CATALOG, F.INIT_AFTER_MANIFEST}
-    # Inside tasks a death is a retry; the first open of a moved graph is killed in `behaviour/folders`.
-    elsewhere = {F.IN_TASK, F.BEFORE_REBASE, F.BEFORE_ROOT_RECORD}
+    # Inside tasks a death is a retry; the first open of a moved graph is killed in `behaviour/folders`, a load with a
+    # quarantine in `test_killed_loads`.
+    elsewhere = {F.IN_TASK, F.BEFORE_REBASE, F.BEFORE_ROOT_RECORD, F.QUARANTINE_WRITTEN, F.QUARANTINE_PUBLISHED}
     of_branches = {F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL}
     of_maintenance = {
         *(F.FOLD_STAGED, F.EMBED_VECTORS_KEPT, F.EMBED_STAGED, F.CLEANUP_PLANNED),
