@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.inference.proposal import propose_for_files
+from omnigraph.inference.trial import read_rows
 from omnigraph.lang.schema.compiler import compile_schema
-from omnigraph.pipeline.infer.proposal import propose_for_files
-from omnigraph.pipeline.infer.trial import read_rows
 from omnigraph.pipeline.violations import ViolationCounts
 from support.public_shapes import write_csv
 

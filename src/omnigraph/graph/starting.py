@@ -12,9 +12,9 @@ import pyarrow
 
 from omnigraph.api.graph_api import GraphApi
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.infer.frames import FrameLoad, frame_load
-from omnigraph.pipeline.infer.proposal import FrameRows, Proposal, propose_for_files, propose_for_rows
-from omnigraph.pipeline.infer.roles import Wishes
+from omnigraph.inference.frames import FrameLoad, frame_load
+from omnigraph.inference.proposal import FrameRows, Proposal, propose_for_files, propose_for_rows
+from omnigraph.inference.roles import Wishes
 from omnigraph.pipeline.load.local_frames import StreamedRows
 from omnigraph.pipeline.load.sources import frame_data
 

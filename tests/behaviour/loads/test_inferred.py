@@ -14,7 +14,7 @@ import pytest
 
 from omnigraph import Graph, infer
 from omnigraph.errors import AlreadyInitializedError, BadRequestError
-from omnigraph.pipeline.infer.proposal import Proposal
+from omnigraph.inference.proposal import Proposal
 from support.graphs import ends_of, everything, rows_of
 from support.public_shapes import SHAPES, credited_movies, rated_movies
 from support.subtests import named_cases

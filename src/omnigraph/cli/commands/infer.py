@@ -15,7 +15,7 @@ from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import counted
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.infer.proposal import Proposal
+    from omnigraph.inference.proposal import Proposal
 
 Sources = Annotated[
     list[str], typer.Argument(metavar="SOURCE…", help="folders, files or patterns of CSV, Parquet, ORC or JSON")
@@ -39,7 +39,7 @@ def infer(
 ) -> None:
     """Propose a schema and a mapping for files: types, keys and edges, with the evidence for every guess."""
     from omnigraph import infer as propose
-    from omnigraph.pipeline.infer.proposal import write_texts
+    from omnigraph.inference.proposal import write_texts
 
     proposal = propose(sources)
     print_notes(proposal)
@@ -97,7 +97,7 @@ def init_from_data(root: str, sources: Sequence[str], *, force: bool, yes: bool,
     from omnigraph import infer as propose
     from omnigraph.cli.commands.data import load_lines
     from omnigraph.graph.starting import create_from_files
-    from omnigraph.pipeline.infer.proposal import write_texts
+    from omnigraph.inference.proposal import write_texts
 
     if not yes and (json or not sys.stdin.isatty()):
         raise typer.BadParameter(

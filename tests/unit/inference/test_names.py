@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import doctest
 
-from omnigraph.pipeline.infer import design, names
-from omnigraph.pipeline.infer.names import file_words, property_name, singular, type_name, words_of
+from omnigraph.inference import design, names
+from omnigraph.inference.names import file_words, property_name, singular, type_name, words_of
 from support.subtests import named_cases
 
 

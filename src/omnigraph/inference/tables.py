@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.infer.csv_dialect import BYTE_ORDER_MARK, Dialect, sniff
-from omnigraph.pipeline.infer.names import words_of
+from omnigraph.inference.csv_dialect import BYTE_ORDER_MARK, Dialect, sniff
+from omnigraph.inference.names import words_of
 from omnigraph.pipeline.load.inputs import InputFile, find_files, open_text, readable
 from omnigraph.pipeline.load.parts import open_table
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from omnigraph.core.arrow import pc
 from omnigraph.core.types import BaseType, PropertyType, Scalar, ScalarType
-from omnigraph.pipeline.infer.column_texts import STRING
-from omnigraph.pipeline.infer.columns import Column
-from omnigraph.pipeline.infer.names import distinct_names, property_name, type_name, unused
-from omnigraph.pipeline.infer.relations import VERBAL, Profile, base_words, count_in, joined_places, joined_texts
-from omnigraph.pipeline.infer.roles import Role, RoleEnd, Roles, Wishes
+from omnigraph.inference.column_texts import STRING
+from omnigraph.inference.columns import Column
+from omnigraph.inference.names import distinct_names, property_name, type_name, unused
+from omnigraph.inference.relations import VERBAL, Profile, base_words, count_in, joined_places, joined_texts
+from omnigraph.inference.roles import Role, RoleEnd, Roles, Wishes
 
 _I32, _I64 = ScalarType(Scalar.I32), ScalarType(Scalar.I64)
 

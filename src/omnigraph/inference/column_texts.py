@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import BaseType, Scalar, ScalarType
-from omnigraph.pipeline.infer.names import words_of
+from omnigraph.inference.names import words_of
 from omnigraph.pipeline.violations import shown
 
 STRING = ScalarType(Scalar.STRING)

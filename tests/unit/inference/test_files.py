@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import BadRequestError, InputFileError
-from omnigraph.pipeline.infer.csv_dialect import sniff
-from omnigraph.pipeline.infer.samples import INFER_MAX_BYTES, read_table
-from omnigraph.pipeline.infer.tables import find_tables
+from omnigraph.inference.csv_dialect import sniff
+from omnigraph.inference.samples import INFER_MAX_BYTES, read_table
+from omnigraph.inference.tables import find_tables
 from support.subtests import named_cases
 
 DIALECTS: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {

@@ -11,12 +11,12 @@ import pyarrow
 
 from omnigraph.core.arrow import Array, Rows, pa, pc
 from omnigraph.core.types import BaseType
-from omnigraph.pipeline.infer.column_texts import STRING
-from omnigraph.pipeline.infer.columns import Column
-from omnigraph.pipeline.infer.design import Design, NodeType, Property
-from omnigraph.pipeline.infer.relations import Profile
-from omnigraph.pipeline.infer.samples import one_array
-from omnigraph.pipeline.infer.texts import mapping_content
+from omnigraph.inference.column_texts import STRING
+from omnigraph.inference.columns import Column
+from omnigraph.inference.design import Design, NodeType, Property
+from omnigraph.inference.relations import Profile
+from omnigraph.inference.samples import one_array
+from omnigraph.inference.texts import mapping_content
 from omnigraph.pipeline.load.columns import is_text_type
 from omnigraph.pipeline.load.items import unfolded
 from omnigraph.pipeline.load.value_sources import ItemSource, item_source

@@ -13,7 +13,7 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import ListType, Scalar, ScalarType, VectorType
-from omnigraph.pipeline.infer.column_texts import (
+from omnigraph.inference.column_texts import (
     STRING,
     Notation,
     Texts,
@@ -22,8 +22,8 @@ from omnigraph.pipeline.infer.column_texts import (
     plain_list,
     quoted,
 )
-from omnigraph.pipeline.infer.dates import is_ambiguous, moments
-from omnigraph.pipeline.infer.names import singular, word_set
+from omnigraph.inference.dates import is_ambiguous, moments
+from omnigraph.inference.names import singular, word_set
 
 # ---- All notations of a column
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import Scalar, ScalarType
-from omnigraph.pipeline.infer.column_texts import STRING
-from omnigraph.pipeline.infer.columns import Column, Keys
-from omnigraph.pipeline.infer.names import singular, word_set
-from omnigraph.pipeline.infer.samples import Table
+from omnigraph.inference.column_texts import STRING
+from omnigraph.inference.columns import Column, Keys
+from omnigraph.inference.names import singular, word_set
+from omnigraph.inference.samples import Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.core.types import PropertyType
-from omnigraph.pipeline.infer.columns import Column, SampledColumn, look_at
+from omnigraph.inference.columns import Column, SampledColumn, look_at
 from support.subtests import named_cases
 
 #: Texts of CSV under the name of their column: the type, and the steps that read them.

@@ -15,9 +15,9 @@ from omnigraph.core.arrow import Array, Rows, pa, pc
 from omnigraph.core.env_settings import WholeNumber
 from omnigraph.errors import InputFileError
 from omnigraph.errors.text import size_text
-from omnigraph.pipeline.infer.columns import SampledColumn
-from omnigraph.pipeline.infer.csv_dialect import BYTE_ORDER_MARK, Dialect
-from omnigraph.pipeline.infer.tables import FileTable, LeftOut, read_up_to
+from omnigraph.inference.columns import SampledColumn
+from omnigraph.inference.csv_dialect import BYTE_ORDER_MARK, Dialect
+from omnigraph.inference.tables import FileTable, LeftOut, read_up_to
 from omnigraph.pipeline.load.inputs import InputFile, open_bytes, open_text, readable
 from omnigraph.pipeline.load.items import KEY, VALUE
 from omnigraph.pipeline.load.jsonl import read_items

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import Scalar, ScalarType
-from omnigraph.pipeline.infer.column_texts import Notation, Texts, null_texts_of_values
-from omnigraph.pipeline.infer.names import word_set
+from omnigraph.inference.column_texts import Notation, Texts, null_texts_of_values
+from omnigraph.inference.names import word_set
 from omnigraph.pipeline.load.values import date_format, read_moments
 
 if TYPE_CHECKING:

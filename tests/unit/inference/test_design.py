@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.infer.proposal import Proposal, propose_for_files
-from omnigraph.pipeline.infer.roles import Wishes
+from omnigraph.inference.proposal import Proposal, propose_for_files
+from omnigraph.inference.roles import Wishes
 from support.subtests import named_cases
 
 #: Table → its columns, and per row its values; rows may be made by a function of their number.

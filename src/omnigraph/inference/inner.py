@@ -10,10 +10,10 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import ListType, Scalar
-from omnigraph.pipeline.infer.columns import Column, Keys, SampledColumn, look_at
-from omnigraph.pipeline.infer.names import singular, words_of
-from omnigraph.pipeline.infer.relations import InnerTable, Key, Profile
-from omnigraph.pipeline.infer.samples import Table
+from omnigraph.inference.columns import Column, Keys, SampledColumn, look_at
+from omnigraph.inference.names import singular, words_of
+from omnigraph.inference.relations import InnerTable, Key, Profile
+from omnigraph.inference.samples import Table
 from omnigraph.pipeline.load.columns import is_text_type
 from omnigraph.pipeline.load.items import KEY, VALUE
 

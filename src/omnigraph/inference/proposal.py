@@ -14,17 +14,17 @@ from typing import Annotated
 from omnigraph.codec import HIDDEN, OMIT_EMPTY, Document
 from omnigraph.core.arrow import Rows as ArrowRows
 from omnigraph.errors import BadRequestError, InputFileError
-from omnigraph.pipeline.infer.columns import Column, SampledColumn, look_at
-from omnigraph.pipeline.infer.design import Design, EdgeType, NodeType, counted, design_of
-from omnigraph.pipeline.infer.frames import of_single_frames
-from omnigraph.pipeline.infer.inner import inner_table
-from omnigraph.pipeline.infer.names import file_words, singular
-from omnigraph.pipeline.infer.relations import InnerTable, Profile
-from omnigraph.pipeline.infer.roles import Wishes
-from omnigraph.pipeline.infer.samples import Table, arrow_table, read_table
-from omnigraph.pipeline.infer.tables import LeftOut, find_tables
-from omnigraph.pipeline.infer.texts import end_evidence, mapping_content, mapping_text, property_evidence, schema_text
-from omnigraph.pipeline.infer.trial import refused_records
+from omnigraph.inference.columns import Column, SampledColumn, look_at
+from omnigraph.inference.design import Design, EdgeType, NodeType, counted, design_of
+from omnigraph.inference.frames import of_single_frames
+from omnigraph.inference.inner import inner_table
+from omnigraph.inference.names import file_words, singular
+from omnigraph.inference.relations import InnerTable, Profile
+from omnigraph.inference.roles import Wishes
+from omnigraph.inference.samples import Table, arrow_table, read_table
+from omnigraph.inference.tables import LeftOut, find_tables
+from omnigraph.inference.texts import end_evidence, mapping_content, mapping_text, property_evidence, schema_text
+from omnigraph.inference.trial import refused_records
 from omnigraph.pipeline.load.columns import is_list_type
 
 # ---- What is proposed

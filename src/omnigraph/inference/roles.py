@@ -10,11 +10,11 @@ from omnigraph.core.arrow import pc
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.infer.column_texts import STRING
-from omnigraph.pipeline.infer.columns import Column
-from omnigraph.pipeline.infer.inner import inner_profile
-from omnigraph.pipeline.infer.names import distinct_names, snake, type_name, word_set, words_of
-from omnigraph.pipeline.infer.relations import (
+from omnigraph.inference.column_texts import STRING
+from omnigraph.inference.columns import Column
+from omnigraph.inference.inner import inner_profile
+from omnigraph.inference.names import distinct_names, snake, type_name, word_set, words_of
+from omnigraph.inference.relations import (
     DISCRIMINATORS,
     ID_WORDS,
     KEY_ENDINGS,

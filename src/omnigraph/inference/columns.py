@@ -15,10 +15,10 @@ import pyarrow
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.pipeline.infer.column_texts import STRING, Notation, Texts
-from omnigraph.pipeline.infer.dates import is_ambiguous
-from omnigraph.pipeline.infer.names import words_of
-from omnigraph.pipeline.infer.notations import choices, is_vector, notations, numbers_seen, vector_seen, whole_scalar
+from omnigraph.inference.column_texts import STRING, Notation, Texts
+from omnigraph.inference.dates import is_ambiguous
+from omnigraph.inference.names import words_of
+from omnigraph.inference.notations import choices, is_vector, notations, numbers_seen, vector_seen, whole_scalar
 from omnigraph.pipeline.keys import spelled
 from omnigraph.pipeline.load.columns import is_list_type, is_text_type, stored_column
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped

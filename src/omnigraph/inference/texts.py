@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from omnigraph.pipeline.infer.column_texts import STRING
-from omnigraph.pipeline.infer.columns import Column
-from omnigraph.pipeline.infer.design import Design, EdgeId, EdgeType, End, NodeType, Property, Rows, counted, listed
-from omnigraph.pipeline.infer.names import words_of
-from omnigraph.pipeline.infer.relations import Profile
+from omnigraph.inference.column_texts import STRING
+from omnigraph.inference.columns import Column
+from omnigraph.inference.design import Design, EdgeId, EdgeType, End, NodeType, Property, Rows, counted, listed
+from omnigraph.inference.names import words_of
+from omnigraph.inference.relations import Profile
 
 #: Longer lines have their comment above.
 _WIDTH = 118
