@@ -17,10 +17,10 @@ BOUNDS = {
         ("distinct words of a text search", "engine.text_analysis.MAX_QUERY_TERMS", "", "refused"),
     ],
     "Loads": [
-        ("a line of JSON or CSV", "pipeline.load.records.MAX_LINE_BYTES", "bytes", "a bad record"),
+        ("a line of JSON or CSV", "pipeline.sources.records.MAX_LINE_BYTES", "bytes", "a bad record"),
         (
             "brackets, commas and colons of a JSON record",
-            "pipeline.load.records.MAX_STRUCTURAL_TOKENS",
+            "pipeline.sources.records.MAX_STRUCTURAL_TOKENS",
             "",
             "a bad record",
         ),

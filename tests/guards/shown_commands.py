@@ -45,7 +45,7 @@ class Shell:
         self._address = SHOWN_ADDRESS
         # Long work says more than pages show, and everything takes long on a busy machine.
         for limit in ("_TABLE_S", "HEARTBEAT_S"):
-            monkeypatch.setattr(f"omnigraph.cli.output.{limit}", 3600.0)
+            monkeypatch.setattr(f"omnigraph.cli.console.{limit}", 3600.0)
 
     def __enter__(self) -> Shell:
         return self

@@ -41,14 +41,14 @@ from omnigraph.pipeline.keys import (
     spelled,
     text_key,
 )
-from omnigraph.pipeline.load import inputs as lines_module
-from omnigraph.pipeline.load.columns import fast_column, slow_column, stored_column
-from omnigraph.pipeline.load.inputs import line_blocks
-from omnigraph.pipeline.load.jsonl import count_bad, group_records, read_lines
-from omnigraph.pipeline.load.plan import Grammar, LoadPlan, shapes_of
-from omnigraph.pipeline.load.records import BadRecordError, decode_line
-from omnigraph.pipeline.load.shaping import RawRecords, shape_records
-from omnigraph.pipeline.load.values import Reading, Timestamps
+from omnigraph.pipeline.shape.columns import fast_column, slow_column, stored_column
+from omnigraph.pipeline.shape.plan import Grammar, LoadPlan, shapes_of
+from omnigraph.pipeline.shape.shaping import RawRecords, shape_records
+from omnigraph.pipeline.shape.values import Reading, Timestamps
+from omnigraph.pipeline.sources import inputs as lines_module
+from omnigraph.pipeline.sources.inputs import line_blocks
+from omnigraph.pipeline.sources.jsonl import count_bad, group_records, read_lines
+from omnigraph.pipeline.sources.records import BadRecordError, decode_line
 from omnigraph.pipeline.upsert import Matcher, Upserted
 from omnigraph.pipeline.violations import ViolationCounts
 from omnigraph.pipeline.workers import LocalWorkers, Silent

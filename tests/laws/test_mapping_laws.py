@@ -32,9 +32,9 @@ from omnigraph.core.values import (
 )
 from omnigraph.errors import LoadRejectedError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.load.value_sources import value_source
-from omnigraph.pipeline.load.values import Reading, Timestamps
+from omnigraph.pipeline.shape.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.shape.value_sources import value_source
+from omnigraph.pipeline.shape.values import Reading, Timestamps
 from support.graphs import rows_of
 from support.spark import spark
 from support.strategies import (

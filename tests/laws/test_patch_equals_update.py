@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequestError, LoadRejectedError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import patches
+from omnigraph.pipeline.patch import writing as patches
 from omnigraph.spark import worker_choice
 from support.loads import write_lines
 from support.spark import spark

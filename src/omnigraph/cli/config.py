@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from omnigraph.cli.output import print_warning
+from omnigraph.cli.console import print_warning
 from omnigraph.cli.rows import RowFormat
 from omnigraph.cli.tables import CellLayout
 from omnigraph.client.addresses import BEARER_TOKEN, owner_of

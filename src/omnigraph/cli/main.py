@@ -13,8 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from omnigraph.cli.capabilities import legend
-from omnigraph.cli.flags import GRAPH_ID
-from omnigraph.cli.output import (
+from omnigraph.cli.console import (
     INTERRUPTED,
     NOTHING_WRITTEN,
     Interrupts,
@@ -24,6 +23,7 @@ from omnigraph.cli.output import (
     print_warning,
     taking_interrupts,
 )
+from omnigraph.cli.flags import GRAPH_ID
 from omnigraph.cli.scoped import use_scoped_commands
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import OmniError, is_panic

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.output import print_data, print_lines, print_warning
+from omnigraph.cli.console import print_data, print_lines, print_warning
 from omnigraph.cli.screen import Color, paged, terminal
 from omnigraph.cli.tables import Cell, CellLayout, Column, TableLayout, TerminalTable, counted, fit, text_table
 from omnigraph.core.source import UNNAMED

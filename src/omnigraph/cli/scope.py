@@ -13,7 +13,7 @@ import typer
 
 from omnigraph.cli.capabilities import Capability, CommandRule, ScopeFlag
 from omnigraph.cli.config import OperatorConfig, active_profile, find_token, read_credentials, read_operator_config
-from omnigraph.cli.output import is_confirmed, print_warning
+from omnigraph.cli.console import is_confirmed, print_warning
 from omnigraph.client.addresses import graph_in_url, is_server_url, looks_like_address, server_url
 
 if TYPE_CHECKING:

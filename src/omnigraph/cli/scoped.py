@@ -18,6 +18,7 @@ from omnigraph.api.operation import Flag
 from omnigraph.api.operation import Operation as Entry
 from omnigraph.api.operations import OPERATIONS
 from omnigraph.cli.capabilities import RULES, Capability, CommandRule, ScopeFlag
+from omnigraph.cli.console import NOTHING_WRITTEN, print_json, print_lines, terminal_progress
 from omnigraph.cli.flags import (
     GRAPH_ID,
     AsJson,
@@ -31,7 +32,6 @@ from omnigraph.cli.flags import (
     Timeout,
     refuse_address,
 )
-from omnigraph.cli.output import NOTHING_WRITTEN, print_json, print_lines, terminal_progress
 from omnigraph.cli.scope import Address, ScopeFlags, check_flags, is_graph_folder, looks_like_graph
 from omnigraph.client.addresses import looks_like_address
 from omnigraph.pipeline.engine_choice import Engine

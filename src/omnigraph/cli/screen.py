@@ -16,7 +16,7 @@ from enum import StrEnum
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.output import unguarded
+from omnigraph.cli.console import unguarded
 
 if TYPE_CHECKING:
     from rich.text import Text

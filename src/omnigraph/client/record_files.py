@@ -11,10 +11,10 @@ from functools import cached_property
 from json import JSONDecoder
 
 from omnigraph.errors import BadRecord, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport, OmniError
-from omnigraph.pipeline.load.inputs import InputFile, find_files, open_bytes, open_text, readable
-from omnigraph.pipeline.load.jsonl import read_objects
-from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, refuse_tables
-from omnigraph.pipeline.load.records import BadRecordError
+from omnigraph.pipeline.sources.inputs import InputFile, find_files, open_bytes, open_text, readable
+from omnigraph.pipeline.sources.jsonl import read_objects
+from omnigraph.pipeline.sources.parts import GRAPH_ENDINGS, refuse_tables
+from omnigraph.pipeline.sources.records import BadRecordError
 
 #: What the server calls the body in its reports.
 BODY_NAME = "<records>"

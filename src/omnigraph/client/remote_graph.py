@@ -406,7 +406,7 @@ class RemoteGraph(GraphApi):
         cancel: CancelSignal | None = None,
     ) -> LoadResult:
         from omnigraph.client.record_files import BODY_NAME, RecordFiles
-        from omnigraph.pipeline.load.inputs import check_one_input
+        from omnigraph.pipeline.sources.inputs import check_one_input
 
         refuse_actor(actor)
         refuse_session(spark)

@@ -21,7 +21,7 @@ from omnigraph.embedding.client import EmbeddingClient
 from omnigraph.embedding.providers import EmbedPurpose
 from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.errors.text import size_text
-from omnigraph.pipeline.load.records import MAX_LINE_BYTES
+from omnigraph.pipeline.sources.records import MAX_LINE_BYTES
 from omnigraph.pipeline.workers import Progress, Silent, StageProgress
 
 # ---- The spec, the seed manifest, selectors and modes

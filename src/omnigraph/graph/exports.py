@@ -30,7 +30,7 @@ from omnigraph.pipeline.engine_choice import (
 from omnigraph.pipeline.export.files import export_target
 from omnigraph.pipeline.export.formats import refuse_long_line, shape_of
 from omnigraph.pipeline.export.job import Exported, ExportFormat, ExportSource, export_files, export_stream
-from omnigraph.pipeline.load.records import MAX_LINE_BYTES
+from omnigraph.pipeline.sources.records import MAX_LINE_BYTES
 from omnigraph.pipeline.workers import Progress, Silent, operation
 from omnigraph.spark import choose_workers
 from omnigraph.storage.datasets.blobs import BlobFacts, look_at_blobs

@@ -24,9 +24,9 @@ from omnigraph.graph.quarantines import Reload, quarantine_place, quarantined
 from omnigraph.pipeline.engine_choice import AUTO_LOCAL_MAX_BYTES, ChosenEngine, bytes_of, choose_engine
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
-from omnigraph.pipeline.load.leniency import Duplicates, leniency_of
-from omnigraph.pipeline.load.plan import Grammar, LoadPlan, external_rule, shapes_of
-from omnigraph.pipeline.load.sources import (
+from omnigraph.pipeline.shape.leniency import Duplicates, leniency_of
+from omnigraph.pipeline.shape.plan import Grammar, LoadPlan, external_rule, shapes_of
+from omnigraph.pipeline.sources.planning import (
     FrameAccess,
     LoadInput,
     check_columns,

@@ -15,8 +15,8 @@ from omnigraph.errors import BadRequestError
 from omnigraph.inference.frames import FrameLoad, frame_load
 from omnigraph.inference.proposal import FrameRows, Proposal, propose_for_files, propose_for_rows
 from omnigraph.inference.roles import Wishes
-from omnigraph.pipeline.load.local_frames import StreamedRows
-from omnigraph.pipeline.load.sources import frame_data
+from omnigraph.pipeline.sources.local_frames import StreamedRows
+from omnigraph.pipeline.sources.planning import frame_data
 
 if TYPE_CHECKING:
     from omnigraph.api.results import LoadResult

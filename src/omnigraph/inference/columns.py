@@ -20,10 +20,10 @@ from omnigraph.inference.dates import is_ambiguous
 from omnigraph.inference.names import words_of
 from omnigraph.inference.notations import choices, is_vector, notations, numbers_seen, vector_seen, whole_scalar
 from omnigraph.pipeline.keys import spelled
-from omnigraph.pipeline.load.columns import is_list_type, is_text_type, stored_column
-from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.load.value_sources import value_source
-from omnigraph.pipeline.load.values import Reading, Timestamps
+from omnigraph.pipeline.shape.columns import is_list_type, is_text_type, stored_column
+from omnigraph.pipeline.shape.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.shape.value_sources import value_source
+from omnigraph.pipeline.shape.values import Reading, Timestamps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

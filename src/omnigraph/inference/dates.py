@@ -14,7 +14,7 @@ from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.inference.column_texts import Notation, Texts, null_texts_of_values
 from omnigraph.inference.names import word_set
-from omnigraph.pipeline.load.values import date_format, read_moments
+from omnigraph.pipeline.shape.values import date_format, read_moments
 
 if TYPE_CHECKING:
     import numpy as np

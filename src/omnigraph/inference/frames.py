@@ -17,9 +17,9 @@ from omnigraph.inference.design import Design, NodeType, Property
 from omnigraph.inference.relations import Profile
 from omnigraph.inference.samples import one_array
 from omnigraph.inference.texts import mapping_content
-from omnigraph.pipeline.load.columns import is_text_type
-from omnigraph.pipeline.load.items import unfolded
-from omnigraph.pipeline.load.value_sources import ItemSource, item_source
+from omnigraph.pipeline.shape.columns import is_text_type
+from omnigraph.pipeline.shape.items import unfolded
+from omnigraph.pipeline.shape.value_sources import ItemSource, item_source
 
 
 class DistinctFrames(Protocol):

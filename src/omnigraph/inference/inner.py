@@ -14,8 +14,8 @@ from omnigraph.inference.columns import Column, Keys, SampledColumn, look_at
 from omnigraph.inference.names import singular, words_of
 from omnigraph.inference.relations import InnerTable, Key, Profile
 from omnigraph.inference.samples import Table
-from omnigraph.pipeline.load.columns import is_text_type
-from omnigraph.pipeline.load.items import KEY, VALUE
+from omnigraph.pipeline.shape.columns import is_text_type
+from omnigraph.pipeline.shape.items import KEY, VALUE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

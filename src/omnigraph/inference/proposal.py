@@ -25,7 +25,7 @@ from omnigraph.inference.samples import Table, arrow_table, read_table
 from omnigraph.inference.tables import LeftOut, find_tables
 from omnigraph.inference.texts import end_evidence, mapping_content, mapping_text, property_evidence, schema_text
 from omnigraph.inference.trial import refused_records
-from omnigraph.pipeline.load.columns import is_list_type
+from omnigraph.pipeline.shape.columns import is_list_type
 
 # ---- What is proposed
 

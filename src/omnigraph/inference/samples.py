@@ -18,12 +18,12 @@ from omnigraph.errors.text import size_text
 from omnigraph.inference.columns import SampledColumn
 from omnigraph.inference.csv_dialect import BYTE_ORDER_MARK, Dialect
 from omnigraph.inference.tables import FileTable, LeftOut, read_up_to
-from omnigraph.pipeline.load.inputs import InputFile, open_bytes, open_text, readable
-from omnigraph.pipeline.load.items import KEY, VALUE
-from omnigraph.pipeline.load.jsonl import read_items
-from omnigraph.pipeline.load.parts import open_table
-from omnigraph.pipeline.load.records import BadRecordError
-from omnigraph.pipeline.load.value_sources import notation
+from omnigraph.pipeline.shape.items import KEY, VALUE
+from omnigraph.pipeline.shape.value_sources import notation
+from omnigraph.pipeline.sources.inputs import InputFile, open_bytes, open_text, readable
+from omnigraph.pipeline.sources.jsonl import read_items
+from omnigraph.pipeline.sources.parts import open_table
+from omnigraph.pipeline.sources.records import BadRecordError
 
 csv: Any = _csv
 

@@ -14,8 +14,8 @@ from typing import Any
 from omnigraph.errors import BadRequestError
 from omnigraph.inference.csv_dialect import BYTE_ORDER_MARK, Dialect, sniff
 from omnigraph.inference.names import words_of
-from omnigraph.pipeline.load.inputs import InputFile, find_files, open_text, readable
-from omnigraph.pipeline.load.parts import open_table
+from omnigraph.pipeline.sources.inputs import InputFile, find_files, open_text, readable
+from omnigraph.pipeline.sources.parts import open_table
 
 #: Bytes of a file that are looked at to see what it is.
 _LOOK_BYTES = 256 * 1024

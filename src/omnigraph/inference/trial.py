@@ -9,11 +9,11 @@ from omnigraph.lang.schema.accepted import fresh_identities
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.lang.schema.rules import derive_rules
 from omnigraph.pipeline.keys import new_id_prefix
-from omnigraph.pipeline.load.mapping import read_mapping
-from omnigraph.pipeline.load.parts import cut_mapped_files
-from omnigraph.pipeline.load.plan import Grammar, LoadPlan, shapes_of
-from omnigraph.pipeline.load.reading import PartReader
-from omnigraph.pipeline.load.shaping import Shaped, shape_records
+from omnigraph.pipeline.shape.plan import Grammar, LoadPlan, shapes_of
+from omnigraph.pipeline.shape.shaping import Shaped, shape_records
+from omnigraph.pipeline.sources.mapping import read_mapping
+from omnigraph.pipeline.sources.parts import cut_mapped_files
+from omnigraph.pipeline.sources.reading import PartReader
 from omnigraph.pipeline.violations import ViolationCounts
 
 #: Records of a part that are tried.

@@ -13,9 +13,9 @@ from typing_extensions import override
 
 from omnigraph.core.arrow import Rows
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.column_map import STRUCT, Nested, SourceColumns, list_of, map_of
-from omnigraph.pipeline.load.sources import FrameAccess
-from omnigraph.pipeline.load.value_sources import ItemSource
+from omnigraph.pipeline.shape.value_sources import ItemSource
+from omnigraph.pipeline.sources.column_map import STRUCT, Nested, SourceColumns, list_of, map_of
+from omnigraph.pipeline.sources.planning import FrameAccess
 from omnigraph.spark.jobs import SparkJobs, check_session, spark_errors
 
 if TYPE_CHECKING:

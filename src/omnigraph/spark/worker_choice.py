@@ -17,7 +17,7 @@ from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Progress, Si
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnigraph.pipeline.load.sources import Frame
+    from omnigraph.pipeline.sources.planning import Frame
     from omnigraph.spark.workers import SparkWorkers
 
 

@@ -20,7 +20,7 @@ from omnigraph.errors import BadRequestError, LoadKeyConflictError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.export import job as export_module
 from omnigraph.pipeline.export.formats import TypeShape, json_lines
-from omnigraph.pipeline.load import parts as parts_module
+from omnigraph.pipeline.sources import parts as parts_module
 from support.exports import LARGE, SCHEMA, insert_thing, world
 from support.graphs import everything, refused
 from support.subtests import each_case

@@ -14,8 +14,8 @@ import pytest
 
 from omnigraph.errors import BadRecord, BadRequestError, LoadKeyConflictError, LoadRejectedError, LoadReport, OmniError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline.load import inputs as line_reading
-from omnigraph.pipeline.load import parts, records
+from omnigraph.pipeline.sources import inputs as line_reading
+from omnigraph.pipeline.sources import parts, records
 from support.loads import edge, files_of, good_lines, ids_of, new_graph, rows_of, thing, write_lines
 from support.subtests import each_case
 

@@ -14,7 +14,7 @@ from omnigraph.api.results import ExportResult, LoadResult
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import engine_choice
-from omnigraph.pipeline.load import sources
+from omnigraph.pipeline.sources import planning as sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -36,9 +36,10 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import upsert
-from omnigraph.pipeline.load import inputs as lines_of_files
 from omnigraph.pipeline.load import job as stages
-from omnigraph.pipeline.load import reading, staging
+from omnigraph.pipeline.load import staging
+from omnigraph.pipeline.sources import inputs as lines_of_files
+from omnigraph.pipeline.sources import reading
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage.datasets import fragments
 from omnigraph.storage.datasets.fragments import Ledger, Ledgers
@@ -587,7 +588,7 @@ def test_the_input_of_a_new_branch_is_read_once(
             read[0] += len(lines)
             yield lines
 
-    monkeypatch.setattr("omnigraph.pipeline.load.reading.line_blocks", blocks)
+    monkeypatch.setattr("omnigraph.pipeline.sources.reading.line_blocks", blocks)
     notebook.load(source, mode="append", branch="x", base="main", engine="local")
     assert read[0] == 20_000
     assert len(texts_of(notebook, "x")) == 20_000

@@ -31,9 +31,9 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.optimize import COMPACT_STAGE, build_indexes, compact_tables
-from omnigraph.pipeline.load import inputs, jsonl, parts, reading, records
-from omnigraph.pipeline.load.inputs import UNPACK_ALLOWED_BYTES, UNPACK_MAX_RATIO, find_files
-from omnigraph.pipeline.load.records import MAX_STRUCTURAL_TOKENS, is_too_complex
+from omnigraph.pipeline.sources import inputs, jsonl, parts, reading, records
+from omnigraph.pipeline.sources.inputs import UNPACK_ALLOWED_BYTES, UNPACK_MAX_RATIO, find_files
+from omnigraph.pipeline.sources.records import MAX_STRUCTURAL_TOKENS, is_too_complex
 from omnigraph.pipeline.workers import (
     Item,
     LocalWorkers,

@@ -19,8 +19,8 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load import local_frames
-from omnigraph.pipeline.load.local_frames import StreamedRows
+from omnigraph.pipeline.sources import local_frames
+from omnigraph.pipeline.sources.local_frames import StreamedRows
 from support.graphs import refused, rows_of
 from support.subtests import each_case, named_cases
 

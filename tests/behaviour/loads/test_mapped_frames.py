@@ -20,10 +20,10 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.graph import loads
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline.load.column_map import ColumnMap, plain_columns
-from omnigraph.pipeline.load.mapping import MappedType
-from omnigraph.pipeline.load.sources import Frame, FrameSource, chosen_columns
-from omnigraph.pipeline.load.value_sources import column_source
+from omnigraph.pipeline.shape.value_sources import column_source
+from omnigraph.pipeline.sources.column_map import ColumnMap, plain_columns
+from omnigraph.pipeline.sources.mapping import MappedType
+from omnigraph.pipeline.sources.planning import Frame, FrameSource, chosen_columns
 from omnigraph.spark.frames import SparkFrames
 from support.graphs import ends_of, ids_of, refused, rejected, rows_of
 from support.subtests import each_case

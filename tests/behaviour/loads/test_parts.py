@@ -10,9 +10,9 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from omnigraph.pipeline.load import parts as room
-from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
-from omnigraph.pipeline.load.parts import Part, cut_mapped_files
+from omnigraph.pipeline.sources import parts as room
+from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat
+from omnigraph.pipeline.sources.parts import Part, cut_mapped_files
 
 ROWS = 1_000
 

@@ -12,8 +12,8 @@ import pytest
 
 from omnigraph.errors import BadRequestError, LoadRejectedError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import patches
 from omnigraph.pipeline.load import job
+from omnigraph.pipeline.patch import writing as patches
 from support.loads import files_of, rows_of
 from support.subtests import each_case
 

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from omnigraph.core import failpoints
 from omnigraph.errors import BadRequestError, InputFileError, LoadRejectedError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline.load import inputs, parts, quarantine
+from omnigraph.pipeline.load import quarantine
 from omnigraph.pipeline.load.job import LoadJob
+from omnigraph.pipeline.sources import inputs, parts
 from support.graphs import everything
 from support.loads import files_of
 from support.spark import spark
@@ -167,7 +168,7 @@ def test_graph_records_are_kept_line_by_line(graph: Graph, tmp_path: Path) -> No
     first.write_bytes(b"\xef\xbb\xbf" + "\n".join(lines).encode())
     write(second, knows("x", "y"), knows("y", "ann"), knows("ghost", "ann"))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (inputs, __import__("omnigraph.pipeline.load.records", fromlist=["records"])):
+        for module in (inputs, __import__("omnigraph.pipeline.sources.records", fromlist=["records"])):
             patch.setattr(module, "MAX_LINE_BYTES", 100_000)
         receipt = graph.load(tmp_path / "in", mode="append", engine="local", quarantine=tmp_path / "bad")
     assert (receipt.total_entities, receipt.quarantined) == (2, 6)

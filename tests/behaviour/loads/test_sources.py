@@ -26,8 +26,8 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline.load import parts as parts_module
-from omnigraph.pipeline.load.shaping import alias_conflicts
+from omnigraph.pipeline.shape.shaping import alias_conflicts
+from omnigraph.pipeline.sources import parts as parts_module
 from support.graphs import ends_of, everything, ids_of, refused, rejected, rows_of, run
 from support.subtests import each_case, named_cases
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
+from omnigraph.cli.console import PrintableStream, print_lines, terminal_progress
 from omnigraph.cli.main import main
-from omnigraph.cli.output import PrintableStream, print_lines, terminal_progress
 from omnigraph.errors.text import one_line, printable
 from support.cli_graphs import Terminal
 

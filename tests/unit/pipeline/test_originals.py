@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv
 
-from omnigraph.pipeline.load import originals
-from omnigraph.pipeline.load.originals import copied_lines, csv_records
+from omnigraph.pipeline.sources import originals
+from omnigraph.pipeline.sources.originals import copied_lines, csv_records
 
 NUMBERS = st.sets(st.integers(1, 8))
 TEXTS = st.lists(st.sampled_from([b"", b"a", b"bb\r", b"\xff", "é".encode(), b"x" * 40]), max_size=8)

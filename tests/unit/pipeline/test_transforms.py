@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError, InputFileError
-from omnigraph.pipeline.load.column_map import ColumnMap, raw_records
-from omnigraph.pipeline.load.columns import stored_column
-from omnigraph.pipeline.load.inputs import find_files
-from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.load.value_sources import value_source
-from omnigraph.pipeline.load.values import Reading, Timestamps, date_format, read_moments
+from omnigraph.pipeline.shape.columns import stored_column
+from omnigraph.pipeline.shape.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.shape.value_sources import value_source
+from omnigraph.pipeline.shape.values import Reading, Timestamps, date_format, read_moments
+from omnigraph.pipeline.sources.column_map import ColumnMap, raw_records
+from omnigraph.pipeline.sources.inputs import find_files
 from support.subtests import each_case
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.cli.console import print_result, print_stages, print_warning, terminal_progress
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Kind, Point, Quiet, Timeout, Types
 from omnigraph.cli.input import spooled_records
-from omnigraph.cli.output import print_result, print_stages, print_warning, terminal_progress
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
@@ -24,7 +24,7 @@ from omnigraph.cli.tables import counted
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
 from omnigraph.pipeline.engine_choice import Engine
-from omnigraph.pipeline.load.leniency import Dangling, Duplicates
+from omnigraph.pipeline.shape.leniency import Dangling, Duplicates
 
 if TYPE_CHECKING:
     from omnigraph.api.results import BlobInfo, ExportResult, LoadQuarantine, LoadResult

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.console import print_result, terminal_progress
 from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, above_zero
-from omnigraph.cli.output import print_result, terminal_progress
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped

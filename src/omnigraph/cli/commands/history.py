@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from omnigraph.cli.console import (
+    StreamedList,
+    print_json,
+    print_lines,
+    print_result,
+    print_text,
+    print_warning,
+    terminal_progress,
+)
 from omnigraph.cli.flags import (
     AsJson,
     Branch,
@@ -18,15 +27,6 @@ from omnigraph.cli.flags import (
     Quiet,
     Timeout,
     refuse_address,
-)
-from omnigraph.cli.output import (
-    StreamedList,
-    print_json,
-    print_lines,
-    print_result,
-    print_text,
-    print_warning,
-    terminal_progress,
 )
 from omnigraph.cli.rendering import (
     BRANCH_WIDTH,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.console import print_result, print_stages, print_text, print_warning, terminal_progress
 from omnigraph.cli.flags import AsJson
-from omnigraph.cli.output import print_result, print_stages, print_text, print_warning, terminal_progress
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import counted
 

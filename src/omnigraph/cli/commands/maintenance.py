@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.console import print_json, print_lines, print_result, terminal_progress
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout
-from omnigraph.cli.output import print_json, print_lines, print_result, terminal_progress
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped

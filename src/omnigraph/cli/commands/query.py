@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.config import Alias, Defaults, config_path, read_operator_config
+from omnigraph.cli.console import is_confirmed, print_json, print_result, print_text, print_warning
 from omnigraph.cli.flags import AsJson, Branch, OptionalSchemaFile, Point, QueryName, Quiet, ReadBranch, Timeout
 from omnigraph.cli.input import STORED, ParameterFlags, QuerySource, parameters_of, parameters_of_stored
-from omnigraph.cli.output import is_confirmed, print_json, print_result, print_text, print_warning
 from omnigraph.cli.rendering import change_line, commit_text, type_changes_line
 from omnigraph.cli.rows import RowFlags, print_rows
 from omnigraph.cli.scope import Address, connect, server_scope

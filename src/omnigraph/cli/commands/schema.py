@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.commands.infer import init_from_data
+from omnigraph.cli.console import print_json, print_result, print_text, print_warning, terminal_progress
 from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile
-from omnigraph.cli.output import print_json, print_result, print_text, print_warning, terminal_progress
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.cli.scoped import scoped

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.console import print_result
 from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile, Quiet
-from omnigraph.cli.output import print_result
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import counted

@@ -21,8 +21,8 @@ from omnigraph.cli.config import (
     read_operator_config,
     store_token,
 )
+from omnigraph.cli.console import print_result, print_text, print_warning
 from omnigraph.cli.flags import AsJson
-from omnigraph.cli.output import print_result, print_text, print_warning
 from omnigraph.cli.scope import ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import text_table

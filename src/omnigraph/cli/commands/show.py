@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.console import print_text
 from omnigraph.cli.flags import Point, QueryName, Quiet
 from omnigraph.cli.input import ParameterFlags, QuerySource, parameters_of
-from omnigraph.cli.output import print_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 

@@ -18,7 +18,7 @@ from omnigraph.core.values import blob_text, reference_of
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import size_text
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
-from omnigraph.pipeline.load.records import MAX_LINE_BYTES
+from omnigraph.pipeline.sources.records import MAX_LINE_BYTES
 from omnigraph.storage.datasets.blob_columns import CELL_PARTS, cell_parts, plain_bytes
 
 # ---- JSON lines

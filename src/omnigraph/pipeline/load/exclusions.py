@@ -47,11 +47,11 @@ from omnigraph.lang.schema.rules import (
 )
 from omnigraph.pipeline.exchange import key_files
 from omnigraph.pipeline.keys import KeyScan, joined_text, key_scans, text_key
-from omnigraph.pipeline.load.leniency import Duplicates, Leniency
-from omnigraph.pipeline.load.provenance import Origin, Piece
 from omnigraph.pipeline.load.rejects import REJECTS
 from omnigraph.pipeline.load.relations import Staged, appended, is_missing
 from omnigraph.pipeline.row_sets import RowSet
+from omnigraph.pipeline.shape.leniency import Duplicates, Leniency
+from omnigraph.pipeline.sources.provenance import Origin, Piece
 from omnigraph.pipeline.tally import TALLY, BrokenKeys, Counted, Side, Tally, joined_keys
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.violations import Image, Place, ViolationCounts, shown

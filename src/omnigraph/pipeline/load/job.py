@@ -26,18 +26,25 @@ from omnigraph.errors import (
 from omnigraph.lang.schema.rules import TableRules, rule_name
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.exclusions import Exclusions, LeftOut
-from omnigraph.pipeline.load.leniency import Duplicates, Leniency
-from omnigraph.pipeline.load.parts import Part, by_source
-from omnigraph.pipeline.load.patch_job import PatchCounts, PatchJob
-from omnigraph.pipeline.load.plan import LoadPlan
-from omnigraph.pipeline.load.provenance import Origin, Piece, RecordNumbers
 from omnigraph.pipeline.load.quarantine import Quarantined, write_quarantine
 from omnigraph.pipeline.load.relations import Relations, Staged, StagedType, appended
-from omnigraph.pipeline.load.shaping import alias_conflicts
-from omnigraph.pipeline.load.sources import Frame, LoadInput, chosen_columns, frame_source, partition_name, plan_work
 from omnigraph.pipeline.load.staging import FrameTask, StageItem, likely_types, stage_part
-from omnigraph.pipeline.patch_files import PatchFile, split_address
-from omnigraph.pipeline.patches import Patched
+from omnigraph.pipeline.patch.files import PatchFile, split_address
+from omnigraph.pipeline.patch.job import PatchCounts, PatchJob
+from omnigraph.pipeline.patch.writing import Patched
+from omnigraph.pipeline.shape.leniency import Duplicates, Leniency
+from omnigraph.pipeline.shape.plan import LoadPlan
+from omnigraph.pipeline.shape.shaping import alias_conflicts
+from omnigraph.pipeline.sources.parts import Part, by_source
+from omnigraph.pipeline.sources.planning import (
+    Frame,
+    LoadInput,
+    chosen_columns,
+    frame_source,
+    partition_name,
+    plan_work,
+)
+from omnigraph.pipeline.sources.provenance import Origin, Piece, RecordNumbers
 from omnigraph.pipeline.upsert import ClearItem, LoadMode, Upserted, clear_fragment
 from omnigraph.pipeline.violations import Image, Place, ViolationCounts, in_file
 from omnigraph.pipeline.worker_set import WorkerSet

@@ -23,12 +23,12 @@ from omnigraph.core.arrow import Batch, Rows, pa
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors.writes import LINE, RECORD, ROW
 from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
-from omnigraph.pipeline.load.inputs import check_unchanged
-from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
-from omnigraph.pipeline.load.originals import KeptRows, ending_of, write_originals
-from omnigraph.pipeline.load.provenance import Piece
 from omnigraph.pipeline.load.rejects import REJECTS
 from omnigraph.pipeline.load.relations import Staged
+from omnigraph.pipeline.sources.inputs import check_unchanged
+from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat
+from omnigraph.pipeline.sources.originals import KeptRows, ending_of, write_originals
+from omnigraph.pipeline.sources.provenance import Piece
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import Message
 from omnigraph.storage.answers import AnswerFolder, read_answer

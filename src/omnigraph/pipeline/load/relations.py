@@ -19,9 +19,9 @@ from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.rules import End, EndRefused, NewIds, Rule, TableRules, Unique
 from omnigraph.pipeline.exchange import KeyFiles, key_files
 from omnigraph.pipeline.keys import find_keys, key_scans, text_key
-from omnigraph.pipeline.load.provenance import Origin, Provenance
 from omnigraph.pipeline.minimum import find_outside, without_minimum
-from omnigraph.pipeline.patch_files import PatchFile
+from omnigraph.pipeline.patch.files import PatchFile
+from omnigraph.pipeline.sources.provenance import Origin, Provenance
 from omnigraph.pipeline.tally import BrokenKeys, Counted, Side, Tally
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts, named_examples

@@ -13,16 +13,16 @@ from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey
 from omnigraph.errors.writes import ROW
 from omnigraph.pipeline.exchange import write_keys
-from omnigraph.pipeline.load.columns import decoded
-from omnigraph.pipeline.load.parts import Part
-from omnigraph.pipeline.load.patching import shape_patch
-from omnigraph.pipeline.load.plan import COPIED_TOGETHER, LoadPlan
-from omnigraph.pipeline.load.provenance import NumberNotes
-from omnigraph.pipeline.load.reading import PartReader
 from omnigraph.pipeline.load.rejects import RejectNotes
-from omnigraph.pipeline.load.shaping import RawRecords, ids_of, shape_records
-from omnigraph.pipeline.load.sources import FrameSource, frame_records, partition_name
-from omnigraph.pipeline.patch_files import PatchFile, write_patch
+from omnigraph.pipeline.patch.files import PatchFile, write_patch
+from omnigraph.pipeline.patch.records import shape_patch
+from omnigraph.pipeline.shape.columns import decoded
+from omnigraph.pipeline.shape.plan import COPIED_TOGETHER, LoadPlan
+from omnigraph.pipeline.shape.shaping import RawRecords, ids_of, shape_records
+from omnigraph.pipeline.sources.parts import Part
+from omnigraph.pipeline.sources.planning import FrameSource, frame_records, partition_name
+from omnigraph.pipeline.sources.provenance import NumberNotes
+from omnigraph.pipeline.sources.reading import PartReader
 from omnigraph.pipeline.violations import ViolationCounts
 from omnigraph.pipeline.workers import Message, advance
 from omnigraph.storage.answers import attempt_name, read_answer, write_answer
@@ -292,7 +292,7 @@ class _BadIds:
 
 def likely_types(item: StageItem) -> Message:
     """The types at the beginning of a part of the graph format; others may follow."""
-    from omnigraph.pipeline.load.jsonl import types_of
+    from omnigraph.pipeline.sources.jsonl import types_of
 
     lines = PartReader(item.part, item.plan, ViolationCounts()).first_lines(_LOOK_BYTES)
     return {"types": sorted(types_of(lines, item.plan))}

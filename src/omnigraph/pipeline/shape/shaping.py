@@ -18,8 +18,8 @@ from omnigraph.core.types import BaseType, EnumType, PropertyType, Scalar, Scala
 from omnigraph.core.values import parse_spelling
 from omnigraph.lang.schema.rules import EndGiven, Example, Required, ValueRule, rule_field, rule_name, violation_text
 from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
-from omnigraph.pipeline.load.columns import fast_column, positions, python_values, slow_column, stored_column
-from omnigraph.pipeline.load.plan import (
+from omnigraph.pipeline.shape.columns import fast_column, positions, python_values, slow_column, stored_column
+from omnigraph.pipeline.shape.plan import (
     EndType,
     EntityShape,
     LoadPlan,
@@ -28,8 +28,8 @@ from omnigraph.pipeline.load.plan import (
     is_cell_parts,
     with_external,
 )
-from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped
-from omnigraph.pipeline.load.values import AS_IS, Reading, Tolerance
+from omnigraph.pipeline.shape.transforms import Given, MappedColumn, read_mapped
+from omnigraph.pipeline.shape.values import AS_IS, Reading, Tolerance
 from omnigraph.pipeline.violations import Place, Sink, ViolationCounts, shown
 from omnigraph.writes.columns import table_schema
 from omnigraph.writes.pending import check_cells

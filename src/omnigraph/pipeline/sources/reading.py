@@ -16,7 +16,11 @@ from omnigraph.core.arrow import Batch, Rows, pa
 from omnigraph.errors import InputFileError
 from omnigraph.errors.text import size_text
 from omnigraph.errors.writes import LINE, RECORD
-from omnigraph.pipeline.load.column_map import (
+from omnigraph.pipeline.shape.items import NotAListError, items_of
+from omnigraph.pipeline.shape.plan import EntityShape, LoadPlan
+from omnigraph.pipeline.shape.shaping import RawRecords
+from omnigraph.pipeline.shape.value_sources import ItemSource
+from omnigraph.pipeline.sources.column_map import (
     ColumnMap,
     SourceColumns,
     arrow_columns,
@@ -24,14 +28,18 @@ from omnigraph.pipeline.load.column_map import (
     plain_columns,
     raw_records,
 )
-from omnigraph.pipeline.load.inputs import ByteStream, line_blocks, open_bytes, open_text, readable
-from omnigraph.pipeline.load.items import NotAListError, items_of
-from omnigraph.pipeline.load.json_rows import NotAnObjectError, has_member, json_columns, json_member, present_members
-from omnigraph.pipeline.load.jsonl import count_bad, group_records, is_utf8, read_items, read_lines, read_objects
-from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
-from omnigraph.pipeline.load.parts import Part, open_table
-from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
-from omnigraph.pipeline.load.records import (
+from omnigraph.pipeline.sources.inputs import ByteStream, line_blocks, open_bytes, open_text, readable
+from omnigraph.pipeline.sources.json_rows import (
+    NotAnObjectError,
+    has_member,
+    json_columns,
+    json_member,
+    present_members,
+)
+from omnigraph.pipeline.sources.jsonl import count_bad, group_records, is_utf8, read_items, read_lines, read_objects
+from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat
+from omnigraph.pipeline.sources.parts import Part, open_table
+from omnigraph.pipeline.sources.records import (
     LINE_TOO_LONG,
     MAX_LINE_BYTES,
     BadRecordError,
@@ -40,8 +48,6 @@ from omnigraph.pipeline.load.records import (
     not_utf8,
     read_record,
 )
-from omnigraph.pipeline.load.shaping import RawRecords
-from omnigraph.pipeline.load.value_sources import ItemSource
 from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:

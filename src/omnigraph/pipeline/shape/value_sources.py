@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from omnigraph.core.validation import listed, problems_of
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.values import DateFormat, date_format
+from omnigraph.pipeline.shape.values import DateFormat, date_format
 from omnigraph.pipeline.violations import shown
 
 # ---- Value sources

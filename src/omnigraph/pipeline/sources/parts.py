@@ -14,8 +14,8 @@ import pyarrow.parquet as _parquet
 from omnigraph.core.arrow import Batch, pa, pc
 from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.pipeline.keys import MAX_PARTS
-from omnigraph.pipeline.load.inputs import InputFile, find_files, open_bytes, readable
-from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, endings_of, format_of
+from omnigraph.pipeline.sources.inputs import InputFile, find_files, open_bytes, readable
+from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat, endings_of, format_of
 
 # ---- Batches of columnar files (Parquet, ORC)
 #

@@ -20,7 +20,7 @@ from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 from omnigraph.lang.schema.rules import DistinctIds, EndGiven, Example, Required, RowExists, Rule, SameEnds
 from omnigraph.pipeline.exchange import BUCKET, Exchange, hash_buckets, run_exchange, text_hashes
 from omnigraph.pipeline.keys import KeyScan, cut_scans, find_keys, is_few, key_scans, scan_keys, text_key, total_rows
-from omnigraph.pipeline.patch_files import LACKS, PatchFile, patch_keys
+from omnigraph.pipeline.patch.files import LACKS, PatchFile, patch_keys
 from omnigraph.pipeline.workers import Message, Workers
 from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID

@@ -14,16 +14,23 @@ from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.pipeline.load.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
-from omnigraph.pipeline.load.inputs import InputFile, check_one_input, find_files
-from omnigraph.pipeline.load.leniency import Said
-from omnigraph.pipeline.load.local_frames import LocalRows, StreamedRows, local_rows
-from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, TypeMapping, endings_of, format_of, read_mapping
-from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
-from omnigraph.pipeline.load.plan import LoadPlan
-from omnigraph.pipeline.load.reading import PartReader
-from omnigraph.pipeline.load.shaping import RawRecords
-from omnigraph.pipeline.load.value_sources import column_source
+from omnigraph.pipeline.shape.leniency import Said
+from omnigraph.pipeline.shape.plan import LoadPlan
+from omnigraph.pipeline.shape.shaping import RawRecords
+from omnigraph.pipeline.shape.value_sources import column_source
+from omnigraph.pipeline.sources.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
+from omnigraph.pipeline.sources.inputs import InputFile, check_one_input, find_files
+from omnigraph.pipeline.sources.local_frames import LocalRows, StreamedRows, local_rows
+from omnigraph.pipeline.sources.mapping import (
+    MappedType,
+    SourceFormat,
+    TypeMapping,
+    endings_of,
+    format_of,
+    read_mapping,
+)
+from omnigraph.pipeline.sources.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
+from omnigraph.pipeline.sources.reading import PartReader
 from omnigraph.pipeline.violations import ViolationCounts
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from omnigraph.core.arrow import Batch, Schema, pa
-from omnigraph.pipeline.load.inputs import ByteStream, open_text, readable
-from omnigraph.pipeline.load.jsonl import value_texts
-from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
-from omnigraph.pipeline.load.parts import Part, open_table
-from omnigraph.pipeline.load.reading import part_content
+from omnigraph.pipeline.sources.inputs import ByteStream, open_text, readable
+from omnigraph.pipeline.sources.jsonl import value_texts
+from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat
+from omnigraph.pipeline.sources.parts import Part, open_table
+from omnigraph.pipeline.sources.reading import part_content
 from omnigraph.storage.answers import AnswerFolder, read_answer
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 from omnigraph.core.arrow import Batch, pa
 from omnigraph.core.ids import TableKey
 from omnigraph.errors.writes import LINE
-from omnigraph.pipeline.load.mapping import MappedType
-from omnigraph.pipeline.load.parts import Part
+from omnigraph.pipeline.sources.mapping import MappedType
+from omnigraph.pipeline.sources.parts import Part
 from omnigraph.pipeline.violations import Place
 from omnigraph.pipeline.workers import Message
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer

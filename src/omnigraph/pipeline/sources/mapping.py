@@ -19,9 +19,8 @@ from omnigraph.core.validation import listed, problems_of
 from omnigraph.core.yaml_files import raise_problems, read_yaml
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.pipeline.load.inputs import InputFile
-from omnigraph.pipeline.load.leniency import Dangling, Duplicates, choice
-from omnigraph.pipeline.load.value_sources import (
+from omnigraph.pipeline.shape.leniency import Dangling, Duplicates, choice
+from omnigraph.pipeline.shape.value_sources import (
     EndSource,
     ItemSource,
     ValueSource,
@@ -30,7 +29,8 @@ from omnigraph.pipeline.load.value_sources import (
     named_content,
     value_source,
 )
-from omnigraph.pipeline.load.values import Timestamps
+from omnigraph.pipeline.shape.values import Timestamps
+from omnigraph.pipeline.sources.inputs import InputFile
 
 # Mapping files (YAML) and their Python form:
 #

@@ -12,9 +12,10 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
-from omnigraph.pipeline.load.columns import positions
-from omnigraph.pipeline.load.plan import LoadPlan
-from omnigraph.pipeline.load.shaping import (
+from omnigraph.pipeline.patch.files import LACKS, brought_column
+from omnigraph.pipeline.shape.columns import positions
+from omnigraph.pipeline.shape.plan import LoadPlan
+from omnigraph.pipeline.shape.shaping import (
     RawRecords,
     Shaped,
     apply_rule,
@@ -23,7 +24,6 @@ from omnigraph.pipeline.load.shaping import (
     id_texts,
     property_values,
 )
-from omnigraph.pipeline.patch_files import LACKS, brought_column
 from omnigraph.pipeline.violations import Sink
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ import pyarrow.json as _json
 from omnigraph.core.arrow import Rows, pa, pc
 from omnigraph.core.ids import node_table_key
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
-from omnigraph.pipeline.load.inputs import ByteStream, InputFile, open_text
-from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
-from omnigraph.pipeline.load.records import (
+from omnigraph.pipeline.shape.plan import EntityShape, LoadPlan
+from omnigraph.pipeline.shape.shaping import RawRecords
+from omnigraph.pipeline.sources.inputs import ByteStream, InputFile, open_text
+from omnigraph.pipeline.sources.records import (
     MAX_LINE_BYTES,
     BadRecordError,
     Record,
@@ -28,7 +29,6 @@ from omnigraph.pipeline.load.records import (
     is_too_long,
     not_utf8,
 )
-from omnigraph.pipeline.load.shaping import RawRecords
 from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pyarrow import fs
 from omnigraph.core.env_settings import WholeNumber
 from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 from omnigraph.errors.text import size_text
-from omnigraph.pipeline.load.records import MAX_LINE_BYTES
+from omnigraph.pipeline.sources.records import MAX_LINE_BYTES
 
 # ---- Finding and opening input files
 #

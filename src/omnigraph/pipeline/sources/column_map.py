@@ -13,18 +13,18 @@ from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.core.source import did_you_mean, nearest
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.items import KEY, VALUE, unfolded
-from omnigraph.pipeline.load.shaping import End, RawRecords
-from omnigraph.pipeline.load.transforms import Given, MappedColumn, read_mapped, refuse_null_texts
-from omnigraph.pipeline.load.value_sources import EndSource, ItemSource, Transforms, ValueSource, column_source
-from omnigraph.pipeline.load.values import Reading, Timestamps
+from omnigraph.pipeline.shape.items import KEY, VALUE, unfolded
+from omnigraph.pipeline.shape.shaping import End, RawRecords
+from omnigraph.pipeline.shape.transforms import Given, MappedColumn, read_mapped, refuse_null_texts
+from omnigraph.pipeline.shape.value_sources import EndSource, ItemSource, Transforms, ValueSource, column_source
+from omnigraph.pipeline.shape.values import Reading, Timestamps
 from omnigraph.pipeline.violations import shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.load.mapping import MappedType
-    from omnigraph.pipeline.load.plan import EntityShape
+    from omnigraph.pipeline.shape.plan import EntityShape
+    from omnigraph.pipeline.sources.mapping import MappedType
 
 
 # ---- The columns that a source has

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from omnigraph.pipeline.load.column_map import ColumnMap, Nested, SourceColumns
+from omnigraph.pipeline.sources.column_map import ColumnMap, Nested, SourceColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.cli import output
-from omnigraph.cli.output import Interrupts, StreamedList, print_json, terminal_progress
+from omnigraph.cli.console import Interrupts, StreamedList, print_json, terminal_progress
 from omnigraph.pipeline.workers import STOPPING, InnerProgress
 
 
@@ -147,7 +146,7 @@ def test_a_stage_that_is_stopped_says_so_once(stream: type[io.StringIO], monkeyp
 def test_a_streamed_list_is_printed_like_any_other(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, count: int, pieces: int
 ) -> None:
-    monkeypatch.setattr(output, "_PIECES", pieces)
+    monkeypatch.setattr(console, "_PIECES", pieces)
     numbers = list(range(count))
 
     def shown(number: int) -> dict[str, object]:
@@ -161,7 +160,7 @@ def test_a_streamed_list_is_printed_like_any_other(
 def test_items_are_printed_before_the_next_ones_are_made(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "_PIECES", 1)
+    monkeypatch.setattr(console, "_PIECES", 1)
     seen: list[str] = []
 
     def shown(number: int) -> int:

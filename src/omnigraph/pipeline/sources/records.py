@@ -14,7 +14,7 @@ from typing import NoReturn
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors.text import size_text
-from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
+from omnigraph.pipeline.shape.plan import EntityShape, LoadPlan
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 #: The rule that a longer line violates.

@@ -9,11 +9,11 @@ from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import LoadRejectedError
 from omnigraph.lang.schema.rules import TableRules, Unique
-from omnigraph.pipeline.load.plan import LoadPlan
 from omnigraph.pipeline.minimum import find_outside, without_minimum
-from omnigraph.pipeline.patch_files import PatchFile, addresses_of_ids
-from omnigraph.pipeline.patch_matching import MatchedPatch, match_patch
-from omnigraph.pipeline.patches import Patched, PatchWork, write_patch_rows
+from omnigraph.pipeline.patch.files import PatchFile, addresses_of_ids
+from omnigraph.pipeline.patch.matching import MatchedPatch, match_patch
+from omnigraph.pipeline.patch.writing import Patched, PatchWork, write_patch_rows
+from omnigraph.pipeline.shape.plan import LoadPlan
 from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.storage.answers import AnswerFolder

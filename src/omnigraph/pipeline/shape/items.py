@@ -9,8 +9,8 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.columns import is_list_type, is_text_type
-from omnigraph.pipeline.load.value_sources import ItemSource
+from omnigraph.pipeline.shape.columns import is_list_type, is_text_type
+from omnigraph.pipeline.shape.value_sources import ItemSource
 from omnigraph.pipeline.violations import shown
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ import pyarrow
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.load.columns import decoded, is_list_type, is_text_type, positions, stored_column
-from omnigraph.pipeline.load.value_sources import BoolWords, FixedText, NumberForm, Transforms, ValueSource, notation
-from omnigraph.pipeline.load.values import AS_IS, Reading, Timestamps, read_moments, too_fine
+from omnigraph.pipeline.shape.columns import decoded, is_list_type, is_text_type, positions, stored_column
+from omnigraph.pipeline.shape.value_sources import BoolWords, FixedText, NumberForm, Transforms, ValueSource, notation
+from omnigraph.pipeline.shape.values import AS_IS, Reading, Timestamps, read_moments, too_fine
 from omnigraph.pipeline.violations import shown
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pyarrow
 from omnigraph.core.arrow import Array, arrow_type, pa, pc, stored_array
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import MARK, StoredValue
-from omnigraph.pipeline.load.values import AS_IS, Reading, Timestamps, load_value, text_value
+from omnigraph.pipeline.shape.values import AS_IS, Reading, Timestamps, load_value, text_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,8 +15,8 @@ import numpy as np
 from omnigraph.core.arrow import Batch, Column, Rows, Schema, pa, pc
 from omnigraph.errors import InternalError
 from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
-from omnigraph.pipeline.patch_files import PatchFile, brought_column, file_numbers, overlaid, places, read_patch
-from omnigraph.pipeline.patch_matching import DECIDED, MatchedPatch
+from omnigraph.pipeline.patch.files import PatchFile, brought_column, file_numbers, overlaid, places, read_patch
+from omnigraph.pipeline.patch.matching import DECIDED, MatchedPatch
 from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, Workers, advance
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer

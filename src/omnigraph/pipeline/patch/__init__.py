@@ -1,0 +1,1 @@
+"""Patches: records that set some properties of rows that are there."""
