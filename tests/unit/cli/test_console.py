@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
+from omnigraph.cli import console
 from omnigraph.cli.console import Interrupts, StreamedList, print_json, terminal_progress
 from omnigraph.pipeline.workers import STOPPING, InnerProgress
 

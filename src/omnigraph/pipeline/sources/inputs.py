@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import os
 import re
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 from urllib.parse import unquote
 
 import pyarrow
@@ -19,7 +20,7 @@ from pyarrow import fs
 from omnigraph.core.env_settings import WholeNumber
 from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 from omnigraph.errors.text import size_text
-from omnigraph.pipeline.sources.records import MAX_LINE_BYTES
+from omnigraph.pipeline.sources.records import MAX_LINE_BYTES, not_utf8
 
 # ---- Finding and opening input files
 #
@@ -488,3 +489,45 @@ def _beginning_before(lines: list[bytes], position: int, end: int) -> list[bytes
         kept.append(line)
         position += len(line) + 1
     return kept
+
+
+class CountedQuotes:
+    """A stream that counts the quotes in it, and ends where it is not a text: Arrow would not say where that is."""
+
+    closed = False
+
+    def __init__(self, stream: ByteStream, path: str) -> None:
+        self.quotes = 0
+        self._stream = stream
+        self._path = path
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        #: Lines that are complete, and the bytes of the one that is not.
+        self._lines = self._line_bytes = 0
+
+    def read(self, count: int) -> bytes:
+        """Up to so many bytes; none at the end.
+
+        Raises:
+            InputFileError: they are not UTF-8.
+        """
+        block: bytes = self._stream.read(count)
+        kept = self._decoder.getstate()[0]
+        if kept or not block.isascii():
+            try:
+                self._decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                self._refuse(kept + block, error, len(kept))
+        self.quotes += block.count(b'"')
+        self._lines += block.count(b"\n")
+        begin = block.rfind(b"\n") + 1
+        self._line_bytes = len(block) - begin + (0 if begin else self._line_bytes)
+        return block
+
+    def _refuse(self, text: bytes, error: UnicodeDecodeError, kept: int) -> NoReturn:
+        line = self._lines + text.count(b"\n", 0, error.start) + 1
+        begin = text.rfind(b"\n", 0, error.start) + 1
+        before = -begin if begin else self._line_bytes - kept
+        raise InputFileError(self._path, f"line {line:,} {not_utf8(error, before)}") from error
+
+    def close(self) -> None:
+        """The part reader closes the file itself."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow.csv as _csv
@@ -28,7 +27,7 @@ from omnigraph.pipeline.sources.column_map import (
     plain_columns,
     raw_records,
 )
-from omnigraph.pipeline.sources.inputs import ByteStream, line_blocks, open_bytes, open_text, readable
+from omnigraph.pipeline.sources.inputs import ByteStream, CountedQuotes, line_blocks, open_bytes, open_text, readable
 from omnigraph.pipeline.sources.json_rows import (
     NotAnObjectError,
     has_member,
@@ -275,7 +274,7 @@ class PartReader:
             return "skip"
 
         with open_text(self._part.file) as stream:
-            counted = _CountedQuotes(stream, self._part.file.path)
+            counted = CountedQuotes(stream, self._part.file.path)
             options = self._csv_options(names, mapped, skip_rows=lines_of_names, on_bad=refuse)
             waiting: Batch | None = None
             for batch in csv.open_csv(counted, **options):
@@ -561,45 +560,3 @@ def part_content(part: Part) -> Iterator[ByteStream]:
 
 def _values(count: int) -> str:
     return f"{count:,} value{'' if count == 1 else 's'}"
-
-
-class _CountedQuotes:
-    """A stream that counts the quotes in it, and ends where it is not a text: Arrow would not say where that is."""
-
-    closed = False
-
-    def __init__(self, stream: ByteStream, path: str) -> None:
-        self.quotes = 0
-        self._stream = stream
-        self._path = path
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-        #: Lines that are complete, and the bytes of the one that is not.
-        self._lines = self._line_bytes = 0
-
-    def read(self, count: int) -> bytes:
-        """Up to so many bytes; none at the end.
-
-        Raises:
-            InputFileError: they are not UTF-8.
-        """
-        block: bytes = self._stream.read(count)
-        kept = self._decoder.getstate()[0]
-        if kept or not block.isascii():
-            try:
-                self._decoder.decode(block, final=not block)
-            except UnicodeDecodeError as error:
-                self._refuse(kept + block, error, len(kept))
-        self.quotes += block.count(b'"')
-        self._lines += block.count(b"\n")
-        begin = block.rfind(b"\n") + 1
-        self._line_bytes = len(block) - begin + (0 if begin else self._line_bytes)
-        return block
-
-    def _refuse(self, text: bytes, error: UnicodeDecodeError, kept: int) -> NoReturn:
-        line = self._lines + text.count(b"\n", 0, error.start) + 1
-        begin = text.rfind(b"\n", 0, error.start) + 1
-        before = -begin if begin else self._line_bytes - kept
-        raise InputFileError(self._path, f"line {line:,} {not_utf8(error, before)}") from error
-
-    def close(self) -> None:
-        """The part reader closes the file itself."""
