@@ -37,6 +37,7 @@ CHAPTERS = {
     "storage": "Storage",
     "engine": "Reads",
     "pipeline": "Loads and comparisons",
+    "inference": "Schemas proposed from data",
     "spark": "Spark",
     "maintenance": "Maintenance",
     "embedding": "Embeddings",
