@@ -118,6 +118,7 @@ def decode_result(
         facts, schema = _facts(reader.schema)
         if target is None:
             target = target_from_json(facts["target"])
+        pattern = ResultPattern.from_json(facts["pattern"])
         return Result(
             schema,
             _batches(reader, source, schema, connection),
@@ -125,7 +126,7 @@ def decode_result(
             target=target,
             commit_id=facts["graph_commit_id"],
             types=tuple(map(_type_from_json, facts["types"])),
-            pattern=ResultPattern.from_json(facts["pattern"]),
+            pattern=lambda: pattern,
         )
     except BaseException:  # also after an interrupt: only this returns the connection
         connection.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -55,7 +56,7 @@ class Result:
         commit_id: str,
         types: tuple[PropertyType, ...],
         budget: Budget | None = None,
-        pattern: ResultPattern = NOTHING,
+        pattern: Callable[[], ResultPattern] = lambda: NOTHING,
     ) -> None:
         self.query_name = query_name
         self.target = target
@@ -66,12 +67,17 @@ class Result:
         self.types = types
         #: What the read may use; everything that is held for its answer is accounted here.
         self.budget = Budget() if budget is None else budget
-        #: The nodes and edges in its rows.
-        self.pattern = pattern
+        #: Asked once, by those who draw: most results are never drawn.
+        self._pattern = pattern
         self._rows = ReadAhead(batches)
         self._table: pa.Table | None = None
         # The first batch is made now, so that a failure belongs to the call of `query`.
         self._rows.pull()
+
+    @cached_property
+    def pattern(self) -> ResultPattern:
+        """The nodes and edges in its rows."""
+        return self._pattern()
 
     @property
     def columns(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -107,12 +107,18 @@ class Entities:
 
     def columns(self, row_ids: IntArray, names: Iterable[str]) -> dict[str, Array]:
         """Columns of rows, in their order; a row may repeat."""
-        wanted = list(dict.fromkeys(names))
-        if len(row_ids) * WHOLE_COLUMN_RATIO < self.row_count:
-            cold = [name for name in wanted if not self.is_worth_keeping(name)]
-        else:
-            cold = [name for name in wanted if not self.is_keepable(name)]
-        found = self._whole_columns(row_ids, [name for name in wanted if name not in cold])
+        found: dict[str, Array] = {}
+        missing: list[str] = []
+        for name in dict.fromkeys(names):
+            kept = self._kept(name)
+            if kept is None:
+                missing.append(name)
+            else:
+                found[name] = kept
+        is_part = len(row_ids) * WHOLE_COLUMN_RATIO < self.row_count
+        cold = [name for name in missing if not (self._is_used_enough(name) if is_part else self.is_keepable(name))]
+        found |= self._read_whole([name for name in missing if name not in cold])
+        found = self._taken(row_ids, found)
         if cold:
             found |= self._take(row_ids, cold)
         return found
@@ -128,8 +134,9 @@ class Entities:
         Counts one use. Only tables up to a size are kept for that reason: below it a column in memory is faster than
         any index.
         """
-        if self._kept(name) is not None:
-            return True
+        return self._kept(name) is not None or self._is_used_enough(name)
+
+    def _is_used_enough(self, name: str) -> bool:
         if self.row_count > _POINT_ROWS or not self.is_keepable(name):
             return False
         key = (self.fingerprint, name)
@@ -173,24 +180,21 @@ class Entities:
             known = self._widths[name] = _width_of(self.table.schema.field(name).type)
         return known
 
-    def _whole_columns(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, Array]:
-        if not names:
+    def _taken(self, row_ids: IntArray, whole: Mapping[str, Array]) -> dict[str, Array]:
+        """The values of some rows out of whole columns."""
+        if not whole:
             return {}
-        missing = [name for name in names if self._kept(name) is None]
-        found = self._read_whole(missing) if missing else {}
-        for name in names:
-            if name not in found:
-                kept = self._kept(name)
-                found[name] = kept if kept is not None else self._read_whole([name])[name]
-        self._allow(len(row_ids), names)
+        self._allow(len(row_ids), whole)
         numbers = pa.array(self.numbering().numbers(row_ids))
         taken = {}
-        for name, column in found.items():
+        for name, column in whole.items():
             self.budget.check()
             taken[name] = column.take(numbers)
         return taken
 
     def _read_whole(self, names: Sequence[str]) -> dict[str, Array]:
+        if not names:
+            return {}
         return self._caches.scans.make(
             (self.fingerprint, *names), lambda: self._patiently(lambda: self._scan_whole(names)), self.budget.check
         )
@@ -199,7 +203,7 @@ class Entities:
         """A read of all rows."""
         return self.budget.patiently(read, self.row_count)
 
-    def _allow(self, count: int, names: Sequence[str]) -> None:
+    def _allow(self, count: int, names: Iterable[str]) -> None:
         """Ask before values of so many rows are gathered."""
         if count < _FIRST_TAKEN:
             return

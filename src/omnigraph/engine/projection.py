@@ -23,15 +23,18 @@ from omnigraph.lang.query import ir
 #: Where the score of the rank key is attached to rows.
 SCORE_COLUMN: Column = ("~rank", "score")
 ID = "id"
+_INSTANT = pa.timestamp("ms", tz="UTC")
 
 
 def result_type(base: BaseType) -> pa.DataType:
     """The Arrow type in a result: as stored, but instants are timestamps in UTC, which every reader understands."""
-    if base == ScalarType(Scalar.DATETIME):
-        return pa.timestamp("ms", tz="UTC")
-    if base == ListType(Scalar.DATETIME):
-        return pa.list_(pa.field("item", pa.timestamp("ms", tz="UTC")))
-    return arrow_type(base)
+    match base:
+        case ScalarType(Scalar.DATETIME):
+            return _INSTANT
+        case ListType(Scalar.DATETIME):
+            return pa.list_(pa.field("item", _INSTANT))
+        case _:
+            return arrow_type(base)
 
 
 def result_schema(projections: Iterable[ir.Projection]) -> pa.Schema:
@@ -48,9 +51,9 @@ def result_schema(projections: Iterable[ir.Projection]) -> pa.Schema:
     )
 
 
-def shown(column: Array, base: BaseType) -> Array:
-    """A stored column in the type of a result."""
-    wanted = result_type(base)
+def shown(column: Array, base: BaseType, wanted: pa.DataType | None = None) -> Array:
+    """A stored column in the type of a result, `wanted` where the caller knows it."""
+    wanted = result_type(base) if wanted is None else wanted
     if column.type == wanted:
         return column
     if pa.types.is_date64(column.type):
@@ -75,7 +78,10 @@ def entity_columns(operands: Iterable[object]) -> Iterator[Column]:
 def project(context: Context, rows: Rows, projections: Sequence[ir.Projection], schema: pa.Schema) -> pa.RecordBatch:
     """Rows as a batch of result columns."""
     rows = with_columns(context, rows, entity_columns(item.expression for item in projections))
-    arrays = [shown(operand_column(context, rows, item.expression), item.type.base) for item in projections]
+    arrays = [
+        shown(operand_column(context, rows, item.expression), item.type.base, schema.field(place).type)
+        for place, item in enumerate(projections)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

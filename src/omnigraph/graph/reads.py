@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from omnigraph.api.patterns import pattern_of
@@ -69,7 +70,7 @@ def query(
             commit_id=snapshot.commit_id,
             types=tuple(item.type for item in compiled.ir.projections),
             budget=context.budget,
-            pattern=pattern_of(compiled.ir, catalog),
+            pattern=partial(pattern_of, compiled.ir, catalog),
         )
     except BaseException:
         # After any failure: a lock that is not released would stop cleanups as long as the graph is open.
