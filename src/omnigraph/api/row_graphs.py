@@ -1,10 +1,13 @@
-"""The nodes and edges in rows: as a graph of networkx, and as a picture."""
+"""The nodes and edges in rows: as a graph of networkx, as a sparse matrix, and as a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from omnigraph.api.patterns import ResultPattern
 from omnigraph.core.arrow import Rows, json_column
@@ -16,6 +19,7 @@ from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     import networkx
+    from scipy import sparse
 
 
 class NodeId(NamedTuple):
@@ -160,6 +164,84 @@ def networkx_of(found: RowGraph) -> networkx.MultiDiGraph[Hashable]:
             attributes = {**edge.properties, "type": edge.type_name, **direction}
             graph.add_edges_from([(name(edge.source), name(edge.target), attributes)])
     return graph
+
+
+# ---- as a sparse matrix
+
+
+class SparseGraph(NamedTuple):
+    """A graph as a sparse matrix, and the node of each row and column of it."""
+
+    #: Row: source; column: target. An entry counts the edges, or is the sum of their weights.
+    matrix: sparse.csr_array
+    #: The ids of the nodes, as texts.
+    ids: NDArray[np.object_]
+    #: The names of their types.
+    types: NDArray[np.object_]
+
+
+def sparse_of_rows(found: RowGraph, weight: str | None) -> SparseGraph:
+    """The same nodes and edges; an edge whose direction is unknown counts in both, and paths are left out.
+
+    Raises:
+        BadRequestError: no edge has the weight, or one has something else than a number there.
+        MissingPackageError: scipy is not installed.
+    """
+    positions = {node: position for position, node in enumerate(found.nodes)}
+    sources, targets, values = list[int](), list[int](), list[float]()
+    for edge in found.edges:
+        value = 1 if weight is None else _weight(edge, weight)
+        if edge.is_path or value is None:
+            continue
+        ends = [(positions[edge.source], positions[edge.target])]
+        if not edge.is_directed and edge.source != edge.target:
+            ends += [(target, source) for source, target in ends]
+        for source, target in ends:
+            sources.append(source)
+            targets.append(target)
+            values.append(value)
+    return sparse_graph(
+        ids=np.array([node.id for node in positions], object),
+        types=np.array([node.type_name for node in positions], object),
+        sources=np.array(sources, np.int64),
+        targets=np.array(targets, np.int64),
+        values=np.array(values, np.float64).astype(np.int64 if weight is None else np.float64),
+    )
+
+
+def _weight(edge: FoundEdge, name: str) -> float | None:
+    if name not in edge.properties:
+        raise BadRequestError(
+            f"no column holds `{name}` of the edges `{edge.type_name}`: bind them, as in `$a $e:… $b`, and return "
+            f"`$e.{name}`"
+        )
+    value = edge.properties[name]
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise BadRequestError(f"`{name}` of `{edge.type_name}` is not a number, so it cannot be a weight")
+
+
+def sparse_graph(
+    *,
+    ids: NDArray[np.object_],
+    types: NDArray[np.object_],
+    sources: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    values: NDArray[np.int64 | np.float64],
+) -> SparseGraph:
+    """The matrix with these entries, where equal places are added up.
+
+    Raises:
+        MissingPackageError: scipy is not installed.
+    """
+    need("scipy", "`to_scipy`")
+    from scipy import sparse
+
+    shape = (len(ids), len(ids))
+    matrix = sparse.coo_array((values, (sources, targets)), shape=shape).tocsr()
+    return SparseGraph(matrix=matrix, ids=ids, types=types)
 
 
 # ---- as a picture

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from omnigraph.api.row_graphs import SparseGraph
     from omnigraph.display.pictures import Picture
 
 
@@ -154,6 +155,33 @@ class Result:
         from omnigraph.api.row_graphs import graph_of_rows, networkx_of
 
         return networkx_of(graph_of_rows(self.pattern, self.to_arrow(), self.types))
+
+    def to_scipy(self, weight: str | None = None) -> SparseGraph:
+        """The nodes and edges in the rows as a sparse matrix of scipy, with the ids and types of its nodes.
+
+        An entry of the matrix counts the edges from the node of its row to the node of its column, or is the sum of
+        their `weight`, a property of the edges; edges without a value are left out. Nodes and edges are those of
+        `to_networkx`; an edge whose direction the pattern leaves open counts in both.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(
+        ...     tempfile.mkdtemp() + "/people.omni", "node Person { name: String @key } edge Knows: Person -> Person"
+        ... )
+        >>> add = 'insert Person { name: "ada" } insert Person { name: "bo" } insert Knows { from: "ada", to: "bo" }'
+        >>> receipt = graph.mutate(add)
+        >>> matrix, ids, types = graph.query("match { $a: Person  $a knows $b } return { $a, $b }").to_scipy()
+        >>> matrix.toarray().tolist(), ids.tolist()
+        ([[0, 1], [0, 0]], ['ada', 'bo'])
+
+        Raises:
+            BadRequestError: no column holds nodes, or the edges have no such number.
+            MissingPackageError: scipy is not installed.
+        """
+        from omnigraph.api.row_graphs import graph_of_rows, sparse_of_rows
+
+        need("scipy", "`to_scipy`")
+        return sparse_of_rows(graph_of_rows(self.pattern, self.to_arrow(), self.types), weight)
 
     def show(self, *, title: str | None = None, limit: int = 100) -> Picture:
         """A picture of the nodes and edges in the first rows, which takes none of them; `save` writes it to a file.

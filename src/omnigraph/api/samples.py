@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from omnigraph.api.patterns import with_nodes
-from omnigraph.api.row_graphs import FoundNode, NodeId, RowGraph, graph_of_rows
+from omnigraph.api.row_graphs import FoundNode, NodeId, RowGraph, SparseGraph, graph_of_rows, sparse_graph
+from omnigraph.core.arrow import Rows, pc
 from omnigraph.core.ids import node_table_key
-from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
-from omnigraph.errors import NotFoundError
+from omnigraph.core.source import with_hint
+from omnigraph.core.types import NUMERICS, EnumType, PropertyType, Scalar, ScalarType
+from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
@@ -52,6 +57,38 @@ class GraphReader:
         for edge in edges:
             found.add(self._read(_edge_query(edge, chosen(edge)), as_json=False))
         return found
+
+    def adjacency(self, nodes: Sequence[NodeDef], edges: Sequence[EdgeDef], weight: str | None) -> SparseGraph:
+        """All nodes and edges of types as a sparse matrix; no value becomes a Python object on the way.
+
+        Raises:
+            BadRequestError: the ends of an edge type are not among the node types, or its edges have no such weight.
+            MissingPackageError: scipy is not installed.
+        """
+        names = [node.name for node in nodes]
+        for edge in edges:
+            _check_adjacency(edge, names, weight)
+        ids = {node.name: self._rows(_node_query(node, ())).column("n") for node in nodes}
+        sizes = [len(column) for column in ids.values()]
+        begins = dict(zip(names, accumulate(sizes, initial=0), strict=False))
+        sources, targets, values = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for edge in edges:
+            rows = self._rows(_edge_query(edge, () if weight is None else (weight,)))
+            if weight is None:
+                values.append(np.ones(len(rows), np.int64))
+            else:
+                rows = rows.filter(pc.is_valid(rows.column(f"e.{weight}")))
+                values.append(rows.column(f"e.{weight}").to_numpy().astype(np.float64))
+            for column, type_name, ends in (("a", edge.source, sources), ("b", edge.target, targets)):
+                positions = pc.index_in(rows.column(column), ids[type_name]).to_numpy()
+                ends.append(positions.astype(np.int64) + begins[type_name])
+        return sparse_graph(
+            ids=np.concatenate([np.empty(0, object), *(column.to_numpy() for column in ids.values())]),
+            types=np.repeat(np.array(names, object), sizes),
+            sources=np.concatenate(sources),
+            targets=np.concatenate(targets),
+            values=np.concatenate(values),
+        )
 
     # ---- some of everything, for pictures
 
@@ -127,6 +164,9 @@ class GraphReader:
         result = self.graph.query(text, params, **self.target)
         return graph_of_rows(result.pattern, result.to_arrow(), result.types, as_json=as_json)
 
+    def _rows(self, text: str) -> Rows:
+        return self.graph.query(text, **self.target).to_arrow()
+
 
 # ---- texts of queries: only names of the schema stand in them, values are parameters
 
@@ -189,6 +229,20 @@ def _readable(edge: EdgeDef) -> list[str]:
     kinds = (ScalarType, EnumType)
     plain = (item for item in edge.properties.values() if isinstance(item.type.base, kinds))
     return [item.name for item in plain if item.type.base != ScalarType(Scalar.BLOB)]
+
+
+def _check_adjacency(edge: EdgeDef, nodes: Sequence[str], weight: str | None) -> None:
+    for end in (edge.source, edge.target):
+        if end not in nodes:
+            raise BadRequestError(f"the edges `{edge.name}` end at nodes `{end}`, which are not asked for: add `{end}`")
+    if weight is None:
+        return
+    if weight not in edge.properties:
+        hint = with_hint(f"the edges `{edge.name}` have no `{weight}`", weight, edge.properties)
+        raise BadRequestError(f"{hint}; `edges` chooses edge types")
+    base = edge.properties[weight].type.base
+    if not (isinstance(base, ScalarType) and base.scalar in NUMERICS):
+        raise BadRequestError(f"`{weight}` of the edges `{edge.name}` is a {base}, and a weight is a number")
 
 
 def _limit(limit: int | None) -> str:

@@ -17,9 +17,10 @@ from omnigraph.errors import BadRequestError, OmniError, QuerySelectionError
 if TYPE_CHECKING:
     import networkx
 
-    from omnigraph.api.row_graphs import NodeId
+    from omnigraph.api.row_graphs import NodeId, SparseGraph
+    from omnigraph.api.samples import GraphReader
     from omnigraph.display.pictures import Picture
-    from omnigraph.lang.schema.catalog import Catalog
+    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 
     Nodes = Mapping[str, str | Iterable[str]] | Sequence[str] | Sequence[tuple[str, str]]
 
@@ -157,20 +158,57 @@ class ShowingApi(ReadingApi):
             MissingPackageError: networkx is not installed.
         """
         from omnigraph.api.row_graphs import networkx_of
-        from omnigraph.api.samples import GraphReader, edge_types_between
         from omnigraph.core.extras import need
 
         need("networkx", "`to_networkx`")
-        target: TargetKeywords = {"branch": branch, "snapshot": snapshot, "version": version, "as_of": as_of}
-        # All queries read one commit, whatever is written meanwhile.
+        reader = self._reader({"branch": branch, "snapshot": snapshot, "version": version, "as_of": as_of})
+        return networkx_of(reader.whole(*_whole_types(reader.catalog, nodes, edges), properties))
+
+    def to_scipy(
+        self,
+        nodes: Sequence[str] | None = None,
+        edges: Sequence[str] | None = None,
+        weight: str | None = None,
+        *,
+        branch: str = "main",
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> SparseGraph:
+        """All nodes and edges of some types as a sparse matrix of scipy, with the ids and types of its nodes.
+
+        `nodes` and `edges` are names of types: all node types, and all edge types between them, unless they are given.
+        An entry of the matrix counts the edges from the node of its row to the node of its column, or is the sum of
+        their `weight`, a property of all edge types that are read; edges without a value are left out.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(
+        ...     tempfile.mkdtemp() + "/people.omni", "node Person { name: String @key } edge Knows: Person -> Person"
+        ... )
+        >>> add = 'insert Person { name: "ada" } insert Person { name: "bo" } insert Knows { from: "ada", to: "bo" }'
+        >>> receipt = graph.mutate(add)
+        >>> matrix, ids, types = graph.to_scipy()
+        >>> [(str(ids[source]), str(ids[target])) for source, target in zip(*matrix.nonzero())]
+        [('ada', 'bo')]
+
+        Raises:
+            BadRequestError: there is no such type, nodes of its edges are missing, or the weight is not a number.
+            NotFoundError: there is no such branch, commit, version or moment.
+            MissingPackageError: scipy is not installed.
+        """
+        from omnigraph.core.extras import need
+
+        need("scipy", "`to_scipy`")
+        reader = self._reader({"branch": branch, "snapshot": snapshot, "version": version, "as_of": as_of})
+        return reader.adjacency(*_whole_types(reader.catalog, nodes, edges), weight)
+
+    def _reader(self, target: TargetKeywords) -> GraphReader:
+        """A reader of one commit, whatever is written meanwhile."""
+        from omnigraph.api.samples import GraphReader
+
         pinned: TargetKeywords = {"snapshot": self.snapshot(**target).commit_id}
-        catalog = self.catalog(**pinned)
-        names = list(catalog.nodes) if nodes is None else [_known(name, catalog.nodes, "node") for name in nodes]
-        lines = list(edge_types_between(catalog, names))
-        if edges is not None:
-            lines = [catalog.edges[_known(name, catalog.edges, "edge")] for name in edges]
-        reader = GraphReader(graph=self, catalog=catalog, target=pinned)
-        return networkx_of(reader.whole([catalog.nodes[name] for name in names], lines, properties))
+        return GraphReader(graph=self, catalog=self.catalog(**pinned), target=pinned)
 
     # ---- how notebooks and terminals show it
 
@@ -226,6 +264,20 @@ def _pair(item: object) -> tuple[str, str]:
     if isinstance(item, tuple) and len(item) == 2:
         return str(item[0]), str(item[1])
     raise BadRequestError(f"{item!r} is not a node: {_NODES}")
+
+
+def _whole_types(
+    catalog: Catalog, nodes: Sequence[str] | None, edges: Sequence[str] | None
+) -> tuple[list[NodeDef], list[EdgeDef]]:
+    """The types that are meant: all node types, and all edge types between them, unless they are named."""
+    from omnigraph.api.samples import edge_types_between
+
+    names = list(catalog.nodes) if nodes is None else [_known(name, catalog.nodes, "node") for name in nodes]
+    if edges is None:
+        lines = list(edge_types_between(catalog, names))
+    else:
+        lines = [catalog.edges[_known(name, catalog.edges, "edge")] for name in edges]
+    return [catalog.nodes[name] for name in names], lines
 
 
 def _known(name: str, types: Mapping[str, object], kind: str) -> str:

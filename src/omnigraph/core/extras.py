@@ -23,6 +23,7 @@ EXTRAS = MappingProxyType(
         "polars": "polars",
         "prometheus_client": "server",
         "pyspark": "spark",
+        "scipy": "scipy",
         "starlette": "server",
         "structlog": "server",
         "uvicorn": "server",

@@ -15,6 +15,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.api import read_ahead
 from omnigraph.api.read_ahead import ReadAhead
+from omnigraph.api.row_graphs import SparseGraph
 from omnigraph.errors import BadRequestError, NotFoundError, QuerySelectionError
 from support.subtests import each_case, named_cases
 
@@ -185,7 +186,7 @@ def test_lists_of_commits_and_branches_are_lists(graph: Graph) -> None:
     assert type(commits[:1]) is list
 
 
-# ---- pictures and graphs of networkx
+# ---- pictures, graphs of networkx and matrices of scipy
 
 
 def test_a_query_shows_its_nodes_whatever_it_returns(graph: Graph) -> None:
@@ -242,6 +243,53 @@ def test_networkx_keeps_parallel_edges_and_values(graph: Graph) -> None:
     assert graph.query("match { $a: Person  $a <knows> $b } return { $a, $b }").to_networkx().edges("ada", data=True)
     with pytest.raises(BadRequestError, match="there is no edge type `Knws`"):
         graph.to_networkx(edges=["Knws"])
+
+
+def entries(found: SparseGraph) -> dict[tuple[str, str], float]:
+    """What the matrix says about pairs of nodes."""
+    matrix = found.matrix.tocoo()
+    return {
+        (found.ids[row], found.ids[column]): value
+        for row, column, value in zip(matrix.row, matrix.col, matrix.data.tolist(), strict=True)
+    }
+
+
+def test_a_matrix_counts_parallel_edges_and_adds_up_weights(graph: Graph) -> None:
+    people = graph.to_scipy(nodes=["Person"])
+    assert entries(people) == {("ada", "bo"): 2, ("bo", "cy"): 1, ("cy", "cy"): 1}
+    assert entries(people) == entries(graph.query(KNOWS).to_scipy())
+    everything = graph.to_scipy()
+    assert everything.matrix.shape == (4, 4)
+    assert sorted(zip(everything.types, everything.ids, strict=True))[1:] == [
+        ("Person", "ada"),
+        ("Person", "bo"),
+        ("Person", "cy"),
+    ]
+    weighted = {("ada", "bo"): 3.0}
+    assert entries(graph.to_scipy(edges=["Knows"], weight="since")) == weighted
+    assert entries(graph.query(KNOWS).to_scipy(weight="since")) == weighted
+    either = graph.query("match { $a: Person  $a <knows> $b } return { $a, $b }").to_scipy().matrix.toarray()
+    assert (either == either.T).all()
+    assert either.any()
+    assert graph.to_scipy(nodes=["Note"]).matrix.nnz == 0
+    assert graph.to_scipy(nodes=[]).matrix.shape == (0, 0)
+
+
+@each_case(
+    ("read", "text"),
+    [
+        (lambda g: g.to_scipy(nodes=["Persn"]), "there is no node type `Persn`"),
+        (lambda g: g.to_scipy(nodes=["Person"], edges=["Wrote"]), "`Wrote` end at nodes `Note`, which are not asked"),
+        (lambda g: g.to_scipy(weight="since"), "the edges `Wrote` have no `since`; `edges` chooses edge types"),
+        (lambda g: g.query(KNOWS).to_scipy(weight="sinc"), "no column holds `sinc` of the edges `Knows`"),
+        (lambda g: g.query(NAMES.replace(".name", ".born")).to_scipy(), "no column of the result holds nodes"),
+    ],
+    ids=str,
+)
+def test_a_matrix_that_cannot_be_made_is_explained(graph: Graph, read: Any, text: str) -> None:
+    with pytest.raises(BadRequestError) as failure:
+        read(graph)
+    assert text in str(failure.value)
 
 
 def test_a_difference_is_a_picture_with_both_states(graph: Graph) -> None:

@@ -73,6 +73,8 @@ QUERIES: dict[str, Callable[[Any], object]] = {
     "polars": lambda g: g.query(EVERYTHING).to_polars().rows(),
     "rows as a graph": lambda g: sorted(g.query(WROTE_BY).to_networkx().edges(data=True), key=str),
     "whole types as a graph": lambda g: sorted(g.to_networkx().nodes(data=True), key=str),
+    "rows as a matrix": lambda g: g.query(WROTE_BY).to_scipy().matrix.toarray().tolist(),
+    "whole types as a matrix": lambda g: [part.tolist() for part in g.to_scipy()[1:]],
     "a picture of a query": lambda g: g.show("match { $p: Person  $p wrote $d } return { $d.year }"),
     "a picture of nodes": lambda g: g.show({"Person": ["ada"]}, hops=2),
     "a picture of everything": lambda g: g.show(title="all"),
