@@ -307,7 +307,7 @@ def _choose(call: LoadCall, given: LoadInput) -> ChosenEngine:
 
 def _types(kind: str, job: LoadJob, prepared: PreparedLoad) -> tuple[LoadedType, ...]:
     left_out, repeated = prepared.left_out, prepared.repeated
-    rows = {key: count - len(left_out.refused.get(key, ())) for key, count in job.row_counts.items()}
+    rows = {key: count - left_out.bad[key] for key, count in job.row_counts.items()}
     found = LoadResult.types_of(kind, rows, prepared.superseded, repeated=repeated, dropped=left_out.dropped)
     counts = {key.name: count for key, count in prepared.patched.items() if key.kind == kind}
     return tuple(

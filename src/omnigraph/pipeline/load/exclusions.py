@@ -19,65 +19,37 @@ collide with others. Rows are only ever added to what is left out, so that ends 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omnigraph.core.arrow import Batch, Column, Rows, pa, pc
+from omnigraph.core.arrow import Column, Rows, pc
 from omnigraph.core.budget import check_work
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType
-from omnigraph.errors import MAX_EXAMPLES
-from omnigraph.lang.schema.rules import (
-    DistinctIds,
-    EdgesPerSource,
-    End,
-    EndRefused,
-    Example,
-    NewIds,
-    Rule,
-    TableRules,
-    Unique,
-    rule_field,
-    rule_name,
-)
+from omnigraph.lang.schema.rules import DistinctIds, EdgesPerSource, End, EndRefused, NewIds, Rule, TableRules, Unique
 from omnigraph.pipeline.exchange import key_files
-from omnigraph.pipeline.keys import KeyScan, joined_text, key_scans, text_key
-from omnigraph.pipeline.load.rejects import REJECTS
+from omnigraph.pipeline.keys import KeyScan, key_scans, text_key
+from omnigraph.pipeline.load.reasons import Moving, Reason, TellMoved, TellReasons, TellRows
 from omnigraph.pipeline.load.relations import Staged, appended, is_missing
 from omnigraph.pipeline.row_sets import RowSet
 from omnigraph.pipeline.shape.leniency import Duplicates, Leniency
-from omnigraph.pipeline.sources.provenance import Origin, Piece
-from omnigraph.pipeline.tally import TALLY, BrokenKeys, Counted, Side, Tally, joined_keys
+from omnigraph.pipeline.sources.provenance import RowSource
+from omnigraph.pipeline.tally import BrokenKeys, Counted, Side, Tally, joined_keys
 from omnigraph.pipeline.upsert import LoadMode
-from omnigraph.pipeline.violations import Image, Place, ViolationCounts, shown
+from omnigraph.pipeline.violations import Image, ViolationCounts
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import Message
-from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
+from omnigraph.storage.answers import AnswerFolder, read_answer
 from omnigraph.storage.datasets.staged import PrivateVersion
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.objects import ControlObjects
-from omnigraph.writes.rules import Violation
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-_OFFSET_MASK = 0xFFFFFFFF
-
-
-@dataclass(frozen=True, slots=True)
-class _Moving:
-    """The rule of counts, for rows that took an edge from another source; their keys are ids."""
-
-    rule: EdgesPerSource
-
 
 #: A rule, the rows that are held against it, and the keys of those that violate it.
-_Finding = tuple[Rule | _Moving, Sequence[KeyScan], BrokenKeys]
+_Finding = tuple[Reason, Sequence[KeyScan], BrokenKeys]
 
 
 @dataclass(kw_only=True)
@@ -87,8 +59,8 @@ class LeftOut:
     rows: dict[TableKey, RowSet] = field(default_factory=dict)
     superseded: Counter[TableKey] = field(default_factory=Counter)
     dropped: Counter[TableKey] = field(default_factory=Counter)
-    #: Bad rows. Together with records that are wrong by themselves they go to the quarantine.
-    refused: dict[TableKey, RowSet] = field(default_factory=dict)
+    #: Bad ones. Together with records that are wrong by themselves they go to the quarantine.
+    bad: Counter[TableKey] = field(default_factory=Counter)
     #: What is wrong with dropped and with bad rows, and the files with everything that is wrong with the latter.
     counts: ViolationCounts = field(default_factory=ViolationCounts)
     rejects: list[str] = field(default_factory=list)
@@ -116,7 +88,11 @@ class Exclusions:
     engine: WorkerSet
     objects: ControlObjects
     folder: AnswerFolder
+    #: The rules that rows violate while none of them is left out. What satisfies one of the others goes on to do so,
+    #: unless something is left out.
+    violated: Collection[tuple[TableKey, Rule]]
     _found: LeftOut = field(default_factory=LeftOut)
+    _bad: dict[TableKey, RowSet] = field(default_factory=dict)
     _new: dict[TableKey, PrivateVersion] = field(default_factory=dict)
     #: Rows that an upsert replaces, and how many rows were left out when that was found.
     _replaced: dict[TableKey, tuple[int, RowSet]] = field(default_factory=dict)
@@ -138,6 +114,7 @@ class Exclusions:
                     self._check(key)
                 if self.mode is not LoadMode.UPSERT or len(self._found) == before:
                     self._found.counts.sort()
+                    self._found.bad.update({key: len(rows) for key, rows in self._bad.items()})
                     return self._found
 
     # ---- equal ids
@@ -151,7 +128,7 @@ class Exclusions:
         ids = self._new_scans(key, text_key("id"))
         kept = "first" if rule is Duplicates.FIRST else "last"
         repeated = self._tally.find([Counted(side=Side.NEW, scans=ids)], _is_repeated)
-        others = _Rows(self.folder, partial(_is_other, kept))
+        others = TellRows(self.folder, partial(_is_other, kept))
         self._add(rows, self._tally.rows(ids, repeated, others))
         self._found.superseded[key] = len(rows)
 
@@ -159,15 +136,24 @@ class Exclusions:
 
     def _check(self, key: TableKey) -> None:
         rules = self.rules[key]
-        if self.leniency.quarantines:
+        if self.leniency.quarantines and self._may_break(key, DistinctIds, NewIds):
             self._check_ids(key)
         if rules.ends:
             self._check_ends(key)
         if self.leniency.quarantines:
-            for unique in rules.uniques:
+            for unique in rules.uniques if self._may_break(key, Unique) else ():
                 self._check_unique(key, unique)
-            if rules.per_source is not None:
+            if rules.per_source is not None and self._may_break(key, EdgesPerSource):
                 self._check_counts(key, rules.per_source)
+
+    def _may_break(self, key: TableKey, *rules: type[Rule]) -> bool:
+        """Whether rows may violate rules of some kinds by now. Counting keys for nothing is most of the work."""
+        if any(other == key and isinstance(rule, rules) for other, rule in self.violated):
+            return True
+        if not len(self._found.of(key)):
+            return False
+        # A source may keep too few of its edges; a row that an upsert would have replaced stays.
+        return EdgesPerSource in rules or self.mode is LoadMode.UPSERT
 
     def _check_ids(self, key: TableKey) -> None:
         if not self.staged.types[key].has_given_ids:
@@ -188,18 +174,22 @@ class Exclusions:
         if not drops and not quarantines:
             return
         # Both ends are looked at before anything is left out: an edge may have neither.
-        nowhere = [(rule, self._references(key, rule), self._missing(key, rule)) for rule in self.rules[key].ends]
+        nowhere: list[_Finding] = []
+        if self._may_break(key, End):
+            nowhere = [(rule, self._references(key, rule), self._missing(key, rule)) for rule in self.rules[key].ends]
         if drops:
             rows = self._found.of(key)
             before = len(rows)
             for rule, scans, keys in nowhere:
-                self._add_told(rows, self._tally.rows(scans, keys, _Told(self.folder, rule, self._source(key))))
+                tell = TellReasons(self.folder, rule, self._source(key))
+                self._add_told(rows, self._tally.rows(scans, keys, tell))
             self._found.dropped[key] += len(rows) - before
             nowhere = []
         if quarantines:
             refused: list[_Finding] = [
                 (_refused_end(rule), self._references(key, rule), self._missing(key, rule, of_refused=True))
                 for rule in self.rules[key].ends
+                if rule.node in self.staged.bad_ids or rule.node in self._bad
             ]
             self._refuse(key, [*nowhere, *refused])
 
@@ -217,7 +207,7 @@ class Exclusions:
         ]
         if files := self.staged.bad_ids.get(node):
             counted.append(Counted(side=Side.REFUSED, keys=key_files(self.folder, files)))
-        refused = self._found.refused.get(node)
+        refused = self._bad.get(node)
         if refused is not None and node in self._new:
             private = self._new[node]
             scans = key_scans(private.table, private.new_fragments, ids)
@@ -243,18 +233,19 @@ class Exclusions:
         found: list[_Finding] = [(rule, new, keys)]
         if gone and keys.total:
             # A source that lost an edge suffers from the record that gave it to another one.
-            moved = self._tally.rows(gone, keys, _Moved(self.folder))
+            moved = self._tally.rows(gone, keys, TellMoved(self.folder))
             ids = self._new_scans(key, text_key("id"))
-            found.append((_Moving(rule), ids, joined_keys(self.folder, moved)))
+            found.append((Moving(rule), ids, joined_keys(self.folder, moved)))
         self._refuse(key, found)
 
     def _refuse(self, key: TableKey, found: Sequence[_Finding]) -> None:
         """Leave out the rows that violate some rules together."""
-        rows, refused = self._found.of(key), self._found.refused.setdefault(key, RowSet())
-        for rule, scans, keys in found:
-            answers = self._tally.rows(scans, keys, _Told(self.folder, rule, self._source(key), keeps_bad=True))
+        rows = self._found.of(key)
+        for reason, scans, keys in found:
+            answers = self._tally.rows(scans, keys, TellReasons(self.folder, reason, self._source(key), keeps_bad=True))
             self._add_told(rows, answers)
-            self._add(refused, answers)
+            if answers:
+                self._add(self._bad.setdefault(key, RowSet()), answers)
             self._found.rejects += [str(name) for answer in answers for name in answer["rejects"]]
 
     def _add_told(self, rows: RowSet, answers: Sequence[Message]) -> None:
@@ -299,7 +290,7 @@ class Exclusions:
                 Counted(side=Side.OLD, scans=old),
             ]
             keys = self._tally.find(counted, _is_on_both_sides)
-            self._add(replaced, self._tally.rows(old, keys, _Rows(self.folder)))
+            self._add(replaced, self._tally.rows(old, keys, TellRows(self.folder)))
             self._replaced[key] = count, replaced
         return replaced
 
@@ -310,11 +301,9 @@ class Exclusions:
                 check_work()
                 rows.add(np.asarray(batch.column(0)))
 
-    def _source(self, key: TableKey) -> _Source:
-        """Where the rows of a type come from."""
-        types, pieces = self.staged.types, self.staged.provenance.pieces
-        origins = dict(zip(self._new[key].new_fragments, types[key].origins, strict=True))
-        return _Source(key, origins, {origin.piece: pieces[origin.piece] for origin in origins.values()})
+    def _source(self, key: TableKey) -> RowSource:
+        origins = zip(self._new[key].new_fragments, self.staged.types[key].origins, strict=True)
+        return self.staged.provenance.of_rows(key, dict(origins))
 
 
 def _only(scans: Sequence[KeyScan], rows: RowSet) -> tuple[KeyScan, ...]:
@@ -374,150 +363,6 @@ def _is_other(kept: str, matched: Rows) -> Column:
     """Rows that are not the first or the last one of their key."""
     found: Column = pc.not_equal(matched["address"], matched[kept])
     return found
-
-
-# ---- what tasks say about the rows of such keys
-
-
-_ADDRESSES = pa.schema([("address", pa.int64())])
-
-
-def _write_addresses(folder: AnswerFolder, number: int, tables: Iterator[Rows]) -> Message:
-    name = attempt_name("rows", number)
-    batches = (pa.RecordBatch.from_arrays([table["address"].combine_chunks()], schema=_ADDRESSES) for table in tables)
-    return {"name": name, "rows": write_answer(folder, name, _ADDRESSES, batches).rows}
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Tells which rows there are, or some of them."""
-
-    folder: AnswerFolder
-    chosen: Callable[[Rows], Column] | None = None
-
-    def __call__(self, number: int, tables: Iterator[Rows]) -> Message:
-        some = tables if self.chosen is None else (table.filter(self.chosen(table)) for table in tables)
-        return _write_addresses(self.folder, number, some)
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where the rows of a type come from. Travels to tasks."""
-
-    key: TableKey
-    #: By fragment.
-    origins: Mapping[int, Origin]
-    pieces: Mapping[int, Piece]
-
-    def numbers(self, addresses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The pieces of some rows, and the numbers of their records there."""
-        pieces = np.zeros(len(addresses), np.int64)
-        numbers = np.zeros(len(addresses), np.int64)
-        fragments = addresses >> 32
-        rows = addresses & _OFFSET_MASK
-        for fragment in np.unique(fragments).tolist():
-            here = fragments == fragment
-            origin = self.origins[fragment]
-            pieces[here], rows[here] = origin.piece, rows[here] + origin.row
-        for piece in np.unique(pieces).tolist():
-            here = pieces == piece
-            numbers[here] = self.pieces[piece].numbers[self.key].at(rows[here])
-        return pieces, numbers
-
-    def places(self, pieces: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[Place]:
-        """The places of records."""
-        found = []
-        for number, record in zip(pieces.tolist(), numbers.tolist(), strict=True):
-            piece = self.pieces[number]
-            found.append(Place(piece.source, piece.before + record, piece.unit))
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    """Gives the ids of replaced edges as keys, with their sources and how many edges these have left."""
-
-    folder: AnswerFolder
-
-    def __call__(self, number: int, tables: Iterator[Rows]) -> Message:
-        name = attempt_name("moved", number)
-        written = write_answer(self.folder, name, TALLY, (batch for table in tables for batch in self._keys(table)))
-        return {"name": name, "rows": written.rows}
-
-    @staticmethod
-    def _keys(rows: Rows) -> Iterator[Batch]:
-        known = {"key": rows["owner"], "low": rows["key"], "new": pc.add(rows["new"], rows["old"])}
-        columns = [known.get(item.name, pa.nulls(rows.num_rows, item.type)) for item in TALLY]
-        yield from pa.Table.from_arrays(columns, schema=TALLY).combine_chunks().to_batches()
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """Tells which rows there are, and why they are left out; the first of them with their places.
-
-    Of bad rows everything goes into a file.
-    """
-
-    folder: AnswerFolder
-    rule: Rule | _Moving
-    source: _Source
-    keeps_bad: bool = False
-
-    def __call__(self, number: int, tables: Iterator[Rows]) -> Message:
-        counts = ViolationCounts()
-        rejects: list[str] = []
-
-        def told() -> Iterator[Rows]:
-            for table in tables:
-                pieces, numbers = self.source.numbers(np.asarray(table["address"]))
-                found = self._violation(table if self.keeps_bad else table.slice(0, MAX_EXAMPLES), table.num_rows)
-                shown = slice(0, min(len(found.examples), MAX_EXAMPLES))
-                few = replace(found, examples=found.examples[shown])
-                counts.add_all(few, self.source.places(pieces[shown], numbers[shown]))
-                if self.keeps_bad and table.num_rows:
-                    rejects.append(attempt_name("rejects", number))
-                    write_answer(self.folder, rejects[-1], REJECTS, [self._rejects(found, pieces, numbers)])
-                yield table
-
-        answer = _write_addresses(self.folder, number, told())
-        return answer | {"violations": counts.to_message(), "rejects": rejects}
-
-    @property
-    def _plain_rule(self) -> Rule:
-        return self.rule.rule if isinstance(self.rule, _Moving) else self.rule
-
-    def _violation(self, rows: Rows, total: int) -> Violation:
-        examples = [self._example(row) for row in rows.to_pylist()]
-        return Violation(self.source.key, self._plain_rule, total, examples)
-
-    def _example(self, row: Mapping[str, Any]) -> Example:
-        key, owner = row["key"], row["owner"]
-        match self.rule:
-            case DistinctIds():
-                return Example(key, count=row["new"])
-            case Unique():
-                other = row["low"] if row["low"] != owner else row["high"]
-                return Example(joined_text(key) if len(self.rule.members) > 1 else key, ids=(owner, other))
-            case EdgesPerSource():
-                return Example(key, count=row["new"] + row["old"])
-            case _Moving():
-                return Example(row["low"], count=row["new"])
-        return Example(key, ids=() if owner is None else (owner,))
-
-    def _rejects(self, found: Violation, pieces: NDArray[np.int64], numbers: NDArray[np.int64]) -> Batch:
-        name, about = rule_name(found.rule), rule_field(found.rule)
-        values = [shown(example.value) for example in found.examples]
-        columns = {
-            "piece": pa.array(pieces, pa.int32()),
-            "number": pa.array(numbers),
-            "type_key": pa.array([str(found.key)] * len(values), pa.utf8()),
-            "field": pa.array([about] * len(values), pa.utf8()),
-            "value": pa.array(values, pa.utf8()),
-            "rule": pa.array([name] * len(values), pa.utf8()),
-            "message": pa.array(found.texts, pa.utf8()),
-        }
-        rows: Batch = pa.RecordBatch.from_arrays([columns[item.name] for item in REJECTS], schema=REJECTS)
-        return rows
 
 
 def _refused_end(rule: End) -> EndRefused:

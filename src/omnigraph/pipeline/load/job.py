@@ -300,7 +300,7 @@ class LoadJob:
         prepared, relations = self._attempt(tables, untouched, nothing, {})
         try:
             if any(self._leniency.forgives(key, rule) for key, rule in relations.violated):
-                left_out = self._exclusions(tables, untouched).find()
+                left_out = self._exclusions(tables, untouched, relations).find()
                 self.abandon(prepared)
                 prepared, relations = self._attempt(tables, untouched, left_out, self._cleared(tables, left_out))
             self._refuse_emptying(relations, prepared)
@@ -370,7 +370,9 @@ class LoadJob:
 
     # ---- what is left out
 
-    def _exclusions(self, tables: Mapping[TableKey, Table], untouched: Callable[[TableKey], Image]) -> Exclusions:
+    def _exclusions(
+        self, tables: Mapping[TableKey, Table], untouched: Callable[[TableKey], Image], relations: Relations
+    ) -> Exclusions:
         return Exclusions(
             staged=self._staged,
             tables=tables,
@@ -381,6 +383,7 @@ class LoadJob:
             engine=self._engine,
             objects=self._objects,
             folder=self._ledgers.folder,
+            violated=relations.violated,
         )
 
     def _prepare_patch(
@@ -489,7 +492,7 @@ class LoadJob:
     def _refuse_emptying(self, relations: Relations, prepared: PreparedLoad) -> None:
         """Refuse an overwrite by bad records alone: it would leave nothing of a type."""
         for key, staged in self._staged.types.items() if self._mode is LoadMode.OVERWRITE else ():
-            refused = len(prepared.left_out.refused.get(key, ()))
+            refused = prepared.left_out.bad[key]
             if self._leniency.quarantines and staged.bad + refused and staged.bad + refused == staged.rows:
                 rule = f"no good record of {key.name}"
                 text = f"{rule}: all {staged.rows:,} are bad, and an overwrite would leave none"
@@ -512,7 +515,7 @@ class LoadJob:
 
     def bad_records(self, prepared: PreparedLoad) -> int:
         """The number of bad records: wrong by themselves, or refused by a rule between records."""
-        return self._staged.violations.records + sum(map(len, prepared.left_out.refused.values()))
+        return self._staged.violations.records + prepared.left_out.bad.total()
 
     def report(self, prepared: PreparedLoad) -> LoadReport | None:
         """What is wrong with the records that are left out; None when there are none."""

@@ -23,8 +23,8 @@ from omnigraph.core.arrow import Batch, Rows, pa
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors.writes import LINE, RECORD, ROW
 from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
-from omnigraph.pipeline.load.rejects import REJECTS
 from omnigraph.pipeline.load.relations import Staged
+from omnigraph.pipeline.rejects import REJECTS
 from omnigraph.pipeline.sources.inputs import check_unchanged
 from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat
 from omnigraph.pipeline.sources.originals import KeptRows, ending_of, write_originals

@@ -13,9 +13,9 @@ from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey
 from omnigraph.errors.writes import ROW
 from omnigraph.pipeline.exchange import write_keys
-from omnigraph.pipeline.load.rejects import RejectNotes
 from omnigraph.pipeline.patch.files import PatchFile, write_patch
 from omnigraph.pipeline.patch.records import shape_patch
+from omnigraph.pipeline.rejects import RejectNotes
 from omnigraph.pipeline.shape.columns import decoded
 from omnigraph.pipeline.shape.plan import COPIED_TOGETHER, LoadPlan
 from omnigraph.pipeline.shape.shaping import RawRecords, ids_of, shape_records

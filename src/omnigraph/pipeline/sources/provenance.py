@@ -170,6 +170,10 @@ class Provenance:
         self.pieces.append(piece)
         return len(self.pieces) - 1
 
+    def of_rows(self, key: TableKey, origins: Mapping[int, Origin]) -> RowSource:
+        """The same for tasks: the rows of a type in some fragments or files."""
+        return RowSource(key, origins, {origin.piece: self.pieces[origin.piece] for origin in origins.values()})
+
     def places(self, key: TableKey, rows: Sequence[Origin]) -> list[Place]:
         """The places of some rows of a type."""
         numbers = np.array([row.piece for row in rows], np.int64)
@@ -179,3 +183,40 @@ class Provenance:
             positions = np.array([rows[place].row for place in here], np.int64)
             found |= zip(here, self.pieces[piece].places(key, positions), strict=True)
         return [found[place] for place in range(len(rows))]
+
+
+_OFFSET_BITS = 32
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource:
+    """The origins of the rows of a type by their addresses, of a fragment or a file and a place. Travels to tasks."""
+
+    key: TableKey
+    #: By fragment or file.
+    origins: Mapping[int, Origin]
+    pieces: Mapping[int, Piece]
+
+    def numbers(self, addresses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The pieces of some rows, and the numbers of their records there."""
+        pieces = np.zeros(len(addresses), np.int64)
+        numbers = np.zeros(len(addresses), np.int64)
+        files = addresses >> _OFFSET_BITS
+        rows = addresses & _OFFSET_MASK
+        for file in np.unique(files).tolist():
+            here = files == file
+            origin = self.origins[file]
+            pieces[here], rows[here] = origin.piece, rows[here] + origin.row
+        for piece in np.unique(pieces).tolist():
+            here = pieces == piece
+            numbers[here] = self.pieces[piece].numbers[self.key].at(rows[here])
+        return pieces, numbers
+
+    def places(self, pieces: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[Place]:
+        """The places of records."""
+        found = []
+        for number, record in zip(pieces.tolist(), numbers.tolist(), strict=True):
+            piece = self.pieces[number]
+            found.append(Place(piece.source, piece.before + record, piece.unit))
+        return found

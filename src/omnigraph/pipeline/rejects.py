@@ -6,10 +6,18 @@ A task notes them on the way, so that no process holds more than a few at once, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from omnigraph.core.arrow import Batch, Schema, pa
 from omnigraph.errors import BadRecord
+from omnigraph.lang.schema.rules import rule_field, rule_name
+from omnigraph.pipeline.violations import shown
 from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
+from omnigraph.writes.rules import Violation
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: One thing that is wrong with a record: its piece of the input, its number there, and what a report says of it.
 REJECTS: Schema = pa.schema(
@@ -51,11 +59,10 @@ class RejectNotes:
         return self._files
 
 
-def reject_rows(records: Iterable[BadRecord], piece: int | None = None) -> Batch:
-    """What is wrong with records as rows; their lines are numbers within the piece."""
+def reject_rows(records: Iterable[BadRecord]) -> Batch:
+    """What is wrong with records of one piece as rows; their lines are numbers within the piece."""
     rows = [
         {
-            "piece": piece,
             "number": record.line,
             "type_key": record.type_key,
             "field": record.field,
@@ -67,3 +74,19 @@ def reject_rows(records: Iterable[BadRecord], piece: int | None = None) -> Batch
     ]
     found: Batch = pa.RecordBatch.from_pylist(rows, schema=REJECTS)
     return found
+
+
+def violating_rows(found: Violation, pieces: NDArray[np.int64], numbers: NDArray[np.int64]) -> Batch:
+    """Rows that violate a rule between rows, with an example for each, and the records that they come from."""
+    count = len(found.examples)
+    columns = {
+        "piece": pa.array(pieces, pa.int32()),
+        "number": pa.array(numbers, pa.int64()),
+        "type_key": pa.repeat(pa.scalar(str(found.key)), count),
+        "field": pa.repeat(pa.scalar(rule_field(found.rule), pa.utf8()), count),
+        "value": pa.array([shown(example.value) for example in found.examples], pa.utf8()),
+        "rule": pa.repeat(pa.scalar(rule_name(found.rule)), count),
+        "message": pa.array(found.texts, pa.utf8()),
+    }
+    rows: Batch = pa.RecordBatch.from_arrays([columns[item.name] for item in REJECTS], schema=REJECTS)
+    return rows
