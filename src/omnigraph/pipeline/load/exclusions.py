@@ -93,6 +93,8 @@ class Exclusions:
     violated: Collection[tuple[TableKey, Rule]]
     _found: LeftOut = field(default_factory=LeftOut)
     _bad: dict[TableKey, RowSet] = field(default_factory=dict)
+    #: Rules by their kinds and type, and how many rows they depended on were left out when they were checked.
+    _checked: dict[tuple[TableKey, tuple[type[Rule], ...]], int] = field(default_factory=dict)
     _new: dict[TableKey, PrivateVersion] = field(default_factory=dict)
     #: Rows that an upsert replaces, and how many rows were left out when that was found.
     _replaced: dict[TableKey, tuple[int, RowSet]] = field(default_factory=dict)
@@ -135,25 +137,31 @@ class Exclusions:
     # ---- the rules, one after the other
 
     def _check(self, key: TableKey) -> None:
-        rules = self.rules[key]
-        if self.leniency.quarantines and self._may_break(key, DistinctIds, NewIds):
+        rules, quarantines = self.rules[key], self.leniency.quarantines
+        if quarantines and self._is_due(key, DistinctIds, NewIds):
             self._check_ids(key)
         if rules.ends:
             self._check_ends(key)
-        if self.leniency.quarantines:
-            for unique in rules.uniques if self._may_break(key, Unique) else ():
+        # A row stays that an upsert would have replaced.
+        stays = len(self._found.of(key)) if self.mode is LoadMode.UPSERT else 0
+        if quarantines and rules.uniques and self._is_due(key, Unique, grown=stays):
+            for unique in rules.uniques:
                 self._check_unique(key, unique)
-            if rules.per_source is not None and self._may_break(key, EdgesPerSource):
-                self._check_counts(key, rules.per_source)
+        # A source may keep too few of its edges.
+        per_source, gone = rules.per_source, len(self._found.of(key))
+        if quarantines and per_source is not None and self._is_due(key, EdgesPerSource, grown=gone):
+            self._check_counts(key, per_source)
 
-    def _may_break(self, key: TableKey, *rules: type[Rule]) -> bool:
-        """Whether rows may violate rules of some kinds by now. Counting keys for nothing is most of the work."""
-        if any(other == key and isinstance(rule, rules) for other, rule in self.violated):
-            return True
-        if not len(self._found.of(key)):
-            return False
-        # A source may keep too few of its edges; a row that an upsert would have replaced stays.
-        return EdgesPerSource in rules or self.mode is LoadMode.UPSERT
+    def _is_due(self, key: TableKey, *rules: type[Rule], grown: int = 0) -> bool:
+        """Whether rows may violate rules of some kinds by now: they did, or what that depends on has grown.
+
+        To count keys for nothing would be most of the work.
+        """
+        before = self._checked.get((key, rules))
+        self._checked[key, rules] = grown
+        if before is None:
+            return grown > 0 or any(other == key and isinstance(rule, rules) for other, rule in self.violated)
+        return grown > before
 
     def _check_ids(self, key: TableKey) -> None:
         if not self.staged.types[key].has_given_ids:
@@ -175,7 +183,7 @@ class Exclusions:
             return
         # Both ends are looked at before anything is left out: an edge may have neither.
         nowhere: list[_Finding] = []
-        if self._may_break(key, End):
+        if self._is_due(key, End):
             nowhere = [(rule, self._references(key, rule), self._missing(key, rule)) for rule in self.rules[key].ends]
         if drops:
             rows = self._found.of(key)
@@ -185,13 +193,19 @@ class Exclusions:
                 self._add_told(rows, self._tally.rows(scans, keys, tell))
             self._found.dropped[key] += len(rows) - before
             nowhere = []
-        if quarantines:
-            refused: list[_Finding] = [
+        refused: list[_Finding] = []
+        ends = self.rules[key].ends
+        if quarantines and self._is_due(key, EndRefused, grown=sum(self._bad_nodes(rule.node) for rule in ends)):
+            refused = [
                 (_refused_end(rule), self._references(key, rule), self._missing(key, rule, of_refused=True))
-                for rule in self.rules[key].ends
-                if rule.node in self.staged.bad_ids or rule.node in self._bad
+                for rule in ends
+                if self._bad_nodes(rule.node)
             ]
-            self._refuse(key, [*nowhere, *refused])
+        self._refuse(key, [*nowhere, *refused])
+
+    def _bad_nodes(self, key: TableKey) -> int:
+        """A number that grows with the bad records of a node type."""
+        return len(self.staged.bad_ids.get(key, ())) + len(self._bad.get(key, ()))
 
     def _references(self, key: TableKey, rule: End) -> tuple[KeyScan, ...]:
         extra = ("id",) if self.staged.types[key].has_given_ids else ()
