@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
+import pkgutil
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import get_args, get_type_hints
 
+import pandas
 import pytest
 
 import omnigraph
+import omnigraph.errors
 from omnigraph import Graph
 from omnigraph.api.graph_api import GraphApi
+from omnigraph.api.rows import Result
+from omnigraph.client.remote_graph import RemoteGraph
+from omnigraph.core.lazy_exports import late_types
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.compiler import SCHEMA_CODES
 from support.subtests import each_case
@@ -113,6 +121,81 @@ def test_importing_the_package_imports_nothing_else() -> None:
     code = "import sys, omnigraph; print(sorted(m for m in sys.modules if m.startswith('omnigraph.')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+# ---- Hints of the public surface can be resolved
+
+
+def _documented() -> Iterator[object]:
+    """What the pages of the Python reference show, and what the doors of the package name."""
+    for page in sorted((ROOT / "docs/reference/python").glob("*.md")):
+        for path in re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE):
+            yield pkgutil.resolve_name(path)
+    for door in (omnigraph, omnigraph.errors):
+        yield from (getattr(door, name) for name in door.__all__)
+    yield RemoteGraph
+
+
+def _annotated(item: object) -> Iterator[object]:
+    """A function, or a class and its public methods and properties."""
+    if not isinstance(item, type):
+        plain = inspect.unwrap(getattr(item, "__func__", None) or getattr(item, "fget", None) or item)  # type: ignore[arg-type]
+        plain = plain.func if isinstance(plain, functools.cached_property) else plain
+        if inspect.isfunction(plain):
+            yield plain
+        return
+    yield item
+    for name in dir(item):
+        if not name.startswith("_"):
+            found = inspect.getattr_static(item, name)
+            yield from () if isinstance(found, type) else _annotated(found)
+
+
+def _own_types(hint: object) -> Iterator[type]:
+    if isinstance(hint, type) and hint.__module__.startswith("omnigraph."):
+        yield hint
+    for part in hint if isinstance(hint, list) else get_args(hint):
+        yield from _own_types(part)
+
+
+def test_hints_of_public_methods_and_of_what_they_take_and_return_can_be_resolved() -> None:
+    left, known = list(_documented()), set[int]()
+    unresolved, count = list[str](), 0
+    while left:
+        item = left.pop()
+        if id(item) in known:
+            continue
+        known.add(id(item))
+        for annotated in _annotated(item):
+            count += 1
+            try:
+                hints = get_type_hints(annotated)
+            except NameError as error:
+                unresolved.append(f"{annotated.__module__}: {annotated.__qualname__}: {error}")
+            else:
+                left += [kind for hint in hints.values() for kind in _own_types(hint)]
+    assert unresolved == []
+    assert count > 500
+    assert get_type_hints(Graph.query)["return"] is Result
+    assert get_type_hints(Result.to_pandas)["return"] is pandas.DataFrame
+
+
+def test_hints_of_a_package_that_is_missing_are_any() -> None:
+    code = (
+        "import sys, typing; sys.modules['pyspark'] = sys.modules['polars'] = None\n"
+        "from omnigraph import Graph\nfrom omnigraph.api.rows import Result\n"
+        "assert typing.get_type_hints(Graph.load)['spark'] == typing.Optional[typing.Any]\n"
+        "assert typing.get_type_hints(Result.to_polars)['return'] is typing.Any"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_name_that_a_module_of_the_package_lacks_is_a_failure() -> None:
+    def wrong() -> Missing: ...  # type: ignore[name-defined] # noqa: F821
+
+    wrong.__globals__["Missing"] = late_types({"omnigraph.core.missing": "Missing"})["Missing"]
+    with pytest.raises(ModuleNotFoundError, match=r"omnigraph\.core\.missing"):
+        get_type_hints(wrong)
 
 
 # ---- Every code is registered, used, explained by a golden file, and unique

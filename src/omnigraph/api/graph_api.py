@@ -9,15 +9,29 @@ from typing import TYPE_CHECKING, Self
 
 from omnigraph.api.maintenance_api import MaintenanceApi
 from omnigraph.api.showing_api import ShowingApi
+from omnigraph.core.lazy_exports import late_types
+from omnigraph.core.source import SourceText
 
 if TYPE_CHECKING:
     from omnigraph.api.results import BranchReceipt, LoadResult, MergeResult, MutationResult, SchemaApplyResult
     from omnigraph.core.budget import CancelSignal
-    from omnigraph.core.source import SourceText
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.lang.schema.compiler import CompiledSchema
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
+else:
+    globals().update(
+        late_types(
+            {
+                "omnigraph.api.results": "BranchReceipt LoadResult MergeResult MutationResult SchemaApplyResult",
+                "omnigraph.core.budget": "CancelSignal",
+                "omnigraph.lang.schema.catalog": "Catalog",
+                "omnigraph.lang.schema.compiler": "CompiledSchema",
+                "omnigraph.pipeline.workers": "Progress",
+                "omnigraph.spark": "Session",
+            }
+        )
+    )
 
 #: Methods of an embedded graph that work beside its storage; a graph behind a server refuses them.
 DIRECT_ONLY = tuple(sorted(name for name in vars(MaintenanceApi) if not name.startswith("_")))

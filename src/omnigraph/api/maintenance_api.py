@@ -7,6 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnigraph.core.lazy_exports import late_types
+
 if TYPE_CHECKING:
     from omnigraph.api.results import SchemaDiff
     from omnigraph.commit.audit import RecoveryRecord
@@ -22,6 +24,27 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.verify import VerifyReport
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
+else:
+    globals().update(
+        late_types(
+            {
+                "omnigraph.api.results": "SchemaDiff",
+                "omnigraph.commit.audit": "RecoveryRecord",
+                "omnigraph.core.budget": "CancelSignal",
+                "omnigraph.embedding.row_job": "EmbedResult",
+                "omnigraph.lang.schema.compiler": "CompiledSchema",
+                "omnigraph.lang.schema.plan": "MigrationPlan",
+                "omnigraph.maintenance.cleanup": "CleanupReport",
+                "omnigraph.maintenance.findings": "DoctorReport",
+                "omnigraph.maintenance.indexes": "IndexReport PendingIndex",
+                "omnigraph.maintenance.optimize": "OptimizeReport",
+                "omnigraph.maintenance.repair": "RepairReport",
+                "omnigraph.maintenance.verify": "VerifyReport",
+                "omnigraph.pipeline.workers": "Progress",
+                "omnigraph.spark": "Session",
+            }
+        )
+    )
 
 
 class MaintenanceApi:

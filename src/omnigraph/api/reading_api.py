@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict
 
+from omnigraph.core.lazy_exports import late_types
+from omnigraph.core.source import SourceText
+from omnigraph.errors.writes import RowImage
+
 if TYPE_CHECKING:
     from omnigraph.api.diffs import ReportedDiff
     from omnigraph.api.results import BaselineResult, BlobInfo, BlobStream, ExportResult, ExportTarget
@@ -16,11 +20,28 @@ if TYPE_CHECKING:
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.budget import CancelSignal
-    from omnigraph.core.source import SourceText
-    from omnigraph.errors.writes import RowImage
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
+else:
+    globals().update(
+        late_types(
+            {
+                "omnigraph.api.diffs": "ReportedDiff",
+                "omnigraph.api.results": "BaselineResult BlobInfo BlobStream ExportResult ExportTarget",
+                "omnigraph.api.rows": "Result",
+                "omnigraph.branches.changes": "ChangesPage",
+                "omnigraph.branches.diffs": "Diff",
+                "omnigraph.branches.feed": "FeedPage",
+                "omnigraph.commit.rows": "GraphCommit",
+                "omnigraph.commit.snapshot": "Snapshot",
+                "omnigraph.core.budget": "CancelSignal",
+                "omnigraph.lang.schema.catalog": "Catalog",
+                "omnigraph.pipeline.workers": "Progress",
+                "omnigraph.spark": "Session",
+            }
+        )
+    )
 
 
 class PastKeywords(TypedDict, total=False):

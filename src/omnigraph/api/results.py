@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, Key, Text, When
 from omnigraph.commit.rows import GraphCommit, TypeChanges
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.core.lazy_exports import LateModule, late_types
 from omnigraph.errors import (
     BadRequestError,
     BlobRangeError,
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 
     from omnigraph.commit.read_target import Target
     from omnigraph.lang.schema.plan import MigrationPlan
+else:
+    pa = LateModule("pyarrow")
+    globals().update(
+        late_types({"omnigraph.commit.read_target": "Target", "omnigraph.lang.schema.plan": "MigrationPlan"})
+    )
 
 
 # ---- Receipts of writes

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from omnigraph.api.patterns import ResultPattern
 from omnigraph.core.arrow import Rows, json_column
 from omnigraph.core.extras import need
+from omnigraph.core.lazy_exports import LateModule
 from omnigraph.core.types import PropertyType
 from omnigraph.display.drawings import Edge, Node
 from omnigraph.display.pictures import Picture, check_limit, picture_of
@@ -20,6 +21,8 @@ from omnigraph.errors import BadRequestError
 if TYPE_CHECKING:
     import networkx
     from scipy import sparse
+else:
+    networkx, sparse = LateModule("networkx"), LateModule("scipy.sparse")
 
 
 class NodeId(NamedTuple):
@@ -141,7 +144,7 @@ def _edges(
 # ---- as a graph of networkx
 
 
-def networkx_of(found: RowGraph) -> networkx.MultiDiGraph[Hashable]:
+def networkx_of(found: RowGraph) -> networkx.MultiDiGraph:
     """The same nodes and edges; several edges between two nodes stay several.
 
     Raises:
@@ -155,7 +158,7 @@ def networkx_of(found: RowGraph) -> networkx.MultiDiGraph[Hashable]:
     def name(node: NodeId) -> Hashable:
         return tuple(node) if is_mixed else node.id
 
-    graph: networkx.MultiDiGraph[Hashable] = networkx.MultiDiGraph()
+    graph: networkx.MultiDiGraph = networkx.MultiDiGraph()
     for key, node in found.nodes.items():
         graph.add_node(name(key), **{**node.properties, "type": key.type_name, "id": key.id})
     for edge in found.edges:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from omnigraph.core.arrow import Array, Batch, Schema, json_column, pc
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.budget import Budget
 from omnigraph.core.extras import need
+from omnigraph.core.lazy_exports import LateModule, late_types
 from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, VectorType, scalar_of
 from omnigraph.display.tables import Column, Table
 from omnigraph.display.text import SHOWN_ITEMS, SHOWN_LENGTH, Shown, counted, short_text
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
     from omnigraph.api.row_graphs import SparseGraph
     from omnigraph.display.pictures import Picture
+else:
+    networkx, pd, pl = LateModule("networkx"), LateModule("pandas"), LateModule("polars")
+    globals().update(late_types({"omnigraph.api.row_graphs": "SparseGraph", "omnigraph.display.pictures": "Picture"}))
 
 
 #: Rows that are shown in a notebook, and as text.
@@ -130,7 +134,7 @@ class Result:
         # Without this, integers beside a null become floats, and large ones lose digits.
         return self.to_arrow().to_pandas(integer_object_nulls=True)
 
-    def to_networkx(self) -> networkx.MultiDiGraph[Hashable]:
+    def to_networkx(self) -> networkx.MultiDiGraph:
         """The nodes and edges in the rows as a graph of networkx; every column of theirs is an attribute.
 
         A node is its id, or a pair of type and id where the result has nodes of several types; `type` and `id` are

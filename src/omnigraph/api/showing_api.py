@@ -6,11 +6,12 @@ It is the same for every graph: all of it is done with the methods of `ReadingAp
 from __future__ import annotations
 
 import html
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from omnigraph.api.reading_api import ReadingApi, TargetKeywords
+from omnigraph.core.lazy_exports import LateModule, late_types
 from omnigraph.core.source import SourceText, with_hint
 from omnigraph.errors import BadRequestError, OmniError, QuerySelectionError
 
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from omnigraph.api.samples import GraphReader
     from omnigraph.display.pictures import Picture
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+else:
+    networkx = LateModule("networkx")
+    globals().update(late_types({"omnigraph.api.row_graphs": "SparseGraph", "omnigraph.display.pictures": "Picture"}))
 
-    Nodes = Mapping[str, str | Iterable[str]] | Sequence[str] | Sequence[tuple[str, str]]
+Nodes: TypeAlias = Mapping[str, str | Iterable[str]] | Sequence[str] | Sequence[tuple[str, str]]
 
 #: Nodes of a picture, unless the caller says how many.
 _LIMIT = 100
@@ -135,7 +139,7 @@ class ShowingApi(ReadingApi):
         snapshot: str | None = None,
         version: int | None = None,
         as_of: str | datetime | None = None,
-    ) -> networkx.MultiDiGraph[Hashable]:
+    ) -> networkx.MultiDiGraph:
         """All nodes and edges of some types as a graph of networkx, in memory; several edges between two nodes stay so.
 
         `nodes` and `edges` are names of types: all node types, and all edge types between them, unless they are given.

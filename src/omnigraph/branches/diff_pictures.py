@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.branches.deltas import Operation
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.core.lazy_exports import late_types
 from omnigraph.display.tables import Column, Table
 from omnigraph.display.text import counted, short_text
 from omnigraph.errors import BadRequestError, NotFoundError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from omnigraph.display.drawings import Edge, Mark, Node
     from omnigraph.display.pictures import Picture
     from omnigraph.lang.schema.catalog import Catalog
+else:
+    globals().update(late_types({"omnigraph.display.pictures": "Picture", "omnigraph.lang.schema.catalog": "Catalog"}))
 
 _MARKS: Mapping[Operation, Mark] = {
     Operation.INSERT: "inserted",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 import pyarrow
 from pyarrow import compute
@@ -16,9 +16,13 @@ from omnigraph.core.values import StoredValue, render_date, render_datetime
 pa: Any = pyarrow
 pc: Any = compute
 #: Columns and fields whose type is known at run time only.
-Array: TypeAlias = "pyarrow.Array[Any]"
-Field: TypeAlias = "pyarrow.Field[Any]"
-Column: TypeAlias = "pyarrow.Array[Any] | pyarrow.ChunkedArray[Any]"
+if TYPE_CHECKING:
+    Array: TypeAlias = pyarrow.Array[Any]
+    Field: TypeAlias = pyarrow.Field[Any]
+    Column: TypeAlias = pyarrow.Array[Any] | pyarrow.ChunkedArray[Any]
+else:
+    # These classes are generic in their stubs only.
+    Array, Field, Column = pyarrow.Array, pyarrow.Field, pyarrow.Array | pyarrow.ChunkedArray
 Batch: TypeAlias = pyarrow.RecordBatch
 Schema: TypeAlias = pyarrow.Schema
 #: A whole Arrow table; `Table` is the table of a graph.

@@ -14,6 +14,7 @@ from omnigraph.api.graph_api import GraphApi
 from omnigraph.commit.environment import GraphSettings, open_environment
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
+from omnigraph.core.lazy_exports import late_types
 from omnigraph.graph import reads
 from omnigraph.graph.open_graph import OpenGraph, late_method
 from omnigraph.lang.schema.compiler import CompiledSchema, as_compiled
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.verify import VerifyReport
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
+else:
+    globals().update(
+        late_types(
+            {
+                "omnigraph.client.remote_graph": "RemoteGraph",
+                "omnigraph.maintenance.findings": "DoctorReport",
+                "omnigraph.maintenance.verify": "VerifyReport",
+                "omnigraph.pipeline.workers": "Progress",
+                "omnigraph.spark": "Session",
+            }
+        )
+    )
 
 
 class Graph(GraphApi):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow
+from numpy.typing import NDArray
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
@@ -24,9 +24,6 @@ from omnigraph.pipeline.shape.columns import is_list_type, is_text_type, stored_
 from omnigraph.pipeline.shape.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.shape.value_sources import value_source
 from omnigraph.pipeline.shape.values import Reading, Timestamps
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Longer texts on average are no keys.
 _LONGEST_KEY = 64

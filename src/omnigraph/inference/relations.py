@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import Scalar, ScalarType
@@ -20,9 +20,6 @@ from omnigraph.inference.column_texts import STRING
 from omnigraph.inference.columns import Column, Keys
 from omnigraph.inference.names import singular, word_set
 from omnigraph.inference.samples import Table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

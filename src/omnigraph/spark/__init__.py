@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.session import SparkSettings as SparkSettings
     from omnigraph.spark.session import spark_session as spark_session
     from omnigraph.spark.worker_choice import ElasticWorkers as ElasticWorkers
-    from omnigraph.spark.worker_choice import Session as Session  # for annotations only
+    from omnigraph.spark.worker_choice import Session as Session
     from omnigraph.spark.worker_choice import choose_workers as choose_workers
     from omnigraph.spark.worker_choice import make_engine as make_engine
     from omnigraph.spark.worker_choice import session_of_frames as session_of_frames
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ElasticWorkers": "worker_choice",
     "OmniGraphDataSource": "data_source",
+    "Session": "worker_choice",
     "SparkFrames": "frames",
     "SparkSettings": "session",
     "check_executors": "executors",

@@ -38,6 +38,7 @@ from omnigraph.commit.rows import MAIN, TablePin
 from omnigraph.commit.targets import full_commit_id, open_pin, reading_pins, resolve_target
 from omnigraph.core.arrow import Array, Field
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.core.lazy_exports import late_types
 from omnigraph.errors import BadRequestError, InternalError, NotFoundError, StorageError, StorageFailure
 from omnigraph.spark.tasks import Batches, BatchFunction, numbers_in
 from omnigraph.storage.datasets.blob_columns import plain_bytes
@@ -58,6 +59,8 @@ from omnigraph.storage.location import GraphLocation, parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+else:
+    globals().update(late_types({"pyspark.sql": "DataFrame SparkSession"}))
 
 
 # ---- Spark types of table columns

@@ -21,6 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from omnigraph.core.env_settings import Variable, cache_folder
+from omnigraph.core.lazy_exports import late_types
 from omnigraph.errors import BadRequestError, SparkError
 from omnigraph.spark.jvm import (
     Archive,
@@ -40,6 +41,8 @@ from omnigraph.spark.jvm import (
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
+else:
+    globals().update(late_types({"pyspark.sql": "SparkSession"}))
 
 
 # ---- Settings of the Spark session

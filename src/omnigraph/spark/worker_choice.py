@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from omnigraph.core.budget import patiently
 from omnigraph.core.extras import need
+from omnigraph.core.lazy_exports import late_types
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.engine_choice import Engine, check_engine, choose_engine, rows_of
 from omnigraph.pipeline.keys import SMALL_ROWS, Joins
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     Session: TypeAlias = SparkSession
+else:
+    Session = late_types({"pyspark.sql": "SparkSession"})["SparkSession"]
 
 
 def choose_workers(engine: str, session: Session | None, progress: Progress, input_bytes: int) -> Workers:

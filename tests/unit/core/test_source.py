@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 import omnigraph.core.ids
+import omnigraph.core.lazy_exports
 import omnigraph.core.source
 import omnigraph.lang.schema.compiler
 from omnigraph.core.source import (
@@ -450,7 +451,7 @@ def test_words_stay_words_where_all_values_are_texts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [omnigraph.core.ids, omnigraph.lang.schema.compiler, omnigraph.core.source],
+    [omnigraph.core.ids, omnigraph.lang.schema.compiler, omnigraph.core.lazy_exports, omnigraph.core.source],
     ids=lambda module: module.__name__,
 )
 def test_the_examples_of_a_docstring_are_true(module: ModuleType) -> None:

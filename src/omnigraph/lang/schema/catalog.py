@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.core.lazy_exports import late_types
 from omnigraph.core.source import Span
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.display.text import counted, fitted
@@ -20,6 +21,8 @@ from omnigraph.display.text import counted, fitted
 if TYPE_CHECKING:
     from omnigraph.display.drawings import Drawing
     from omnigraph.display.pictures import Picture
+else:
+    globals().update(late_types({"omnigraph.display.drawings": "Drawing", "omnigraph.display.pictures": "Picture"}))
 
 #: Properties that name a node for people; the best come first.
 _LABELS = ("title", "name", "full_name", "label", "display_name", "headline", "subject")
