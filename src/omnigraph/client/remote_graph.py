@@ -57,7 +57,7 @@ from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.core.budget import Budget, CancelSignal
 from omnigraph.core.ids import is_ulid_part
-from omnigraph.core.lazy_exports import LateModule, late_types
+from omnigraph.core.lazy_exports import LateModule
 from omnigraph.core.parameters import json_params
 from omnigraph.core.source import SourceText
 from omnigraph.errors import (
@@ -82,17 +82,6 @@ if TYPE_CHECKING:
     from omnigraph.spark import Session
 else:
     httpx = LateModule("httpx")
-    globals().update(
-        late_types(
-            {
-                "omnigraph.api.diffs": "ReportedDiff",
-                "omnigraph.lang.schema.catalog": "Catalog",
-                "omnigraph.lang.schema.compiler": "CompiledSchema",
-                "omnigraph.pipeline.workers": "Progress",
-                "omnigraph.spark": "Session",
-            }
-        )
-    )
 
 _ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}
 
