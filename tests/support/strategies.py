@@ -100,11 +100,12 @@ type_expressions = st.one_of(
 properties = st.builds(pg.Property, names(schema_names), type_expressions, st.lists(annotations, max_size=2).map(tuple))
 numbers = st.builds(lambda sign, text: pg.Number(sign + text), st.sampled_from(["", "-"]), _digits | _float_texts)
 _bounds = st.tuples(st.none() | numbers, st.none() | numbers).filter(any)
+_ends = st.sampled_from(["src", "dst"]).map(lambda end: pg.Value(end, f"@{end}", True))
 constraints = st.one_of(
     st.builds(
         pg.MemberConstraint,
         st.sampled_from(["key", "unique", "index"]),
-        st.lists(schema_arguments, min_size=1, max_size=3).map(tuple),
+        st.lists(schema_arguments | _ends, min_size=1, max_size=3).map(tuple),
     ),
     st.builds(lambda name, bounds: pg.RangeConstraint(name, *bounds), names(schema_names), _bounds),
     st.builds(pg.CheckConstraint, names(schema_names), string_values),
@@ -456,6 +457,9 @@ def _valid_edges(draw: st.DrawFn, name: str, nodes: list[str]) -> pg.EdgeDecl:
     declared = [draw(valid_properties(item)) for item in chosen]
     plain = [*(p.name.text for p in declared if is_plain(p.type)), "src", "dst"]
     constraints = [*draw(_member_lists("unique", plain)), *draw(_member_lists("index", plain))]
+    if draw(st.booleans()):
+        known = [p.name.text for p in declared if is_plain(p.type) and not p.type.nullable]
+        constraints.append(pg.MemberConstraint("key", tuple(map(bare, draw(st.permutations(["src", "dst", *known]))))))
     low, high = draw(st.sampled_from([("0", "1"), ("1", None), ("2", "4"), ("", None)]))
     card = pg.Card(pg.Number(low), pg.Number(high) if high else None) if low else None
     headers = [*draw(_texts("description")), *draw(_texts("instruction"))]

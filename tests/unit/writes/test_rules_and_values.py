@@ -51,6 +51,22 @@ def test_rules_are_derived_from_the_schema() -> None:
     assert [(end.column, end.node) for end in free.ends] == [("src", "node:N"), ("dst", "node:N")]
 
 
+def test_what_a_key_makes_true_is_no_rule_of_its_own() -> None:
+    """Rows with equal values in a key have one id, whatever else a `@unique` names."""
+    catalog = compile_schema(
+        """
+        node N { k: String @key @unique  a: I32? @unique  @unique(k, a) }
+        edge E: N -> N {
+            t: String  u: String?
+            @key(src, dst, t)  @unique(t, dst, src)  @unique(src, dst)  @unique(src, u)
+        }
+        """
+    ).catalog
+    rules = derive_rules(catalog)
+    assert [str(rule) for rule in rules["node:N"].uniques] == ["N.a"]
+    assert [str(rule) for rule in rules["edge:E"].uniques] == ["E.(src, dst)", "E.(src, u)"]
+
+
 BIG = 2**53
 
 

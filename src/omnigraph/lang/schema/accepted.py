@@ -13,6 +13,7 @@ from omnigraph.core.ids import is_ulid
 from omnigraph.core.source import Findings, SourceText, did_you_mean
 from omnigraph.errors import BadRequestError, Diagnostic
 from omnigraph.lang.schema.catalog import (
+    EDGE_ENDS,
     Catalog,
     EdgeDef,
     InterfaceDef,
@@ -79,12 +80,14 @@ class Identities:
         if len(used) != len(set(used)):
             raise ValueError("an identity is allocated twice")
 
-    def key_members(self, node: NodeDef) -> tuple[str, ...]:
-        """The members of a node's key in id order, which is the order inside derived ids."""
-        if node.key is None:
+    def key_members(self, definition: NodeDef | EdgeDef) -> tuple[str, ...]:
+        """The members of a key in id order, which is the order inside derived ids: the ends of an edge come first."""
+        if definition.key is None:
             return ()
-        numbers = self.types[TypeKind.NODE, node.name].properties
-        return tuple(sorted(node.key.members, key=numbers.__getitem__))
+        is_edge = isinstance(definition, EdgeDef)
+        numbers = self.types[TypeKind.EDGE if is_edge else TypeKind.NODE, definition.name].properties
+        ends = EDGE_ENDS if is_edge else ()
+        return (*ends, *sorted(set(definition.key.members).difference(ends), key=numbers.__getitem__))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,8 +321,9 @@ def node_shape(node: NodeDef) -> Json:
 
 
 def edge_shape(edge: EdgeDef) -> Json:
-    """The shape of one edge type."""
-    return {
+    """The shape of one edge type; contracts of releases without keyed edges name no key."""
+    key: Json = {"key": _members(edge.key)} if edge.key else {}
+    return key | {
         "name": edge.name,
         "source": edge.source,
         "target": edge.target,

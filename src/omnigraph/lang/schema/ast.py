@@ -51,7 +51,10 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class MemberConstraint:
-    """Body form of `@key`, `@unique` or `@index`; members other than bare names are refused later."""
+    """Body form of `@key`, `@unique` or `@index`; members other than bare names are refused later.
+
+    An end of an edge is `src` or `@src` in the text, and the name `src` here.
+    """
 
     kind: Literal["key", "unique", "index"]
     members: tuple[Value, ...]

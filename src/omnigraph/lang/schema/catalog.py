@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.lazy_exports import late_types
 from omnigraph.core.source import Span
-from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import BaseType, EnumType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.display.text import counted, fitted
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _LABELS = ("title", "name", "full_name", "label", "display_name", "headline", "s
 #: Longest line of a type as text.
 _WIDTH = 120
 _LABEL_WORDS = ("name", "title", "label")
+#: The columns of the ends of an edge.
+EDGE_ENDS = ("src", "dst")
 
 
 class TypeKind(StrEnum):
@@ -190,6 +192,8 @@ class EdgeDef:
     target: str
     properties: Mapping[str, PropertyDef]
     cardinality: Cardinality = Cardinality()
+    #: Both ends and, where parallel edges are told apart, properties.
+    key: MemberSet | None = None
     uniques: tuple[MemberSet, ...] = ()
     indexes: tuple[MemberSet, ...] = ()
     metadata: TypeMetadata = TypeMetadata()
@@ -279,6 +283,13 @@ def _line(definition: NodeDef | EdgeDef) -> str:
     return fitted(f"  node {definition.name} {{ {names} }}", _WIDTH)
 
 
+def member_base(definition: NodeDef | EdgeDef, name: str) -> BaseType:
+    """The type of a member of a key or constraint: a property, or an end of an edge."""
+    if isinstance(definition, EdgeDef) and name in EDGE_ENDS:
+        return ScalarType(Scalar.STRING)
+    return definition.properties[name].type.base
+
+
 def index_kinds(type_: PropertyType) -> tuple[IndexKind, ...]:
     """The physical indexes that a single-property `@index` or `@key` on `type_` becomes, none for lists and blobs."""
     match type_.base:
@@ -295,7 +306,7 @@ def index_kinds(type_: PropertyType) -> tuple[IndexKind, ...]:
 def unbuilt_index_reason(members: Sequence[str], types: Mapping[str, PropertyType], *, on_edge: bool) -> str | None:
     """Why an `@index` over these properties is recorded and not built; None for one that is."""
     if on_edge:
-        is_end = len(members) == 1 and members[0] in ("src", "dst")
+        is_end = len(members) == 1 and members[0] in EDGE_ENDS
         return None if is_end else "the indexes of an edge are those of its ends, `src` and `dst`"
     if len(members) != 1:
         return "an index covers one property"

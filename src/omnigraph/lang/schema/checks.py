@@ -13,13 +13,12 @@ from omnigraph.core.source import Findings, Span, did_you_mean
 from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
 from omnigraph.lang.parsing import SCALARS, repeated
 from omnigraph.lang.schema import ast
-from omnigraph.lang.schema.catalog import unbuilt_index_reason
+from omnigraph.lang.schema.catalog import EDGE_ENDS, unbuilt_index_reason
 
 # ---- Whole declarations, and across them
 
 
 _MAX_CARDINALITY = 2**32 - 1
-_EDGE_COLUMNS = ("src", "dst")
 
 
 def check_schema(schema: ast.Schema, findings: Findings, *, complete: bool = True, accepted: bool = False) -> None:
@@ -223,7 +222,7 @@ def _check_constraint(
     findings = world.findings
     match constraint:
         case ast.MemberConstraint():
-            members = _check_members(constraint, types, findings, complete=names_known)
+            members = _check_members(constraint, types, findings, complete=names_known, on_edge=on_edge)
             for member in members:
                 type_ = types.get(member.name)
                 if type_ is not None and not _is_tolerated(constraint, type_, world):
@@ -275,7 +274,12 @@ def _check_bounds(
 
 
 def _check_members(
-    constraint: ast.MemberConstraint, types: Mapping[str, PropertyType | None], findings: Findings, *, complete: bool
+    constraint: ast.MemberConstraint,
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    complete: bool,
+    on_edge: bool,
 ) -> list[ast.Value]:
     """The members that name a property."""
     good: list[ast.Value] = []
@@ -285,6 +289,8 @@ def _check_members(
         is_property = isinstance(member.value, bool) and name in types
         if not member.bare and not is_property:
             findings.error("S-12", member.span, f"`@{constraint.kind}` takes no value: it lists property names")
+        elif member.text.startswith("@") and not on_edge:
+            findings.error("S-20", member.span, f"`{member.text}` is an end of an edge, and this is a node")
         elif name in seen:
             findings.error("S-28", member.span, f"`@{constraint.kind}` lists `{name}` twice")
         elif _known_type(ast.Name(name, member.span), types, findings, complete=complete):
@@ -331,10 +337,13 @@ def _check_key(
     in_body = (
         c.span for c in ast.constraints_of(node.members) if isinstance(c, ast.MemberConstraint) and c.kind == "key"
     )
-    spans = sorted(chain(on_properties.values(), in_body))
-    for span in spans[1:]:
-        message = f"node `{node.name.text}` has more than one key"
-        findings.error("S-21", span, message, "a key over several properties is written once in the body: `@key(a, b)`")
+    _refuse_more_keys(f"node `{node.name.text}`", chain(on_properties.values(), in_body), "@key(a, b)", findings)
+
+
+def _refuse_more_keys(owner: str, spans: Iterable[Span], form: str, findings: Findings) -> None:
+    for span in sorted(spans)[1:]:
+        hint = f"a key over several properties is written once in the body: `{form}`"
+        findings.error("S-21", span, f"{owner} has more than one key", hint)
 
 
 def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
@@ -359,15 +368,28 @@ def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
             if annotation.name == "index":
                 name = prop.name.text
                 _warn_of_unbuilt_index(annotation.span, [name], types, findings, on_edge=True)
-    columns = dict.fromkeys(_EDGE_COLUMNS, PropertyType(ScalarType(Scalar.STRING)))
+    columns = dict.fromkeys(EDGE_ENDS, PropertyType(ScalarType(Scalar.STRING)))
     for constraint in ast.constraints_of(edge.members):
-        is_list = isinstance(constraint, ast.MemberConstraint) and constraint.kind != "key"
-        if not is_list:
+        if not isinstance(constraint, ast.MemberConstraint):
             findings.error(
                 "S-23", constraint.span, f"`@{constraint.kind}` belongs to node types, `{edge.name.text}` is an edge"
             )
             continue
         _check_constraint(constraint, {**columns, **types}, world, names_known=True, on_edge=True)
+    _check_edge_key(edge, findings)
+
+
+def _check_edge_key(edge: ast.EdgeDecl, findings: Findings) -> None:
+    """Check that an edge has one key at most, and that both ends are in it."""
+    keys = [c for c in ast.constraints_of(edge.members) if isinstance(c, ast.MemberConstraint) and c.kind == "key"]
+    for key in keys:
+        names = [member.name for member in key.members]
+        if missing := [end for end in EDGE_ENDS if end not in names]:
+            others = [name for name in names if name not in EDGE_ENDS]
+            message = f"the key of edge `{edge.name.text}` lacks {' and '.join(f'`{end}`' for end in missing)}"
+            hint = f"an edge is known by both of its ends: `@key({', '.join([*EDGE_ENDS, *others])})`"
+            findings.error("S-23", key.span, message, hint)
+    _refuse_more_keys(f"edge `{edge.name.text}`", (key.span for key in keys), "@key(src, dst, a)", findings)
 
 
 def _check_card(card: ast.Card, findings: Findings) -> None:
@@ -418,7 +440,9 @@ def _check_property(prop: ast.Property, type_: PropertyType | None, findings: Fi
             continue
         if owner == "edge" and annotation.name in ("key", "embed"):
             message = f"`@{annotation.name}` belongs to node types, not to a property of an edge"
-            findings.error("S-16", annotation.span, message)
+            is_key = annotation.name == "key"
+            hint = f"the key of an edge is written in its body: `@key(src, dst, {prop.name.text})`" if is_key else None
+            findings.error("S-16", annotation.span, message, hint)
         elif type_ is not None:
             _check_rule_type(annotation, prop, type_, findings)
         if annotation.name == "embed":

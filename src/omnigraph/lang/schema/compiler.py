@@ -113,6 +113,7 @@ def _edge(edge: ast.EdgeDecl) -> EdgeDef:
     constraints = ast.constraints_of(edge.members)
     annotations = ast.annotations_of(edge.headers)
     card = edge.card
+    keys = _member_sets("key", (), constraints)
     return EdgeDef(
         name=edge.name.text,
         source=edge.source.text,
@@ -121,6 +122,7 @@ def _edge(edge: ast.EdgeDecl) -> EdgeDef:
         cardinality=Cardinality(low=int(card.low.value), high=int(card.high.value) if card.high else None)
         if card
         else Cardinality(),
+        key=keys[0] if keys else None,
         uniques=_member_sets("unique", properties, constraints),
         indexes=_member_sets("index", properties, constraints),
         metadata=_metadata(annotations),
@@ -291,7 +293,7 @@ SCHEMA_CODES: dict[str, str] = {
     "S-20": "body constraint names an unknown property",
     "S-21": "more than one key",
     "S-22": "key member that may be null, or has no order",
-    "S-23": "`@key`, `@range` or `@check` on an edge",
+    "S-23": "`@range` or `@check` on an edge, or a `@key` of an edge without both ends",
     "S-24": "`@range` on a non-number, `@check` on a non-String",
     "S-25": "declared twice",
     "S-26": "edge endpoint is not a node type",

@@ -28,6 +28,7 @@ _PHRASES = {
     "RANGE": "`@range`",
     "CHECK": "`@check`",
     "ANNOTATION": "an annotation",
+    "END": "`@src` or `@dst`",
     "MINUS": "`-`",
     "EQUAL": "`=`",
     "__ANON_0": "`->`",
@@ -37,6 +38,7 @@ _PHRASES = {
 
 _GROUPS = {
     frozenset({"NAME", "INTERFACE", "NODE", "EDGE", "IMPLEMENTS", "TRUE", "FALSE"}): "a property name",
+    frozenset({"TRUE", "FALSE", "STRING", "FLOAT", "INT", "NAME", "TYPE_NAME", "END"}): "a property name",
     frozenset({"TRUE", "FALSE", "STRING", "FLOAT", "INT", "NAME", "TYPE_NAME"}): "a literal or a name",
     frozenset({"TYPE_NAME", "NAME", "ENUM", "VECTOR", "LSQB"}): "a type",
     frozenset({"TYPE_NAME", "NAME"}): "a type",
@@ -187,6 +189,9 @@ class _Builder(TreeBuilder):
 
     def bare(self, token: Token) -> ast.Value:
         return ast.Value(str(token), str(token), True, span_of(token))
+
+    def end(self, token: Token) -> ast.Value:
+        return ast.Value(str(token).removeprefix("@"), str(token), True, span_of(token))
 
     def name(self, token: Token) -> ast.Name:
         return ast.Name(str(token), span_of(token))

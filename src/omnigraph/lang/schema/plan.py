@@ -21,6 +21,7 @@ from omnigraph.lang.schema.accepted import (
 )
 from omnigraph.lang.schema.backfill import Backfill, pick_backfill, read_backfill
 from omnigraph.lang.schema.catalog import (
+    EDGE_ENDS,
     Cardinality,
     Catalog,
     EdgeDef,
@@ -52,8 +53,6 @@ from omnigraph.lang.schema.steps import (
 )
 
 Declared = InterfaceDef | NodeDef | EdgeDef
-
-_EDGE_COLUMNS = ("src", "dst")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +315,7 @@ def _base_step(pair: _Pair, name: str, old: PropertyType, new: PropertyType) -> 
 
 
 def _key_members(declared: Declared) -> tuple[str, ...]:
-    return declared.key.members if isinstance(declared, NodeDef) and declared.key else ()
+    return () if isinstance(declared, InterfaceDef) or declared.key is None else declared.key.members
 
 
 def _fixed_parts(pair: _Pair, old: PropertyDef, new: PropertyDef) -> Iterator[Step]:
@@ -348,7 +347,8 @@ class _Rule:
         return self.kind, self.members, self.detail
 
     def __str__(self) -> str:
-        inner = ", ".join((*self.members, *([self.detail] if self.detail else [])))
+        members = sorted(self.members, key=lambda name: EDGE_ENDS.index(name) if name in EDGE_ENDS else len(EDGE_ENDS))
+        inner = ", ".join((*members, *([self.detail] if self.detail else [])))
         return f"@{self.kind}({inner})"
 
 
@@ -379,7 +379,7 @@ def _constraint_changes(pair: _Pair) -> Iterator[Step]:
 
 def _translate(rule: _Rule, pair: _Pair) -> _Rule | None:
     """An accepted rule in wanted names, or None when it goes away together with all of its properties."""
-    columns = _EDGE_COLUMNS if pair.kind is TypeKind.EDGE else ()
+    columns = EDGE_ENDS if pair.kind is TypeKind.EDGE else ()
     names = [name if name in columns else pair.properties.get(name) for name in rule.members]
     if all(name is None for name in names) and rule.kind != "key":
         return None
@@ -404,6 +404,7 @@ def _rules(declared: Declared) -> Iterator[_Rule]:
             for check in declared.checks:
                 yield _Rule("check", (check.property,), quote(check.pattern))
         case EdgeDef():
+            yield from _member_rules("key", [declared.key] if declared.key else [])
             yield from _member_rules("unique", declared.uniques)
             yield from _member_rules("index", declared.indexes)
 

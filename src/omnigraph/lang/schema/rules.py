@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from omnigraph.core.ids import TableKey
-from omnigraph.core.types import BaseType, EnumType, Scalar, ScalarType
+from omnigraph.core.types import BaseType, EnumType
 from omnigraph.errors import KeyConflictError
-from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, member_base
 
 # ---- Rules of one value
 
@@ -317,15 +317,14 @@ def _enum_rules(definition: NodeDef | EdgeDef) -> list[ValueRule]:
 
 
 def _unique_rules(definition: NodeDef | EdgeDef) -> tuple[Unique, ...]:
-    ends: BaseType = ScalarType(Scalar.STRING)
+    """The rules of `@unique`, without those that the key makes true: rows with equal values there have one id."""
+    key = None if definition.key is None else frozenset(definition.key.members)
     return tuple(
         Unique(
             type_name=definition.name,
             members=item.members,
-            bases=tuple(
-                definition.properties[name].type.base if name in definition.properties else ends
-                for name in item.members
-            ),
+            bases=tuple(member_base(definition, name) for name in item.members),
         )
         for item in definition.uniques
+        if key is None or not key.issubset(item.members)
     )

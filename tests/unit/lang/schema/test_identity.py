@@ -130,6 +130,20 @@ def test_the_members_of_a_derived_id_come_in_the_order_of_their_numbers(text: st
     assert accepted.identities.key_members(accepted.catalog.nodes["A"]) == members
 
 
+@named_cases(
+    ("text", "members"),
+    {
+        "the ends alone": ("{ @key(dst, src) }", ("src", "dst")),
+        "the ends before properties": ("{ b: I32 a: String @key(b, @dst, a, @src) }", ("src", "dst", "a", "b")),
+        "a keyless edge": ("{ a: String }", ()),
+    },
+)
+def test_the_ends_of_a_keyed_edge_come_first(text: str, members: tuple[str, ...]) -> None:
+    accepted = accept(f"node A {{}} edge E: A -> A {text}")
+
+    assert accepted.identities.key_members(accepted.catalog.edges["E"]) == members
+
+
 def test_the_order_of_key_members_survives_renames() -> None:
     accepted = accept("node Venue { series: String edition: I32 @key(series, edition) }")
 
@@ -279,6 +293,7 @@ def changed(*pairs: tuple[str, str]) -> str:
         "property rename hint": changed(("a: String\n", 'a: String @rename_from("z")\n')),
         "type rename hint": changed(("node B {}", 'node B @rename_from("C") {}')),
         "a rule said twice": changed(("@unique(b, a)", "@unique(b, a) @unique(a, b)")),
+        "spelling of an end": changed(("@unique(src, w)", "@unique(w, @src)")),
         "spelling of a bound": changed(("@range(b, 1..2)", "@range(b, 1.0..2.00)")),
     },
 )
@@ -310,6 +325,8 @@ MEANINGS = {
     "opaque keyword": changed(("k=1", "k=3")),
     "opaque annotation": changed((" @note", "")),
     "cardinality": changed(("@card(0..2)", "@card(0..3)")),
+    "key of an edge": changed(("@unique(src, w)", "@unique(src, w) @key(src, dst)")),
+    "members of the key of an edge": changed(("@unique(src, w)", "@unique(src, w) @key(src, dst, w)")),
     "direction": changed(("A -> B", "B -> A")),
     "implements": changed(("implements I {", "{ t: String @index")),
     "injected": changed(("    a: String\n", "    a: String\n    t: String @index\n")),
@@ -362,6 +379,7 @@ def test_the_contract_is_json_with_version_domain_counter_and_every_number() -> 
         "small": TEXT,
         "empty": "",
         "not ASCII": 'node A @description("naïve 知识") {}',
+        "keyed edge": "node A {} edge E: A -> A { n: I32 @key(src, n, dst) }",
         "tolerated shape": "node A { b: Blob @unique(b) }",
         "reading graph": (GOLDEN / "reading.pg").read_text(encoding="utf-8"),
     },
@@ -372,6 +390,13 @@ def test_a_contract_is_read_back_as_it_was_written(text: str) -> None:
     read = read_contract(stored(text), catalog_of(text, accepted=True))
 
     assert read == accepted
+
+
+def test_the_contract_of_an_edge_without_a_key_is_the_one_of_earlier_releases() -> None:
+    """They named no key there, and a contract has to be the one that its source makes."""
+    keyed = stored("node A {} edge E: A -> A { @key(src, dst) }")
+    assert keyed["edges"][0]["key"] == {"members": ["dst", "src"], "provenance": "body"}
+    assert "key" not in stored("node A {} edge E: A -> A")["edges"][0]
 
 
 def test_numbers_after_migrations_are_read_back() -> None:
