@@ -46,6 +46,7 @@ node Venue { series: String edition: I64 @key(series, edition) city: String? }
 node Remark { text: String }
 edge Cites: Paper -> Paper { weight: F64? @unique(src, dst) }
 edge At: Paper -> Venue @card(0..1)
+edge Rates: Paper -> Paper @card(0..2) { topic: String  stars: I32?  @key(src, dst, topic) @unique(topic, dst, src) }
 edge Leads: Paper -> Paper @card(2..3) { kind: enum(a, b)? }
 """
 
@@ -92,6 +93,7 @@ _ROWS = st.one_of(
     st.sampled_from(_VENUES).map(lambda v: Row("Venue", {"series": v[0], "edition": v[1]})),
     st.sampled_from(["x", "y"]).map(lambda text: Row("Remark", {"text": text})),
     st.tuples(_ends(), _present(weight=st.just(0.5))).map(lambda p: Row("Cites", p[1], p[0])),
+    st.tuples(_ends(), _DOIS, st.integers(0, 2)).map(lambda p: Row("Rates", {"topic": p[1], "stars": p[2]}, p[0])),
     st.tuples(_DOIS, st.sampled_from(_VENUES)).map(lambda p: Row("At", {}, (p[0], _venue_id(p[1])))),
     st.tuples(_DOIS, _DOIS, _DOIS, st.sampled_from(["a", "b", "c"])).map(
         lambda p: Row("Leads", {"kind": p[3]}, (p[0], p[1]))
@@ -121,6 +123,8 @@ _TYPES = {
     "text": "String",
     "weight": "F64",
     "kind": "String",
+    "topic": "String",
+    "stars": "I32",
     "from": "String",
     "to": "String",
 }
@@ -138,6 +142,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         Row("Paper", {"doi": "p1", "isbn": "i1", "room": "r", "slot": 1, "year": 3}),
         Row("Remark", {"text": "old"}),
         Row("Cites", {}, ("p1", "p2")),
+        Row("Rates", {"topic": "p1", "stars": 9}, ("p1", "p2")),
         Row("At", {}, ("p2", _venue_id(("s", 1)))),
         *(Row("Leads", {}, ("p3", "p1")) for _ in range(2)),
     ]
@@ -171,7 +176,7 @@ def as_lines(rows: list[Row], ids: dict[int, str] | None = None) -> str:
     lines = []
     for number, row in enumerate(rows):
         data = dict(row.data)
-        if ids and number in ids and row.type not in ("Paper", "Venue"):
+        if ids and number in ids and row.type not in ("Paper", "Venue", "Rates"):
             data["id"] = ids[number]
         if row.ends is None:
             lines.append({"type": row.type, "data": data})
@@ -181,11 +186,11 @@ def as_lines(rows: list[Row], ids: dict[int, str] | None = None) -> str:
 
 
 def image(graph: Graph, *, with_ids: bool = False) -> dict[str, list[Any]]:
-    """All rows of all types; generated ids are left out, those of keyed nodes stay."""
+    """All rows of all types; generated ids are left out, those that keys make stay."""
     found: dict[str, list[Any]] = {}
     for key, pin in graph.snapshot().pins.items():
         table = lance.dataset(f"{graph.uri}/{pin.location}", version=pin.version).to_table()
-        is_keyed = key in ("node:Paper", "node:Venue")
+        is_keyed = key in ("node:Paper", "node:Venue", "edge:Rates")
         if not with_ids and not is_keyed:
             table = table.drop_columns(["id"])
         rows = table.to_pylist()
@@ -207,7 +212,7 @@ _WORDS = (
     *("@range violation on Paper.year", "@check violation on Paper.code", "invalid enum value"),
     *("@unique violation on Paper.isbn", "@unique violation on Paper.(room, slot)"),
     *("@unique violation on Cites.(src, dst)", "not found in", "@card violation on edge At"),
-    "@card violation on edge Leads",
+    *("@card violation on edge Leads", "@card violation on edge Rates"),
 )
 
 
@@ -272,6 +277,9 @@ _CHANGES = [
     Row("Paper", {"doi": "p1", "isbn": "i9"}),
     Row("Paper", {"doi": "p2", "year": 2}),
     Row("Cites", {"weight": 0.5}, ("new", "p1")),
+    Row("Rates", {"topic": "p1", "stars": 1}, ("p1", "p2")),
+    Row("Rates", {"topic": "t", "stars": 2}, ("p1", "p2")),
+    Row("Rates", {"topic": "t", "stars": 3}, ("p1", "p2")),
 ]
 #: Batch, mode, beginning, and whether Spark also does what is usually little enough for this process.
 _ENGINE_BATCHES: list[tuple[list[Row], str, str, bool]] = [
@@ -280,6 +288,13 @@ _ENGINE_BATCHES: list[tuple[list[Row], str, str, bool]] = [
     ([*_CHANGES, Row("Leads", {}, ("p2", "p1"))], "merge", "full", False),
     ([*_GROUND, Row("Cites", {}, ("p1", "p2")), Row("Remark", {"text": "x"})], "append", "empty", False),
     ([Row("Paper", {"doi": "z"}), Row("Paper", {"doi": "p1"})], "append", "full", False),
+    ([Row("Paper", {"doi": "z"}), Row("Rates", {"topic": "p1"}, ("p1", "p2"))], "append", "full", False),
+    (
+        [Row("Rates", {"topic": "a"}, ("p1", "p2")), Row("Rates", {"topic": "a"}, ("p1", "p2"))],
+        "overwrite",
+        "full",
+        False,
+    ),
     ([Row("Remark", {"text": "only"}), Row("Cites", {}, ("p2", "p3"))], "overwrite", "full", False),
     ([Row("Paper", {"doi": "p2", "isbn": "i1"}), Row("Cites", {}, ("p1", "nobody"))], "merge", "full", False),
 ]

@@ -29,7 +29,7 @@ Contents = dict[str, dict[str, list[Any]]]
 SCHEMA = """
 node Person { name: String @key  age: I32? }
 node City { name: String @key  size: I64? }
-edge LivesIn: Person -> City
+edge LivesIn: Person -> City { year: I32?  @key(src, dst) }
 edge Knows: Person -> Person { since: I32? }
 """
 SEED = """query seed() {

@@ -218,9 +218,10 @@ INSERT = Mutation(
 )
 UPSERT = Mutation(
     name="upsert",
-    query='query w() { insert Person { name: "ann", age: 31 } insert City { name: "oslo", size: 8 } }',
-    tables=2,
-    killed_at=("after_table_commit@1",),
+    query='query w() { insert Person { name: "ann", age: 31 } insert City { name: "oslo", size: 8 } '
+    'insert LivesIn { from: "ann", to: "oslo", year: 9 } }',
+    tables=3,
+    killed_at=("after_table_commit@1", "after_table_commit@3"),
 )
 UPDATE = Mutation(
     name="update",
@@ -260,8 +261,11 @@ EDGES = [
     {"edge": "LivesIn", "from": "dan", "to": "bonn"},
     {"edge": "Knows", "from": "eve", "to": "ann", "data": {"since": 3}},
 ]
-REPLACED = [{"type": "Person", "data": {"name": name, "age": 9}} for name in ("ann", "bob", "cid")] + [
-    {"type": "City", "data": {"name": name, "size": 9}} for name in ("oslo", "rome")
+REPLACED = [
+    *({"type": "Person", "data": {"name": name, "age": 9}} for name in ("ann", "bob", "cid")),
+    *({"type": "City", "data": {"name": name, "size": 9}} for name in ("oslo", "rome")),
+    # An edge with a key, which exists.
+    {"edge": "LivesIn", "from": "ann", "to": "oslo", "data": {"year": 9}},
 ]
 
 

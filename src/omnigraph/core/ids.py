@@ -133,7 +133,7 @@ def directory_name(type_name: str, incarnation: int | None = None) -> str:
 
 
 def derive_id(spellings: Sequence[str]) -> str:
-    """The id of a keyed node, from the canonical spellings of its key members in member order.
+    """The id of a keyed node or edge, from the canonical spellings of its key members in member order.
 
     A one-member key is its own spelling; a composite key is a compact JSON array of the spellings.
 

@@ -41,7 +41,7 @@ _PART_BITS = 20
 MAX_PARTS = 1 << _PART_BITS
 _COUNTER_CHARACTERS = (_ROW_BITS + _PART_BITS) // 5
 _ALPHABET = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", dtype=np.uint8)
-_NEEDS_ESCAPE = r"[\x00-\x1f\"\\]"
+_CONTROL = r"[\x00-\x1f]"
 
 
 def new_id_prefix() -> str:
@@ -85,18 +85,29 @@ def spelled(base: BaseType, column: Array) -> Array:
 
 
 def derived_ids(spellings: Sequence[Array]) -> Array:
-    """Ids of keyed nodes from the spellings of their members in id order; null where a member is null."""
+    """Ids of keyed nodes and edges from the spellings of their members in id order; null where a member is null.
+
+    The same texts as `derive_id` makes, column by column.
+    """
     if len(spellings) == 1:
         return spellings[0]
-    if any(pc.any(pc.match_substring_regex(c, _NEEDS_ESCAPE)).as_py() for c in spellings):
+    if any(pc.any(pc.match_substring_regex(column, _CONTROL)).as_py() for column in spellings):
         rows = zip(*(column.to_pylist() for column in spellings), strict=True)
         ids: Array = pa.array([None if None in row else derive_id(row) for row in rows], pa.utf8())
     else:
-        pieces: list[Array | str] = ['["', spellings[0]]
+        pieces: list[Array | str] = ['["', _escaped(spellings[0])]
         for column in spellings[1:]:
-            pieces += ['","', column]
+            pieces += ['","', _escaped(column)]
         ids = pc.binary_join_element_wise(*pieces, '"]', "")
     return ids
+
+
+def _escaped(texts: Array) -> Array:
+    """Texts without control characters as they stand inside a JSON string: an end may be the id of a composite key."""
+    for letter in ("\\", '"'):
+        if pc.any(pc.match_substring(texts, letter)).as_py():
+            texts = pc.replace_substring(texts, letter, f"\\{letter}")
+    return texts
 
 
 # ---- A prefilter for texts

@@ -18,7 +18,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.errors.writes import RowImage
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.accepted import Identities
-from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, member_base
 from omnigraph.lang.schema.rules import EndGiven, EnumValues, Example, Required, TableRules, violation_text
 from omnigraph.storage.datasets.blob_columns import has_references
 from omnigraph.storage.datasets.blobs import blob_bytes
@@ -122,18 +122,12 @@ class StatementRunner:
 
     def _insert_node(self, statement: ir.InsertNode) -> None:
         node = self.catalog.nodes[statement.node_type]
-        row = self._assigned(node, statement.assignments)
-        if node.key is not None:
-            row["id"] = self._derived_id(node, row)
-        else:
-            row["id"] = new_ulid()
-        self.pending.put_rows(node, [row], may_replace=node.key is not None)
+        self._put(node, self._assigned(node, statement.assignments))
         self.affected.nodes += 1
 
     def _insert_edge(self, statement: ir.InsertEdge) -> None:
         edge = self.catalog.edges[statement.edge_type]
         row = self._assigned(edge, statement.assignments)
-        row["id"] = new_ulid()
         ends = (("src", "from", edge.source), ("dst", "to", edge.target))
         for (column, name, node_type), value in zip(ends, (statement.source, statement.target), strict=True):
             end = ir.value_of(value, self.params)
@@ -141,7 +135,7 @@ class StatementRunner:
                 rule = EndGiven(edge_type=edge.name, end=name, node_type=node_type)
                 raise BadRequestError(violation_text(rule, Example(None)))
             row[column] = end
-        self.pending.put_rows(edge, [row], may_replace=False)
+        self._put(edge, row)
         self.affected.edges += 1
 
     def _assigned(self, definition: NodeDef | EdgeDef, assignments: Iterable[ir.Assignment]) -> dict[str, StoredValue]:
@@ -157,9 +151,12 @@ class StatementRunner:
             for item in assignments
         }
 
-    def _derived_id(self, node: NodeDef, row: Mapping[str, StoredValue]) -> str:
-        members = self.identities.key_members(node)
-        return derive_id([canonical_spelling(node.properties[name].type.base, row[name]) for name in members])
+    def _put(self, definition: NodeDef | EdgeDef, row: dict[str, StoredValue]) -> None:
+        """Add a row under the id that its key makes, or under a new one."""
+        members = self.identities.key_members(definition)
+        spellings = [canonical_spelling(member_base(definition, name), row[name]) for name in members]
+        row["id"] = derive_id(spellings) if members else new_ulid()
+        self.pending.put_rows(definition, [row], may_replace=bool(members))
 
     # ---- updates
 

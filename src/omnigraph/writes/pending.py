@@ -186,9 +186,10 @@ class PendingChanges(ChangedRows):
         if rule.node in self.deltas:
             # A source that goes takes all of its edges along.
             touched -= self.deltas[rule.node].deleted.keys()
+        gone = delta.deleted.keys() | set(texts(delta.rows["id"]))
         for rows in self.committed.probe(key, "src", touched, ["id", "src"]):
             ids, sources = texts(rows["id"]), texts(rows["src"])
-            counts.update(source for edge_id, source in zip(ids, sources, strict=True) if edge_id not in delta.deleted)
+            counts.update(source for edge_id, source in zip(ids, sources, strict=True) if edge_id not in gone)
         for source, count in sorted(counts.items()):
             if count < rule.low or (rule.high is not None and count > rule.high):
                 yield Found(1, [Example(source, count=count)])

@@ -206,11 +206,17 @@ CASES = [
     Case(name="rewritten and deleted", base="b", source=AGAIN),
 ]
 STRATEGIES = [None, "ours", "theirs"]
-KINDS = ["node", "edge"]
+KINDS = ["node", "edge", "keyed edge"]
+#: The same people, whose acquaintances have a key.
+KEYED = PEOPLE.replace("{ since: I32? }", "{ since: I32?  @key(src, dst) }")
 
 
 def value_of(state: str | None) -> int | None:
     return None if state is None else VALUES[state[0]]
+
+
+def id_of(kind: str, case: Case) -> str:
+    return f'["from {case.id}","to"]' if kind == "keyed edge" else case.id
 
 
 @dataclass(kw_only=True)
@@ -228,7 +234,7 @@ class Ran:
 def record(kind: str, case: Case, state: str | None) -> dict[str, Any]:
     if kind == "node":
         return {"type": "Person", "data": {"name": case.id, "age": value_of(state)}}
-    return knows(case.id, f"from {case.id}", "to", value_of(state))
+    return knows(id_of(kind, case), f"from {case.id}", "to", value_of(state))
 
 
 def people_of(case: Case) -> list[dict[str, Any]]:
@@ -267,10 +273,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str
         return made[kind, strategy]
 
     def make(kind: str, strategy: str | None) -> Ran:
-        graph = new_graph(tmp_path_factory.mktemp("truth"), PEOPLE)
+        graph = new_graph(tmp_path_factory.mktemp("truth"), KEYED if kind == "keyed edge" else PEOPLE)
         key = PERSON if kind == "node" else KNOWS
         done = Ran(graph=graph, key=key)
-        if kind == "edge":
+        if kind != "node":
             put(graph, "main", *(person for case in CASES for person in people_of(case)))
         put(graph, "main", *(record(kind, case, case.base) for case in CASES if case.base))
         graph.create_branch("feature")
@@ -303,7 +309,7 @@ def test_the_target_holds_what_the_table_says(
     ran: Callable[[str, str | None], Ran], kind: str, strategy: str | None, case: Case
 ) -> None:
     done = ran(kind, strategy)
-    found = done.after.get(case.id)
+    found = done.after.get(id_of(kind, case))
     expected = value_of(case.expected(strategy))
     assert (None if found is None else found["age" if kind == "node" else "since"]) == expected
 
@@ -313,7 +319,7 @@ def test_a_row_is_written_only_if_it_changes(
     ran: Callable[[str, str | None], Ran], kind: str, strategy: str | None, case: Case
 ) -> None:
     done = ran(kind, strategy)
-    before, after = done.before.get(case.id), done.after.get(case.id)
+    before, after = (rows.get(id_of(kind, case)) for rows in (done.before, done.after))
     if after is None:
         return
     if not case.is_written(strategy):
@@ -367,7 +373,7 @@ def test_the_strategy_is_recorded_on_the_commit(
 def test_exactly_the_conflicts_of_the_table_are_reported(ran: Callable[[str, str | None], Ran], kind: str) -> None:
     done = ran(kind, "ours")
     assert {name: conflict.kind for name, conflict in done.conflicts.items()} == {
-        case.id: case.result for case in CASES if case.is_conflict
+        id_of(kind, case): case.result for case in CASES if case.is_conflict
     }
     assert {conflict.type_key for conflict in done.conflicts.values()} == {done.key}
 
@@ -375,7 +381,7 @@ def test_exactly_the_conflicts_of_the_table_are_reported(ran: Callable[[str, str
 @each_case("kind", KINDS)
 @each_case("case", [c for c in CASES if c.is_conflict], ids=lambda case: case.name)
 def test_a_conflict_shows_the_row_on_all_sides(ran: Callable[[str, str | None], Ran], kind: str, case: Case) -> None:
-    conflict = ran(kind, "ours").conflicts[case.id]
+    conflict = ran(kind, "ours").conflicts[id_of(kind, case)]
 
     def image(state: str | None) -> dict[str, Any] | None:
         if state is None:

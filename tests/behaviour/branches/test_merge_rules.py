@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from support.branched_people import (
     remove_person,
     set_age,
 )
-from support.graphs import everything, rows_of, run, table_of
+from support.graphs import everything, new_graph, rows_of, run, table_of
 
 pytestmark = MATRIX_IN_MEMORY_AND_FILES
 
@@ -220,6 +221,27 @@ def test_the_same_edge_added_on_both_sides_stays_twice(people: Graph) -> None:
     people.merge(source)
     assert ends(people) == [("Alice", "Carol"), ("Alice", "Carol"), ("Bob", "Carol")]
     assert len({row["id"] for row in everything(people)[KNOWS]}) == 3
+
+
+def test_an_edge_with_a_key_conflicts_by_its_key_alone(tmp_path: Path) -> None:
+    """A `@unique` over its members adds no conflict of its own; other keys between the same nodes add none."""
+    schema = """
+    node Person { name: String @key }
+    edge Rates: Person -> Person { topic: String  stars: I32?  @key(src, dst, topic)  @unique(src, dst, topic) }
+    """
+    with new_graph(tmp_path, schema) as graph:
+        run(graph, 'insert Person { name: "a" } insert Person { name: "b" }')
+        graph.create_branch("side")
+        for branch, stars in (("main", 1), ("side", 2)):
+            insert = 'insert Rates { from: "a", to: "b", topic: "%s", stars: %d }'
+            run(graph, f"{insert % ('alike', 0)} {insert % (branch, stars)} {insert % ('contested', stars)}", branch)
+        found = conflicts_of(graph, "side")
+        assert [(item.kind, item.entity_id) for item in found] == [
+            (ConflictKind.DIVERGENT_INSERT, '["a","b","contested"]')
+        ]
+        graph.merge("side", strategy="theirs")
+        held = {row["topic"]: row["stars"] for row in rows_of(graph, "edge:Rates")}
+        assert held == {"alike": 0, "main": 1, "side": 2, "contested": 2}
 
 
 # ---- What every merge promises: its commit, its receipt, what it leaves alone, and what a failure leaves behind

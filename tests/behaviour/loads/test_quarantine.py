@@ -32,6 +32,7 @@ SCHEMA = """
 node Person { name: String @key  tag: I64?  age: I32?  mail: String? @unique }
 edge Knows: Person -> Person @card(0..2) { tag: I64?  since: I32? }
 edge Needs: Person -> Person @card(2..3) { tag: I64? }
+edge Rates: Person -> Person @card(0..2) { tag: I64?  since: I32?  @key(src, dst) }
 """
 GROUND = """query seed() {
     insert Person { name: "ann", mail: "ann" }
@@ -433,7 +434,7 @@ NODES = st.builds(
 )
 EDGES = st.builds(
     lambda kind, source, target, since: (kind, source, target, since, None),
-    st.sampled_from(["Knows", "Knows", "Needs"]),
+    st.sampled_from(["Knows", "Knows", "Needs", "Rates", "Rates"]),
     st.sampled_from(NAMES),
     st.sampled_from(NAMES),
     st.sampled_from([None, 1, "then"]),
@@ -452,8 +453,9 @@ def as_record(tag: int, item: tuple[Any, ...]) -> dict[str, Any]:
     kind, first, second, number, mail = item
     if kind == "node":
         return {"type": "Person", "data": {"name": first, "tag": tag, "age": number, "mail": mail}}
-    data = {"tag": tag} | ({"since": number} if kind == "Knows" else {})
-    return {"edge": kind, "from": first, "to": second, "id": f"e{tag}", "data": data}
+    data = {"tag": tag} | ({"since": number} if kind in ("Knows", "Rates") else {})
+    given = {} if kind == "Rates" else {"id": f"e{tag}"}
+    return {"edge": kind, "from": first, "to": second, **given, "data": data}
 
 
 def tags_of_graph(graph: Graph) -> Counter[int]:
@@ -518,6 +520,10 @@ MANY: list[tuple[Any, ...]] = [
     ("Needs", "x", "w", None, None),
     ("Needs", "x", "x", None, None),
     ("Knows", "ann", "w", "then", None),
+    ("Rates", "x", "ann", 1, None),
+    ("Rates", "x", "ann", 2, None),
+    ("Rates", "x", "ann", "then", None),
+    ("Rates", "w", "z", 1, None),
 ]
 
 

@@ -240,7 +240,8 @@ def load_lines(result: LoadResult) -> Iterator[str]:
             joined = "edge joins" if edges.repeated == 1 else "edges join"
             yield (
                 f"edge {edges.name}: {edges.repeated:,} new {joined} nodes that were joined before; an edge without an "
-                "id is always new: give it one, as `id` of the record or in the mapping, to load a file again"
+                "id is always new: give it one, as `id` of the record or in the mapping, to load a file again; types "
+                "of edges that are declared with `@key(src, dst)` need none"
             )
     for name, count in result.nulled.items():
         values = "1 value that does not fit was" if count == 1 else f"{count:,} values that do not fit were"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
-from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
+from omnigraph.lang.schema.catalog import EDGE_ENDS
+from omnigraph.pipeline.keys import generated_ids
 from omnigraph.pipeline.patch.files import LACKS, brought_column
 from omnigraph.pipeline.shape.columns import positions
 from omnigraph.pipeline.shape.plan import LoadPlan
@@ -22,6 +23,7 @@ from omnigraph.pipeline.shape.shaping import (
     compare_ids,
     end_values,
     id_texts,
+    ids_of_keys,
     property_values,
 )
 from omnigraph.pipeline.violations import Sink
@@ -40,7 +42,8 @@ def shape_patch(
     for rule in raw.shape.value_rules:
         if rule.property in values:
             apply_rule(rule, values[rule.property], judge)
-    columns = {"id": _ids(values, judge, (part, first_row)), **_ends(judge), **values}
+    ends = _ends(judge)
+    columns = {"id": _ids(ends | values, judge, (part, first_row)), **ends, **values}
     columns |= {brought_column(name): pa.array(mask) for name, mask in brought.items()}
     if plan.inserts_unknown:
         columns[LACKS] = _lacking(columns, brought, raw)
@@ -58,32 +61,33 @@ def _ends(judge: Shaped) -> dict[str, Array]:
     raw = judge.raw
     if raw.ends is None or raw.shape.ends is None:
         return {}
-    sides = zip(("src", "dst"), ("from", "to"), raw.ends, raw.shape.ends, strict=True)
+    sides = zip(EDGE_ENDS, ("from", "to"), raw.ends, raw.shape.ends, strict=True)
     return {side: end_values(name, given, end, judge) for side, name, given, end in sides}
 
 
 def _ids(values: Mapping[str, Array], judge: Shaped, place: tuple[int, int]) -> Array:
     """The id of the row that each record is about: given, or made of its key."""
     raw, shape = judge.raw, judge.raw.shape
-    properties = shape.definition.properties
     given: Array = pa.nulls(raw.count, pa.utf8())
     if raw.ids is not None:
-        given = id_texts(raw.ids, "id", judge, [properties[name].type.base for name in shape.key_members])
+        given = id_texts(raw.ids, "id", judge, shape.key_bases)
     if not shape.key_members:
         if judge.plan.inserts_unknown:
             filled: Array = pc.coalesce(given, generated_ids(judge.plan.id_prefix, *place, raw.count))
             return filled
         _refuse_nameless(given, judge, f"missing id of {shape.name}", "give its `id`")
         return given
+    ends = {} if shape.ends is None else dict(zip(EDGE_ENDS, ("from", "to"), strict=True))
     members = [name for name in shape.key_members if name in values]
     if len(members) == len(shape.key_members):
-        derived = derived_ids([spelled(properties[name].type.base, values[name]) for name in shape.key_members])
+        derived = ids_of_keys(values, shape)
         compare_ids(given, derived, judge)
     else:
         derived = pa.nulls(raw.count, pa.utf8())
-    _refuse_half_keys([values[name] for name in members], given, derived, judge)
+    # Ends beside an id are compared with those of the row.
+    _refuse_half_keys([values[name] for name in members if name not in ends], given, derived, judge)
     found: Array = pc.coalesce(derived, given)
-    key = ", ".join(shape.key_members)
+    key = ", ".join(ends.get(name, name) for name in shape.key_members)
     _refuse_nameless(found, judge, f"missing key of {shape.name}", f"give its key ({key}) or its `id`")
     return found
 

@@ -15,7 +15,7 @@ from omnigraph.core.types import BaseType
 from omnigraph.core.values import MANAGED
 from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
 from omnigraph.lang.schema.accepted import Identities
-from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.catalog import Catalog, member_base
 from omnigraph.lang.schema.rules import TableRules, ValueRule
 from omnigraph.storage.answers import AnswerFolder
 from omnigraph.storage.datasets.partitions import TableAddress
@@ -144,6 +144,11 @@ class EntityShape:
         return self.definition.table_key
 
     @property
+    def key_bases(self) -> list[BaseType]:
+        """The types of the key members."""
+        return [member_base(self.definition, name) for name in self.key_members]
+
+    @property
     def name(self) -> str:
         """The name of the type."""
         return self.definition.name
@@ -197,7 +202,7 @@ def shapes_of(
     for edge in catalog.edges.values():
         found[edge.table_key] = EntityShape(
             definition=edge,
-            key_members=(),
+            key_members=identities.key_members(edge),
             value_rules=rules[edge.table_key].values,
             ends=(end(edge.source), end(edge.target)),
         )

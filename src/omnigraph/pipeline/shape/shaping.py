@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from omnigraph.core.arrow import Array, Rows, arrow_type, pa, pc, stored_values
-from omnigraph.core.ids import TableKey, split_id
+from omnigraph.core.ids import TableKey, derive_id, split_id
 from omnigraph.core.types import BaseType, EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
 from omnigraph.lang.schema.rules import EndGiven, Example, Required, ValueRule, rule_field, rule_name, violation_text
@@ -360,32 +360,46 @@ def id_texts(given: Given | MappedColumn, name: str, judge: Shaped, key: list[Ba
 
 def _id_column(columns: Mapping[str, Array], judge: Shaped, place: tuple[int, int]) -> Array:
     raw = judge.raw
-    properties = raw.shape.definition.properties
-    given = None
-    if raw.ids is not None:
-        bases = [properties[name].type.base for name in raw.shape.key_members]
-        given = id_texts(raw.ids, "id", judge, bases)
+    given = None if raw.ids is None else id_texts(raw.ids, "id", judge, raw.shape.key_bases)
     if not raw.shape.key_members:
         fresh = generated_ids(judge.plan.id_prefix, *place, raw.count)
         return fresh if given is None else pc.coalesce(given, fresh)
-    derived = derived_ids([spelled(properties[name].type.base, columns[name]) for name in raw.shape.key_members])
+    derived = ids_of_keys(columns, raw.shape)
     if given is not None:
         judge.given_ids = given
         compare_ids(given, derived, judge)
     return derived
 
 
+def ids_of_keys(columns: Mapping[str, Array], shape: EntityShape) -> Array:
+    """The ids that keys make; null where a member is null."""
+    members = zip(shape.key_bases, shape.key_members, strict=True)
+    return derived_ids([spelled(base, columns[name]) for base, name in members])
+
+
 def compare_ids(given: Array, derived: Array, judge: Shaped) -> None:
-    """An explicit id of a keyed node says what its key says."""
+    """An explicit id of a keyed node or edge says what its key says."""
     shape = judge.raw.shape
     for position in positions(pc.fill_null(pc.not_equal(given, derived), False)):
         old, canonical = given[position].as_py(), derived[position].as_py()
-        if not judge.plan.is_strict and _means_same(shape, old, canonical):
+        if not judge.plan.is_strict and shape.ends is not None and _with_new_ends(old, shape.ends, judge) == canonical:
+            continue
+        if not judge.plan.is_strict and shape.ends is None and _means_same(shape, old, canonical):
             judge.aliases.add((old, canonical))
             continue
         rule = f"id of {shape.name} is not its key"
         text = f"{rule}: the id is {old!r}, the key makes {canonical!r}"
         judge.refuse(position, rule, "id", old, text)
+
+
+def _with_new_ends(old: str, ends: tuple[EndType, EndType], judge: Shaped) -> str | None:
+    """The id of a keyed edge with canonical ids of its ends; None where it is no such id."""
+    try:
+        parts = split_id(old, len(judge.raw.shape.key_members))
+    except ValueError:
+        return None
+    aliases = [judge.plan.aliases.get(end.name, {}) for end in ends]
+    return derive_id([*(known.get(part, part) for known, part in zip(aliases, parts, strict=False)), *parts[2:]])
 
 
 def _means_same(shape: EntityShape, old: str, canonical: str) -> bool:

@@ -386,10 +386,8 @@ def _check_values(found: ColumnMap, shape: EntityShape, where: str) -> None:
         type_ = shape.definition.properties[name].type
         _check_transforms(item, type_.base, f"{shape.name}.{name}", where)
         _check_constant(item, type_, f"{shape.name}.{name}", found.timestamps, where)
-    types = shape.definition.properties
     if found.id is not None:
-        key = [types[name].type.base for name in shape.key_members]
-        _check_id(found.id, key, f"the id of {shape.name}", where)
+        _check_id(found.id, shape.key_bases, f"the id of {shape.name}", where)
     for name, end, side in zip(("from", "to"), found.ends or (), shape.ends or (), strict=False):
         if isinstance(end, ValueSource):
             key = [base for _, base in side.members]
