@@ -123,7 +123,7 @@ class SchemaProperty(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaType(Document):
-    """A node or edge type; the last three are those of edges."""
+    """A node or edge type; the last four are those of edges."""
 
     name: str
     description: str | None
@@ -131,6 +131,7 @@ class SchemaType(Document):
     source: Annotated[str | None, Key("from"), OMIT_NONE] = None
     target: Annotated[str | None, Key("to"), OMIT_NONE] = None
     cardinality: Annotated[str | None, OMIT_NONE] = None
+    key: Annotated[list[str] | None, OMIT_NONE] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,6 +127,7 @@ def test_the_schema_comes_as_text_and_as_types(reader):
     }
     wrote = next(edge for edge in answer["types"]["edges"] if edge["name"] == "Wrote")
     assert (wrote["from"], wrote["to"], wrote["cardinality"]) == ("Person", "Paper", "0..")
+    assert "key" not in wrote
 
 
 def test_unknown_and_repeated_parameters_are_refused(reader):

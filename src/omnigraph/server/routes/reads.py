@@ -277,7 +277,13 @@ def types_of(catalog: Catalog) -> dict[str, list[SchemaType]]:
     return {
         "nodes": [_type(node) for node in catalog.nodes.values()],
         "edges": [
-            replace(_type(edge), source=edge.source, target=edge.target, cardinality=str(edge.cardinality))
+            replace(
+                _type(edge),
+                source=edge.source,
+                target=edge.target,
+                cardinality=str(edge.cardinality),
+                key=None if edge.key is None else list(edge.key.members),
+            )
             for edge in catalog.edges.values()
         ],
     }
@@ -302,8 +308,7 @@ def _type(definition: NodeDef | EdgeDef) -> SchemaType:
 
 def _annotations(definition: NodeDef | EdgeDef, item: PropertyDef) -> Iterator[str]:
     """The annotations of a property, as they are written."""
-    key = getattr(definition, "key", None)
-    if key is not None and item.name in key.members:
+    if definition.key is not None and item.name in definition.key.members:
         yield "@key"
     if any(rule.members == (item.name,) for rule in definition.uniques):
         yield "@unique"

@@ -88,7 +88,8 @@ function nodeDetails(schema, node) {
 }
 
 function edgeDetails(edge) {
-  const ends = `${edge.from} → ${edge.to}, ${edge.cardinality} per ${edge.from}`;
+  const key = edge.key ? `, @key(${edge.key.join(", ")})` : "";
+  const ends = `${edge.from} → ${edge.to}, ${edge.cardinality} per ${edge.from}${key}`;
   return [
     el("h2", { text: edge.name }),
     el("p", { class: "hint", text: ends }),
