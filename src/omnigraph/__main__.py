@@ -6,7 +6,7 @@ import gc
 import sys
 
 #: Modules and their classes stay until the process ends: looking for garbage among them is a tenth of a short command.
-_COLLECT_EVERY = 50_000
+_COLLECT_EVERY = 200_000
 
 
 def main() -> None:
@@ -21,7 +21,11 @@ def main() -> None:
         # From here on the command itself takes interrupts.
         sys.stderr.write("cancelled, nothing was written\n")
         sys.exit(130)
-    run()
+    try:
+        run()
+    finally:
+        # Python looks for garbage once more before it ends, among all that ends with the process anyway.
+        gc.freeze()
 
 
 if __name__ == "__main__":
