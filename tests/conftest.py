@@ -12,7 +12,6 @@ from pathlib import Path
 
 import coverage
 import pytest
-import typer.main
 from hypothesis import HealthCheck, settings
 
 from omnigraph.lang.schema.catalog import Catalog
@@ -67,9 +66,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "unit" / "lang" / "golden"
-
-# A process builds all commands before it runs one of them; here hundreds are run, and built once.
-typer.main.get_command = functools.cache(typer.main.get_command)
 
 # Property tests are deterministic in CI and never fail for being slow on a busy machine.
 settings.register_profile(

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from typer.main import get_command
+from click import Choice, Command, Parameter
 
 from omnigraph.cli.main import app_with
-
-if TYPE_CHECKING:
-    from click import Command, Parameter
 
 #: Page → its title, and the commands (or groups of commands) on it. What stands nowhere is on the last page.
 CHAPTERS = {
@@ -71,7 +66,7 @@ def cli_pages(notice: str) -> Iterator[tuple[str, str]]:
 
 def commands() -> Iterator[tuple[str, Command]]:
     """Every command with its words, groups resolved, hidden ones left out."""
-    yield from _below(get_command(app_with()), "omnigraph")
+    yield from _below(app_with(), "omnigraph")
 
 
 def _below(command: Command, path: str) -> Iterator[tuple[str, Command]]:
@@ -85,9 +80,9 @@ def _below(command: Command, path: str) -> Iterator[tuple[str, Command]]:
 
 
 def _server_command() -> Command:
-    from omnigraph.server.main import app as server
+    from omnigraph.server.main import serve
 
-    return get_command(server)
+    return serve
 
 
 def _first_page(notice: str, placed: dict[str, list[tuple[str, Command]]]) -> Iterator[str]:
@@ -160,10 +155,7 @@ def _value(parameter: Parameter) -> str:
 
 
 def _choices(parameter: Parameter) -> list[str]:
-    annotation = parameter.type_descriptor.annotation
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return [str(choice.value) for choice in annotation]
-    return []
+    return [str(choice) for choice in parameter.type.choices] if isinstance(parameter.type, Choice) else []
 
 
 def _meaning(parameter: Parameter) -> str:
@@ -174,8 +166,7 @@ def _meaning(parameter: Parameter) -> str:
 
 
 def _default(parameter: Parameter) -> str:
-    value = parameter.default
-    if value is None or value is False or callable(value) or parameter.required or value in ((), []):
+    value = parameter.to_info_dict()["default"]
+    if value is None or value is False or parameter.required or value in ((), []):
         return ""
-    shown = value.value if isinstance(value, Enum) else value
-    return f"`{shown}`" if shown is not True else "on"
+    return "on" if value is True else f"`{value}`"

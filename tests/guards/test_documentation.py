@@ -13,14 +13,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from guards.shown_commands import Shell, commands_of
 from omnigraph import Graph, GraphApi
 from omnigraph.cli.main import app_with
 from omnigraph.lang.query.compiler import compile_file
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
-from omnigraph.server.main import app as server
+from omnigraph.server.main import serve as server
 from support.server_processes import Nursery
 from support.subtests import each_case
 
@@ -171,7 +170,7 @@ def test_every_word_that_people_search_for_is_on_a_page() -> None:
 
 def test_the_examples_of_the_command_line_are_commands_that_it_takes() -> None:
     """Names, flags and values, as far as they can be checked without a graph."""
-    programs = {"omnigraph": get_command(app_with()), "omnigraph-server": get_command(server)}
+    programs = {"omnigraph": app_with(), "omnigraph-server": server}
     shown = json.loads((ROOT / "tools/cli_examples.json").read_text(encoding="utf-8"))
     for path, lines in shown.items():
         for line in lines:

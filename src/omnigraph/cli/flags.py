@@ -9,8 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-import typer
+import click
 
+from omnigraph.cli.command_line import Argument, Option
 from omnigraph.client.addresses import looks_like_address
 from omnigraph.pipeline.engine_choice import Engine
 
@@ -36,45 +37,43 @@ class Operation(StrEnum):
     DELETE = "delete"
 
 
-SchemaFile = Annotated[Path, typer.Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)]
+SchemaFile = Annotated[Path, Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)]
 
 
 def refuse_address(text: str | None) -> str | None:
     """Refuse the address of a graph where a name is expected.
 
     Raises:
-        typer.BadParameter: it is one.
+        click.BadParameter: it is one.
     """
     if text is not None and looks_like_address(text):
-        raise typer.BadParameter(f"{text} looks like the address of a graph: give it as the first argument, once")
+        raise click.BadParameter(f"{text} looks like the address of a graph: give it as the first argument, once")
     return text
 
 
 def _query_name(text: str | None) -> str | None:
     refuse_address(text)
     if text is not None and text.endswith(".gq"):
-        raise typer.BadParameter(f"{text} looks like a query file: pass it with --query {text}")
+        raise click.BadParameter(f"{text} looks like a query file: pass it with --query {text}")
     if text is not None and "{" in text:
-        raise typer.BadParameter("this looks like the text of a query: pass it with -e")
+        raise click.BadParameter("this looks like the text of a query: pass it with -e")
     return text
 
 
 QueryName = Annotated[
     str | None,
-    typer.Argument(
-        metavar="NAME", help="query inside the source; without one, stored on a server", callback=_query_name
-    ),
+    Argument(metavar="NAME", help="query inside the source; without one, stored on a server", callback=_query_name),
 ]
-CommitId = Annotated[str, typer.Argument(metavar="ID", help="commit id", callback=refuse_address)]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+CommitId = Annotated[str, Argument(metavar="ID", help="commit id", callback=refuse_address)]
+AsJson = Annotated[bool, Option("--json", help="print one JSON document")]
 
-Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="branch")]
-ReadBranch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="branch; main is the default")]
-SnapshotId = Annotated[str | None, typer.Option("--snapshot", metavar="ID", help="read the graph right after a commit")]
-GraphVersion = Annotated[int | None, typer.Option("--graph-version", metavar="N", help="read the branch at a version")]
-AsOf = Annotated[str | None, typer.Option("--as-of", metavar="TIME", help="read the branch at a moment")]
+Branch = Annotated[str, Option("--branch", metavar="NAME", help="branch")]
+ReadBranch = Annotated[str | None, Option("--branch", metavar="NAME", help="branch; main is the default")]
+SnapshotId = Annotated[str | None, Option("--snapshot", metavar="ID", help="read the graph right after a commit")]
+GraphVersion = Annotated[int | None, Option("--graph-version", metavar="N", help="read the branch at a version")]
+AsOf = Annotated[str | None, Option("--as-of", metavar="TIME", help="read the branch at a moment")]
 OptionalSchemaFile = Annotated[
-    Path | None, typer.Option("--schema", metavar="FILE", help="schema file (.pg), instead of a graph")
+    Path | None, Option("--schema", metavar="FILE", help="schema file (.pg), instead of a graph")
 ]
 
 
@@ -83,7 +82,7 @@ def above_zero(flag: str, unit: str) -> Callable[[float | None], float | None]:
 
     def check(number: float | None) -> float | None:
         if number is not None and not 0 < number < math.inf:
-            raise typer.BadParameter(f"{flag} takes {unit} above zero")
+            raise click.BadParameter(f"{flag} takes {unit} above zero")
         return number
 
     return check
@@ -91,7 +90,7 @@ def above_zero(flag: str, unit: str) -> Callable[[float | None], float | None]:
 
 Timeout = Annotated[
     float | None,
-    typer.Option(
+    Option(
         "--timeout",
         metavar="SECONDS",
         callback=above_zero("--timeout", "seconds"),
@@ -99,24 +98,24 @@ Timeout = Annotated[
         show_default=False,
     ),
 ]
-Consent = Annotated[bool, typer.Option("--yes", help="consent to a loss on a remote graph")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="no echo and no progress")]
-EngineChoice = Annotated[Engine, typer.Option("--engine", help="where the work is done; auto: Spark when it is much")]
+Consent = Annotated[bool, Option("--yes", help="consent to a loss on a remote graph")]
+Quiet = Annotated[bool, Option("--quiet", help="no echo and no progress")]
+EngineChoice = Annotated[Engine, Option("--engine", help="where the work is done; auto: Spark when it is much")]
 Kinds = Annotated[
-    list[Kind] | None, typer.Option("--kind", help="only nodes or only edges; may be given again", show_default=False)
+    list[Kind] | None, Option("--kind", help="only nodes or only edges; may be given again", show_default=False)
 ]
 Types = Annotated[
-    list[str] | None, typer.Option("--type", metavar="T", help="only this type; may be given again", show_default=False)
+    list[str] | None, Option("--type", metavar="T", help="only this type; may be given again", show_default=False)
 ]
 Operations = Annotated[
-    list[Operation] | None, typer.Option("--op", help="only this operation; may be given again", show_default=False)
+    list[Operation] | None, Option("--op", help="only this operation; may be given again", show_default=False)
 ]
-PageLimit = Annotated[int, typer.Option("--limit", metavar="N", help="changes per page")]
+PageLimit = Annotated[int, Option("--limit", metavar="N", help="changes per page")]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="configuration of a server", show_default=False)
+    Path | None, Option("--config", metavar="FILE", help="configuration of a server", show_default=False)
 ]
 ConfiguredGraph = Annotated[
-    str | None, typer.Option("--graph", GRAPH_ID, metavar="ID", help="graph of the configuration, when it has several")
+    str | None, Option("--graph", GRAPH_ID, metavar="ID", help="graph of the configuration, when it has several")
 ]
 
 
@@ -145,10 +144,10 @@ class Point:
         """The state as methods take it.
 
         Raises:
-            typer.BadParameter: a branch stands beside a commit.
+            click.BadParameter: a branch stands beside a commit.
         """
         if self.branch is not None and self.snapshot is not None:
-            raise typer.BadParameter("give one of --branch and --snapshot")
+            raise click.BadParameter("give one of --branch and --snapshot")
         return {
             "branch": self.branch or "main",
             "snapshot": self.snapshot,

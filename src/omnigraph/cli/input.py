@@ -12,8 +12,9 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-import typer
+import click
 
+from omnigraph.cli.command_line import Option
 from omnigraph.core.source import UNNAMED, SourceText, decode_source
 from omnigraph.errors import BadRequestError, InputFileError, OmniError, ParameterError
 from omnigraph.errors.writes import with_source_named
@@ -71,10 +72,8 @@ def spooled_records(path: str | None) -> Iterator[str | None]:
 # ---- Texts of queries
 
 
-QueryFile = Annotated[
-    Path | None, typer.Option("--query", metavar="FILE", help="query file (.gq); - reads standard input")
-]
-QueryText = Annotated[str | None, typer.Option("--query-string", "-e", metavar="GQ", help="query text")]
+QueryFile = Annotated[Path | None, Option("--query", metavar="FILE", help="query file (.gq); - reads standard input")]
+QueryText = Annotated[str | None, Option("--query-string", "-e", metavar="GQ", help="query text")]
 #: Why a name alone needs a server.
 STORED = "a query by its name alone is stored on a server"
 
@@ -95,10 +94,10 @@ class QuerySource:
         """The one text that the flags name.
 
         Raises:
-            typer.BadParameter: they name none, or two.
+            click.BadParameter: they name none, or two.
         """
         if (self.query is None) == (self.query_string is None):
-            raise typer.BadParameter("give exactly one of --query FILE and -e GQ")
+            raise click.BadParameter("give exactly one of --query FILE and -e GQ")
         if self.query is not None and str(self.query) == STDIN:
             from omnigraph.lang.query.parser import SYNTAX_ERROR
 
@@ -108,7 +107,7 @@ class QuerySource:
 
             return read_queries(self.query)
         if self.query_string is None or not self.query_string.strip():
-            raise typer.BadParameter("the query text is empty")
+            raise click.BadParameter("the query text is empty")
         return SourceText(self.query_string, "<query>")
 
     def text_or(self, name: str | None) -> SourceText | str:
@@ -120,12 +119,12 @@ class QuerySource:
 
 
 Params = Annotated[
-    str | None, typer.Option("--params", metavar="JSON", help="parameters as a JSON object; - reads standard input")
+    str | None, Option("--params", metavar="JSON", help="parameters as a JSON object; - reads standard input")
 ]
-ParamsFile = Annotated[Path | None, typer.Option("--params-file", metavar="FILE", help="the same from a file")]
+ParamsFile = Annotated[Path | None, Option("--params-file", metavar="FILE", help="the same from a file")]
 Param = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--param",
         metavar="NAME=VALUE",
         help="one parameter, read as the type that the query declares; may be given again",
@@ -153,18 +152,18 @@ class ParameterFlags:
         """What the flags say, before any query is looked at.
 
         Raises:
-            typer.BadParameter: a flag is malformed, or a parameter is given twice.
+            click.BadParameter: a flag is malformed, or a parameter is given twice.
             BadRequestError: they are not a JSON object.
             InputFileError: the file cannot be read.
         """
         values, texts = self._object(), _assignments(self.param or [])
         if twice := values.keys() & texts.keys():
-            raise typer.BadParameter(f"the parameter `{min(twice)}` is given twice")
+            raise click.BadParameter(f"the parameter `{min(twice)}` is given twice")
         return GivenParameters(values, texts)
 
     def _object(self) -> dict[str, object]:
         if self.params is not None and self.params_file is not None:
-            raise typer.BadParameter("give one of --params and --params-file")
+            raise click.BadParameter("give one of --params and --params-file")
         text: str | bytes | None = self.params
         if STDIN in (self.params, str(self.params_file)):
             text = _standard_input()
@@ -218,9 +217,9 @@ def _assignments(words: Sequence[str]) -> dict[str, str]:
         name, sign, text = word.partition("=")
         name = name.strip().removeprefix("$")
         if not sign or not name:
-            raise typer.BadParameter(f"--param takes NAME=VALUE, not `{word}`")
+            raise click.BadParameter(f"--param takes NAME=VALUE, not `{word}`")
         if name in texts:
-            raise typer.BadParameter(f"the parameter `{name}` is given twice")
+            raise click.BadParameter(f"the parameter `{name}` is given twice")
         texts[name] = text
     return texts
 

@@ -7,14 +7,13 @@ import traceback
 from collections.abc import Collection, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from typer.exceptions import TyperException
+import click
+from click.exceptions import Exit
 
 from omnigraph.cli.capabilities import legend
 from omnigraph.cli.console import (
-    INTERRUPTED,
     NOTHING_WRITTEN,
     Interrupts,
     guarded_streams,
@@ -24,7 +23,7 @@ from omnigraph.cli.console import (
     taking_interrupts,
 )
 from omnigraph.cli.flags import GRAPH_ID
-from omnigraph.cli.scoped import use_scoped_commands
+from omnigraph.cli.scoped import CommandGroup, ScopedCommand
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import OmniError, is_panic
 
@@ -151,26 +150,21 @@ _HIDDEN = {"ingest"}
 
 
 @cache
-def app_with(command: str | None = None) -> typer.Typer:
+def app_with(command: str | None = None) -> CommandGroup:
     """The executable with one of its commands, or with all of them."""
-    app = typer.Typer(
+    app = CommandGroup(
+        "A typed property graph on Lance datasets, with branches, merges, history and time travel.",
         name="omnigraph",
-        help="A typed property graph on Lance datasets, with branches, merges, history and time travel.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
         epilog=legend() if command is None else None,
         context_settings={"help_option_names": ["--help", "-h"]},
+        params=[_version_flag()],
     )
-    app.callback()(_global_options)
     for name, home in _COMMANDS.items():
         if command in (None, name):
-            app.command(name, hidden=name in _HIDDEN)(_loaded(home))
+            app.add_command(ScopedCommand(name, _loaded(home), hidden=name in _HIDDEN))
     for name, home in _GROUPS.items():
         if command in (None, name):
-            app.add_typer(_loaded(home), name=name)
-    use_scoped_commands(app)
+            app.add_command(_loaded(home), name)
     return app
 
 
@@ -179,20 +173,23 @@ def _loaded(home: str) -> Any:
     return getattr(import_module(f"omnigraph.cli.commands.{module}"), name)
 
 
-def _print_version(requested: bool) -> None:
+def _version_flag() -> click.Option:
+    return click.Option(
+        ["--version", "-v"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_version,
+        help="print the release",
+    )
+
+
+def _print_version(context: click.Context, _parameter: click.Parameter, requested: bool) -> None:
     from omnigraph.cli.commands.setup import show_version
 
     if requested:
         show_version()
-        raise typer.Exit
-
-
-def _global_options(
-    _version: Annotated[
-        bool, typer.Option("--version", "-v", callback=_print_version, is_eager=True, help="print the release")
-    ] = False,
-) -> None:
-    pass
+        context.exit()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -211,20 +208,23 @@ def _run(words: list[str], interrupts: Interrupts) -> None:
     as_json = wants_json(words)
     known = words[0] if words and words[0] in {**_COMMANDS, **_GROUPS} else None
     try:
-        app = app_with(known)
-        # Standing alone, it prints wrong command lines itself, for people.
-        code = app(args=words, prog_name="omnigraph", standalone_mode=not as_json)
-        sys.exit(code or 0)
-    except (SystemExit, KeyboardInterrupt) as end:
-        if isinstance(end, SystemExit) and end.code != INTERRUPTED:
-            raise
-        _print_interrupt(end, interrupts, as_json=as_json)
+        # Not by `main` of click, which keeps interrupts and closed pipes for itself.
+        with app_with(known).make_context("omnigraph", words) as context:
+            context.command.invoke(context)
+        sys.exit(0)
+    except Exit as end:
+        sys.exit(end.exit_code)
+    except KeyboardInterrupt as interrupt:
+        _print_interrupt(interrupt, interrupts, as_json=as_json)
         sys.exit(interrupts.exit_code)
-    except TyperException as error:
-        message = error.format_message().removeprefix("Invalid value: ")
-        print_json({"error": message, "kind": "usage", "code": "bad_request"})
+    except click.ClickException as error:
+        if as_json:
+            message = error.format_message().removeprefix("Invalid value: ")
+            print_json({"error": message, "kind": "usage", "code": "bad_request"})
+        else:
+            error.show()
         sys.exit(error.exit_code)
-    except typer.Abort:
+    except EOFError:
         print_warning("aborted: there was nothing more to read")
         sys.exit(1)
     except OmniError as error:
@@ -242,10 +242,9 @@ def _run(words: list[str], interrupts: Interrupts) -> None:
         sys.exit(1)
 
 
-def _print_interrupt(end: BaseException, interrupts: Interrupts, *, as_json: bool) -> None:
+def _print_interrupt(interrupt: KeyboardInterrupt, interrupts: Interrupts, *, as_json: bool) -> None:
     """One sentence about work that Ctrl-C or another signal stopped, with what it says about itself."""
-    cause: BaseException | None = end
-    # With --json Typer gives a code instead of what was raised.
+    cause: BaseException | None = interrupt
     notes = list(interrupts.notes)
     while cause is not None:
         notes += getattr(cause, "__notes__", [])

@@ -13,8 +13,9 @@ from enum import StrEnum
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from omnigraph.cli.command_line import Option
 from omnigraph.cli.console import print_data, print_lines, print_warning
 from omnigraph.cli.screen import Color, paged, terminal
 from omnigraph.cli.tables import Cell, CellLayout, Column, TableLayout, TerminalTable, counted, fit, text_table
@@ -72,11 +73,11 @@ class RowFlags:
     """How rows are printed."""
 
     format: Annotated[
-        RowFormat | None, typer.Option("--format", help="how rows are printed: table, unless configured otherwise")
+        RowFormat | None, Option("--format", help="how rows are printed: table, unless configured otherwise")
     ] = None
     limit: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--limit",
             metavar="N",
             min=0,
@@ -85,35 +86,35 @@ class RowFlags:
         ),
     ] = None
     csv_safe: Annotated[
-        bool, typer.Option("--csv-safe", help="with --format csv: texts that a spreadsheet would run begin with '")
+        bool, Option("--csv-safe", help="with --format csv: texts that a spreadsheet would run begin with '")
     ] = False
     envelope: Annotated[
-        bool, typer.Option("--envelope", help="with --format jsonl: a first line about the query and its rows")
+        bool, Option("--envelope", help="with --format jsonl: a first line about the query and its rows")
     ] = False
-    color: Annotated[Color, typer.Option("--color", help="colours in tables")] = Color.AUTO
-    no_pager: Annotated[bool, typer.Option("--no-pager", help="never open the pager of the terminal")] = False
+    color: Annotated[Color, Option("--color", help="colours in tables")] = Color.AUTO
+    no_pager: Annotated[bool, Option("--no-pager", help="never open the pager of the terminal")] = False
 
     def check(self, *, json: bool) -> None:
         """Refuse two formats at once.
 
         Raises:
-            typer.BadParameter: there are two.
+            click.BadParameter: there are two.
         """
         if json and self.format is not None:
-            raise typer.BadParameter("give one of --format and --json")
+            raise click.BadParameter("give one of --format and --json")
 
     def form(self, default: RowFormat | None, *, json: bool) -> RowForm:
         """The form that was chosen: `--json`, `--format`, else a default.
 
         Raises:
-            typer.BadParameter: two are given, or a flag is about another format.
+            click.BadParameter: two are given, or a flag is about another format.
         """
         self.check(json=json)
         chosen = RowFormat.JSON if json else self.format or default or RowFormat.TABLE
         if self.csv_safe and chosen is not RowFormat.CSV:
-            raise typer.BadParameter("--csv-safe is about CSV: give --format csv")
+            raise click.BadParameter("--csv-safe is about CSV: give --format csv")
         if self.envelope and chosen is not RowFormat.JSONL:
-            raise typer.BadParameter("--envelope is about JSON lines: give --format jsonl")
+            raise click.BadParameter("--envelope is about JSON lines: give --format jsonl")
         return RowForm(chosen, self.csv_safe, self.envelope, self.limit, self.color, not self.no_pager)
 
 

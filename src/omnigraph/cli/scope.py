@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import typer
+import click
+from click.exceptions import Exit
 
 from omnigraph.cli.capabilities import Capability, CommandRule, ScopeFlag
 from omnigraph.cli.config import OperatorConfig, active_profile, find_token, read_credentials, read_operator_config
@@ -89,14 +90,14 @@ def resolve_scope(flags: ScopeFlags, rule: CommandRule, config: OperatorConfig, 
     `active_profile` is what `OMNIGRAPH_PROFILE` holds.
 
     Raises:
-        typer.BadParameter: nothing is addressed, or twice, or something that the command cannot work on.
+        click.BadParameter: nothing is addressed, or twice, or something that the command cannot work on.
     """
     check_flags(flags, rule)
     primitives = flags.primitives
     if len(primitives) > 1:
-        raise typer.BadParameter(f"give the graph once, not with {' and '.join(primitives)}")
+        raise click.BadParameter(f"give the graph once, not with {' and '.join(primitives)}")
     if primitives and flags.profile is not None:
-        raise typer.BadParameter(f"give the graph with {next(iter(primitives))} or with --profile, not both")
+        raise click.BadParameter(f"give the graph with {next(iter(primitives))} or with --profile, not both")
     if primitives:
         scope, source = _explicit(flags, rule, config), "this"
     elif name := flags.profile or active_profile:
@@ -110,32 +111,32 @@ def check_flags(flags: ScopeFlags, rule: CommandRule) -> None:
     """Refuse a flag that a command cannot use: it is never ignored.
 
     Raises:
-        typer.BadParameter: there is one.
+        click.BadParameter: there is one.
     """
     refused = rule.first_refused(flags.given)
     if refused is not None:
-        raise typer.BadParameter(rule.refusal(refused))
+        raise click.BadParameter(rule.refusal(refused))
 
 
 def profile_scope(name: str, config: OperatorConfig) -> Scope:
     """The scope of a profile.
 
     Raises:
-        typer.BadParameter: there is no such profile, or it is not exactly one thing.
+        click.BadParameter: there is no such profile, or it is not exactly one thing.
     """
     profile = config.profiles.get(name)
     if profile is None:
-        raise typer.BadParameter(_unknown("profile", name, config.profiles))
+        raise click.BadParameter(_unknown("profile", name, config.profiles))
     kinds = [kind for kind in ("server", "cluster", "store") if getattr(profile, kind) is not None]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none"
-        raise typer.BadParameter(f"profile `{name}` needs exactly one of server, cluster and store, and has {found}")
+        raise click.BadParameter(f"profile `{name}` needs exactly one of server, cluster and store, and has {found}")
     if profile.server is not None:
         return server_scope(profile.server, config, profile.default_graph)
     if profile.store is None:
-        raise typer.BadParameter(f"profile `{name}` is a cluster: {_NO_CLUSTERS}")
+        raise click.BadParameter(f"profile `{name}` is a cluster: {_NO_CLUSTERS}")
     if profile.default_graph is not None:
-        raise typer.BadParameter(f"profile `{name}` has `default_graph` beside `store`, which is one graph already")
+        raise click.BadParameter(f"profile `{name}` has `default_graph` beside `store`, which is one graph already")
     return StoreScope(storage_uri(profile.store, f"`store` of profile `{name}`"))
 
 
@@ -144,7 +145,7 @@ _NO_CLUSTERS = "clusters cannot be used yet; address the storage of the graph wi
 
 def _explicit(flags: ScopeFlags, rule: CommandRule, config: OperatorConfig) -> Scope:
     if flags.cluster is not None:
-        raise typer.BadParameter(_NO_CLUSTERS)
+        raise click.BadParameter(_NO_CLUSTERS)
     if flags.server is not None:
         return server_scope(flags.server, config)
     what, address = "--store", flags.store
@@ -156,11 +157,11 @@ def _explicit(flags: ScopeFlags, rule: CommandRule, config: OperatorConfig) -> S
     if not is_server_url(address):
         return StoreScope(storage_uri(address, what))
     if rule.capability is not Capability.ANY:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{address} is a server, and {_storage_only(rule)}: give the path or the s3:// address of the storage"
         )
     if flags.store is not None:
-        raise typer.BadParameter(f"--store is storage, and {address} is a server: give --server {address}")
+        raise click.BadParameter(f"--store is storage, and {address} is a server: give --server {address}")
     return server_scope(address, config)
 
 
@@ -171,31 +172,31 @@ def _default(rule: CommandRule, config: OperatorConfig) -> Scope:
     if defaults.store is not None:
         return StoreScope(storage_uri(defaults.store, "`store` of the defaults"))
     if rule.capability is Capability.SERVED:
-        raise typer.BadParameter("no server is addressed: give its name or address, or --server")
+        raise click.BadParameter("no server is addressed: give its name or address, or --server")
     how = "--store or --server" if ScopeFlag.SERVER in rule.flags else "--store"
-    raise typer.BadParameter(f"no graph is addressed: give it as the first argument, or with {how}")
+    raise click.BadParameter(f"no graph is addressed: give it as the first argument, or with {how}")
 
 
 def server_scope(text: str, config: OperatorConfig, graph: str | None = None) -> ServerScope:
     """The server of a name or an address, which may name a graph too.
 
     Raises:
-        typer.BadParameter: there is no such name, or it is not an address.
+        click.BadParameter: there is no such name, or it is not an address.
     """
     name = None
     if is_server_url(text):
         try:
             url = server_url(text)
         except ValueError as error:
-            raise typer.BadParameter(f"the server {error}") from error
+            raise click.BadParameter(f"the server {error}") from error
     elif text in config.servers:
         name, url = text, config.servers[text]
     else:
-        raise typer.BadParameter(_unknown("server", text, config.servers))
+        raise click.BadParameter(_unknown("server", text, config.servers))
     within = graph_in_url(url)
     if within is not None:
         if graph not in (None, within):
-            raise typer.BadParameter(f"{url} is the graph `{within}`, and `{graph}` is asked for")
+            raise click.BadParameter(f"{url} is the graph `{within}`, and `{graph}` is asked for")
         url = url.removesuffix(f"/graphs/{within}")
     return ServerScope(url, graph or within, name)
 
@@ -206,20 +207,20 @@ def _with_graph(scope: Scope, graph: str | None, source: str) -> Scope:
         return scope
     if isinstance(scope, StoreScope):
         what = scope.uri if source == "this" else f"{source} ({scope.uri})"
-        raise typer.BadParameter(f"--graph chooses a graph of a server, and {what} is one graph already")
+        raise click.BadParameter(f"--graph chooses a graph of a server, and {what} is one graph already")
     if source == "this" and scope.graph not in (None, graph):
-        raise typer.BadParameter(f"{scope} is one graph already, and --graph names another one")
+        raise click.BadParameter(f"{scope} is one graph already, and --graph names another one")
     return ServerScope(scope.url, graph, scope.name)
 
 
 def _fitting(scope: Scope, rule: CommandRule, source: str) -> Scope:
     what = str(scope) if source == "this" else f"{source} ({scope})"
     if isinstance(scope, ServerScope) and rule.capability in (Capability.DIRECT, Capability.CONTROL):
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{what} is a server, and {_storage_only(rule)}: give --store with the URI of the storage"
         )
     if isinstance(scope, StoreScope) and rule.capability is Capability.SERVED:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{what} is the storage of a graph, and `{rule.command}` asks a server: give --server NAME or URL"
         )
     return scope
@@ -233,12 +234,12 @@ def storage_uri(text: str, what: str) -> str:
     """The address of storage; `what` is how messages call it.
 
     Raises:
-        typer.BadParameter: it is empty, or a server.
+        click.BadParameter: it is empty, or a server.
     """
     if not text.strip():
-        raise typer.BadParameter(f"{what} is empty")
+        raise click.BadParameter(f"{what} is empty")
     if is_server_url(text):
-        raise typer.BadParameter(f"{what} is storage, and {text} is a server: give --server {text}")
+        raise click.BadParameter(f"{what} is storage, and {text} is a server: give --server {text}")
     return text
 
 
@@ -313,7 +314,7 @@ class Address:
         """The scope of the command.
 
         Raises:
-            typer.BadParameter: nothing, or something that it cannot work on.
+            click.BadParameter: nothing, or something that it cannot work on.
         """
         profile = active_profile()
         return resolve_scope(self._flags, self._rule, self.config, profile)
@@ -333,22 +334,22 @@ class Address:
         """The address of the storage.
 
         Raises:
-            typer.BadParameter: the graph is behind a server.
+            click.BadParameter: the graph is behind a server.
         """
         if isinstance(self.scope, StoreScope):
             return self.scope.uri
-        raise typer.BadParameter(f"{self.text} is a server: give --store URI")
+        raise click.BadParameter(f"{self.text} is a server: give --store URI")
 
     @property
     def actor(self) -> str | None:
         """The actor of writes: `--as`, else the operator; None behind a server, which knows it from the token.
 
         Raises:
-            typer.BadParameter: `--as` is given for a server.
+            click.BadParameter: `--as` is given for a server.
         """
         if self.is_served:
             if self._flags.actor is not None:
-                raise typer.BadParameter(
+                raise click.BadParameter(
                     f"--as does not go with the server {self.text}: who writes there follows from the token"
                 )
             return None
@@ -374,10 +375,10 @@ class Address:
         """Open the graph behind its server, for what only servers have.
 
         Raises:
-            typer.BadParameter: the graph is storage.
+            click.BadParameter: the graph is storage.
         """
         if isinstance(self.scope, StoreScope):
-            raise typer.BadParameter(f"{what}, and {self.text} is storage: give --server")
+            raise click.BadParameter(f"{what}, and {self.text} is storage: give --server")
         graph = self._connect(self.scope)
         self.may_be_written = self._rule.writes
         return graph
@@ -393,10 +394,10 @@ class Address:
         """Refuse a flag that only means something where the work is done in this process.
 
         Raises:
-            typer.BadParameter: the graph is behind a server.
+            click.BadParameter: the graph is behind a server.
         """
         if self.is_served:
-            raise typer.BadParameter(f"{flag} works on storage, and {self.text} is a server")
+            raise click.BadParameter(f"{flag} works on storage, and {self.text} is a server")
 
     def echo(self, verb: str, *, quiet: bool) -> None:
         """Say what is about to be written to, before it is: a wrong address shows while one can still stop."""
@@ -408,16 +409,16 @@ class Address:
         """Destroying something in a graph that is not on this machine needs a word.
 
         Raises:
-            typer.BadParameter: there is no terminal to ask on.
-            typer.Exit: the answer was no.
+            click.BadParameter: there is no terminal to ask on.
+            Exit: the answer was no.
         """
         if yes or self._access == _LOCAL:
             return
         self._settle()
         if json or not sys.stdin.isatty():
-            raise typer.BadParameter(f"this {effect} {self.text}: give --yes")
+            raise click.BadParameter(f"this {effect} {self.text}: give --yes")
         if not is_confirmed(f"this {effect} {self.text}"):
-            raise typer.Exit(1)
+            raise Exit(1)
 
     def _settle(self) -> None:
         """Find out which graph of a server is meant: by its name where the command line has it, else by asking."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import update_wrapper
 from typing import Annotated, Any, TypeVar
 
-import typer
-from typer.core import TyperCommand
+import click
+from click.exceptions import Exit
+from typing_extensions import override
 
 from omnigraph.api.graph_api import GraphApi
 from omnigraph.api.operation import Flag
 from omnigraph.api.operation import Operation as Entry
 from omnigraph.api.operations import OPERATIONS
 from omnigraph.cli.capabilities import RULES, Capability, CommandRule, ScopeFlag
+from omnigraph.cli.command_line import Argument, Option, called_with_lists, make_parameter
 from omnigraph.cli.console import NOTHING_WRITTEN, print_json, print_lines, terminal_progress
 from omnigraph.cli.flags import (
     GRAPH_ID,
@@ -92,9 +93,8 @@ def scoped(command: str) -> Callable[[Callable[..., None]], Callable[..., None]]
                 raise
 
         update_wrapper(run, function)
-        # Typer reads both: how the command line is parsed follows from them.
+        # How the command line is parsed follows from it.
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # functions take it
-        run.__annotations__ = {item.name: item.annotation for item in parameters}
         return run
 
     return decorate
@@ -109,65 +109,86 @@ def _outcome(rule: CommandRule, address: object) -> str:
     return "what it did until then stays"
 
 
-class ScopedCommand(TyperCommand):
+class ScopedCommand(click.Command):
     """A command whose first argument may be the graph, with a help that shows what has to be given."""
 
-    def make_parser(self, ctx: Any) -> Any:  # typer publishes neither type
+    def __init__(self, name: str, function: Callable[..., None], *, hidden: bool = False) -> None:
+        """Make a command of a function; its docstring is the help."""
+        declared = inspect.signature(function, eval_str=True).parameters
+        parameters = [make_parameter(item) for item in declared.values()]
+        super().__init__(
+            name,
+            params=parameters,
+            callback=called_with_lists(function, parameters),
+            help=inspect.getdoc(function),
+            hidden=hidden,
+        )
+
+    @override
+    def make_parser(self, ctx: click.Context) -> Any:  # click publishes no name of its type
         """The parser of the command line, which tells the graph from the names behind it."""
         return _GraphFirst(super().make_parser(ctx), self._tell_graph)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words behind the command; those that are too many are refused.
 
         Raises:
             UsageError: there are any.
         """
         strict, ctx.allow_extra_args = ctx.allow_extra_args, True
-        extra: list[str] = super().parse_args(ctx, args)
+        extra = super().parse_args(ctx, args)
         ctx.allow_extra_args = strict
         if extra and not strict:
             ctx.fail(f"unexpected extra argument {' '.join(extra)}")
         return extra
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    @override
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The usage: arguments in their order, flags that are required, and that there are others."""
         shown = [item for item in self.get_params(ctx) if not getattr(item, "hidden", False)]
         arguments = [item for item in shown if item.param_type_name == "argument"]
         required = [item for item in shown if item.param_type_name == "option" and item.required]
-        names = [item.metavar or item.name.upper() for item in arguments]
         pieces = [
-            f"{name if item.required else f'[{name}]'}{'' if item.nargs == 1 else '...'}"
-            for name, item in zip(names, arguments, strict=True)
+            f"{item.metavar if item.required else f'[{item.metavar}]'}{'' if item.nargs == 1 else '...'}"
+            for item in arguments
         ]
         return [*pieces, *(f"{item.opts[0]} {item.metavar}" for item in required), "[OPTIONS]"]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of all arguments and flags."""
-        shown: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
-        for item in self.get_params(ctx):
-            if (record := item.get_help_record(ctx)) is not None:
-                name, help_ = record
-                shown[item.param_type_name].append((_PYTHON_TYPE.sub(r"\1", name), help_))
-        for title, records in zip(("Arguments", "Options"), shown.values(), strict=True):
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
 
     def _tell_graph(self, given: dict[str, Any], extra: list[str]) -> list[str]:
         """Give the words of a command line to the arguments; returns those that are too many."""
         arguments = [item.name for item in self.params if item.param_type_name == "argument" and item.nargs == 1]
         if not arguments or arguments[0] != _FIRST:
             return extra
-        words = [word for name in arguments if (word := given[name]) is not None] + extra
-        is_addressed = any(given.get(name) for name in _ADDRESSES)
+        found = [given.pop(name, None) for name in arguments]
+        # What stands for a word that is missing is nothing that click publishes.
+        words = [word for word in found if isinstance(word, str)] + extra
+        is_addressed = any(isinstance(given.get(name), str) for name in _ADDRESSES)
+        names = arguments
         if words and not begins_with_graph(words, len(arguments) - 1, is_addressed=is_addressed):
-            words.insert(0, None)
-        given.update(dict.fromkeys(arguments), **dict(zip(arguments, words, strict=False)))
-        return words[len(arguments) :]
+            names = arguments[1:]
+        given.update(zip(names, words, strict=False))
+        return words[len(names) :]
 
 
-#: How typer shows types of Python behind an argument or a flag, around the choices among values.
-_PYTHON_TYPE = re.compile(r" ?<(?:str|list\[str\])>|(?<=<)list\[(.+)\](?=>)")
+class CommandGroup(click.Group):
+    """Commands below one word, or all of them; listed in their order."""
+
+    def __init__(self, help: str, **settings: Any) -> None:
+        super().__init__(help=help, no_args_is_help=True, **settings)
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def register(self, name: str, *, hidden: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Make a function one of the commands."""
+
+        def add(function: Callable[..., None]) -> Callable[..., None]:
+            self.add_command(ScopedCommand(name, function, hidden=hidden))
+            return function
+
+        return add
 
 
 def begins_with_graph(words: Sequence[str], names: int, *, is_addressed: bool) -> bool:
@@ -180,20 +201,20 @@ def begins_with_graph(words: Sequence[str], names: int, *, is_addressed: bool) -
     (True, False)
 
     Raises:
-        typer.BadParameter: a graph is in another place, or is given twice.
+        click.BadParameter: a graph is in another place, or is given twice.
     """
     first, *others = words
     if not names:
         return True
     if is_addressed:
         if looks_like_address(first):
-            raise typer.BadParameter(f"give the graph once: {first} is one, and a flag names one")
+            raise click.BadParameter(f"give the graph once: {first} is one, and a flag names one")
         return False
     if looks_like_graph(first) or is_graph_folder(first):
         return True
     late = next(filter(looks_like_graph, others), None)
     if late is not None and len(words) > names:
-        raise typer.BadParameter(f"the graph comes first: give {late} before {first}")
+        raise click.BadParameter(f"the graph comes first: give {late} before {first}")
     return len(words) > names
 
 
@@ -213,15 +234,6 @@ class _GraphFirst:
         return getattr(self._parser, name)
 
 
-def use_scoped_commands(app: typer.Typer) -> None:
-    """Make every command of an application, and of those below it, a `ScopedCommand`."""
-    for command in app.registered_commands:
-        command.cls = ScopedCommand
-    for group in app.registered_groups:
-        if isinstance(group.typer_instance, typer.Typer):
-            use_scoped_commands(group.typer_instance)
-
-
 def _group(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     """The flags that a parameter stands for, where it is a group of them."""
     kind = parameter.annotation
@@ -233,9 +245,7 @@ def _group(parameter: inspect.Parameter) -> list[inspect.Parameter]:
 def _words(parameter: inspect.Parameter) -> Iterator[str]:
     """The spellings of a flag that a command declares."""
     for info in getattr(parameter.annotation, "__metadata__", ()):
-        # Typer takes the first spelling for a default until it knows better.
-        words = (getattr(info, "default", None), *(getattr(info, "param_decls", None) or ()))
-        yield from (word for word in words if isinstance(word, str))
+        yield from getattr(info, "spellings", ())
 
 
 def _first_argument(rule: CommandRule) -> Iterator[inspect.Parameter]:
@@ -274,11 +284,11 @@ def _flag_parameters(rule: CommandRule, taken: set[str]) -> Iterator[inspect.Par
 
 
 def _argument(metavar: str, help: str) -> object:
-    return Annotated[str | None, typer.Argument(metavar=metavar, help=help, show_default=False)]
+    return Annotated[str | None, Argument(metavar=metavar, help=help)]
 
 
 def _option(*spellings: str, metavar: str, help: str, hidden: bool) -> object:
-    info = typer.Option(*spellings, metavar=metavar, help=help, hidden=hidden, show_default=False)
+    info = Option(*spellings, metavar=metavar, help=help, hidden=hidden, show_default=False)
     return Annotated[str | None, info]
 
 
@@ -288,7 +298,7 @@ def _parameter(name: str, annotation: object, default: object = None) -> inspect
 
 #: Accepted by every command; most have nothing to keep quiet about, and nothing to consent to.
 _SWITCHES = tuple(
-    _parameter(name, Annotated[bool, typer.Option(f"--{name}", hidden=True)], False) for name in ("yes", "quiet")
+    _parameter(name, Annotated[bool, Option(f"--{name}", hidden=True)], False) for name in ("yes", "quiet")
 )
 
 
@@ -338,7 +348,7 @@ def derived(operation_id: str) -> Callable[[Callable[[_Result], Iterable[str]]],
                 print_lines(renderer(found))
             # Some answers say that the operation would fail.
             if code := getattr(found, "exit_code", 0):
-                raise typer.Exit(code)
+                raise Exit(code)
 
         run.__signature__ = inspect.Signature(list(_parameters(entry, declared)))  # type: ignore[attr-defined]  # functions take it
         run.__doc__ = renderer.__doc__
@@ -369,9 +379,9 @@ def _parameter_of(declared: inspect.Parameter, flag: Flag | None) -> inspect.Par
     if flag is None:
         return _parameter(name, _SHARED[name], Engine(default) if name == "engine" else default)
     if default is _EMPTY:
-        info = typer.Argument(metavar=flag.metavar, help=flag.help, callback=refuse_address)
+        info = Argument(metavar=flag.metavar, help=flag.help, callback=refuse_address)
         return _parameter(name, Annotated[str, info], default)
-    option = typer.Option(flag.spelling or f"--{name.replace('_', '-')}", metavar=flag.metavar, help=flag.help)
+    option = Option(flag.spelling or f"--{name.replace('_', '-')}", metavar=flag.metavar, help=flag.help)
     if flag.choices:
         choice = StrEnum(name, flag.choices) | None  # type: ignore[operator]  # this makes a class
         return _parameter(name, Annotated[choice, option], default)

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
+import click
 import uvicorn
 
 from omnigraph.client.addresses import is_loopback
@@ -54,35 +54,31 @@ _SWITCH_S = 0.001
 #: Also a server without any grace ends the ordinary way, if that takes no time.
 _LEAST_GRACE_S = 1.0
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+_FILE = click.Path(path_type=Path)
 
 
-@app.command()
+@click.command()
+@click.option("--store", metavar="URI", help="serve one graph")
+@click.option("--graph-id", metavar="ID", help="with --store: its id; `default` is the default")
+@click.option("--queries", type=_FILE, metavar="PATH", help="with --store: stored queries, a file or directory")
+@click.option("--policy", type=_FILE, metavar="FILE", help="with --store: its policy")
+@click.option("--config", type=_FILE, metavar="FILE", help="serve several graphs (YAML)")
+@click.option("--bind", metavar="HOST:PORT", help=f"{_DEFAULT_BIND} is the default")
+@click.option("--host", metavar="HOST", help="the host of --bind alone: an address or a name")
+@click.option("--port", type=click.IntRange(0, MAX_PORT), metavar="PORT", help="the port of --bind alone; 0: any")
+@click.option("--unauthenticated", is_flag=True, help="serve every client, without tokens")
+@click.option("--require-all-graphs", is_flag=True, help="fail when a graph cannot be opened")
 def serve(
-    store: Annotated[str | None, typer.Option("--store", metavar="URI", help="serve one graph")] = None,
-    graph_id: Annotated[
-        str | None, typer.Option("--graph-id", metavar="ID", help="with --store: its id; `default` is the default")
-    ] = None,
-    queries: Annotated[
-        Path | None, typer.Option("--queries", metavar="PATH", help="with --store: stored queries, a file or directory")
-    ] = None,
-    policy: Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="with --store: its policy")] = None,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="serve several graphs (YAML)")] = None,
-    bind: Annotated[
-        str | None, typer.Option("--bind", metavar="HOST:PORT", help=f"{_DEFAULT_BIND} is the default")
-    ] = None,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="HOST", help="the host of --bind alone: an address or a name")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", metavar="PORT", min=0, max=MAX_PORT, help="the port of --bind alone; 0: any")
-    ] = None,
-    unauthenticated: Annotated[
-        bool, typer.Option("--unauthenticated", help="serve every client, without tokens")
-    ] = False,
-    require_all_graphs: Annotated[
-        bool, typer.Option("--require-all-graphs", help="fail when a graph cannot be opened")
-    ] = False,
+    store: str | None,
+    graph_id: str | None,
+    queries: Path | None,
+    policy: Path | None,
+    config: Path | None,
+    bind: str | None,
+    host: str | None,
+    port: int | None,
+    unauthenticated: bool,
+    require_all_graphs: bool,
 ) -> None:
     """Serve graphs over HTTP until a signal stops it; SIGHUP reads tokens and policies again."""
     # Until the server runs there is nothing to reload, and a reload must never end a process that starts.
@@ -110,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     code = 0
     try:
-        app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="omnigraph-server")
+        serve(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="omnigraph-server")
     except OmniError as error:
         sys.stderr.write(f"{error.message}\n")
         code = error.exit_code
@@ -156,7 +152,7 @@ def is_reached_by_others(host: str) -> bool:
 def chosen_address(bind: str | None, host: str | None, port: int | None) -> tuple[str, int]:
     """The address to listen at: that of `--bind`, or the default with another host or port."""
     if bind is not None and (host is not None or port is not None):
-        raise typer.BadParameter("give --bind HOST:PORT, or --host and --port")
+        raise click.BadParameter("give --bind HOST:PORT, or --host and --port")
     usual_host, usual_port = parse_bind(bind or _BIND.text(_DEFAULT_BIND))
     chosen = usual_host if host is None else host.strip().removeprefix("[").removesuffix("]")
     return chosen, usual_port if port is None else port
@@ -166,11 +162,11 @@ def _config(
     store: str | None, graph_id: str | None, queries: Path | None, policy: Path | None, config: Path | None
 ) -> ServerConfig:
     if (store is None) == (config is None):
-        raise typer.BadParameter("give one of --store URI and --config FILE")
+        raise click.BadParameter("give one of --store URI and --config FILE")
     if store is not None:
         return single_graph(store, graph_id or DEFAULT_GRAPH, queries=queries, policy=policy)
     if queries is not None or policy is not None or graph_id is not None:
-        raise typer.BadParameter("--graph-id, --queries and --policy stand in the file that --config names")
+        raise click.BadParameter("--graph-id, --queries and --policy stand in the file that --config names")
     assert config is not None, "one of the two is given"
     return read_config(config)
 

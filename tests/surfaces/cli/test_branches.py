@@ -9,8 +9,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
 import pytest
-import typer
 
 from omnigraph.cli.capabilities import RULES
 from omnigraph.cli.rendering import MAX_SHOWN, VALUE_WIDTH, compared, conflict_lines
@@ -132,7 +132,7 @@ def test_a_person_at_a_terminal_is_asked_on_stderr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, is_consent: bool
 ) -> None:
     monkeypatch.setattr(sys, "stdin", _Typing(f"{answer}\n"))
-    expected = nullcontext() if is_consent else pytest.raises(typer.Exit)
+    expected = nullcontext() if is_consent else pytest.raises(click.exceptions.Exit)
     with expected:
         _address("s3://bucket/graph").require_consent("deletes branch a of", yes=False, json=False)
     printed = capsys.readouterr()

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
-import typer
 
 from omnigraph.cli.commands.query import alias_params
 from omnigraph.cli.config import (
@@ -361,7 +361,7 @@ def test_parameters_by_name_go_before_arguments_and_those_before_fixed_ones(args
 
 
 def test_an_alias_refuses_more_arguments_than_it_names() -> None:
-    with pytest.raises(typer.BadParameter, match=r"takes 2 arguments \(since, tag\), not 3"):
+    with pytest.raises(click.BadParameter, match=r"takes 2 arguments \(since, tag\), not 3"):
         alias_params("recent", RECENT, ["a", "b", "c"], {})
 
 

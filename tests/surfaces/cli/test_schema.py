@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from omnigraph.cli.main import app_with
 from omnigraph.graph.graph import Graph

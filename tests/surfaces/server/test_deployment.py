@@ -8,14 +8,13 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
-import typer
 from starlette.testclient import TestClient
-from typer.main import get_command
 
 from omnigraph.errors import BadRequestError
 from omnigraph.server.config import read_config
-from omnigraph.server.main import app, chosen_address, is_reached_by_others, listening_socket, parse_bind
+from omnigraph.server.main import chosen_address, is_reached_by_others, listening_socket, parse_bind, serve
 from support.servers import client_of, open_server
 from support.subtests import each_case
 
@@ -35,7 +34,7 @@ def test_everything_that_the_image_copies_is_there():
 @pytest.mark.parametrize("name", ["Containerfile", "omnigraph-server.service"])
 def test_the_server_is_started_with_flags_that_it_has(name):
     text = (DEPLOY / name).read_text(encoding="utf-8")
-    known = {flag for item in get_command(app).params for flag in item.opts}
+    known = {flag for item in serve.params for flag in item.opts}
     started = re.findall(r"^(?:ExecStart|CMD)[= ].*config.*$", text, re.MULTILINE)
     assert started
     assert {flag for line in started for flag in re.findall(r"--[a-z-]+", line)} <= known
@@ -81,7 +80,7 @@ def test_a_host_or_a_port_alone_keeps_the_other_one(monkeypatch):
     monkeypatch.setenv("OMNIGRAPH_BIND", "0.0.0.0:7000")
     assert chosen_address(None, "[::1]", None) == ("::1", 7000)
     assert chosen_address("127.0.0.1:1", None, None) == ("127.0.0.1", 1)
-    with pytest.raises(typer.BadParameter, match="give --bind HOST:PORT, or --host and --port"):
+    with pytest.raises(click.BadParameter, match="give --bind HOST:PORT, or --host and --port"):
         chosen_address("127.0.0.1:1", None, 2)
 
 

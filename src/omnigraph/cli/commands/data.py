@@ -12,14 +12,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
+from click.exceptions import Exit
 
+from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.console import print_result, print_stages, print_warning, terminal_progress
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Kind, Point, Quiet, Timeout, Types
 from omnigraph.cli.input import spooled_records
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
-from omnigraph.cli.scoped import scoped
+from omnigraph.cli.scoped import CommandGroup, scoped
 from omnigraph.cli.tables import counted
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
@@ -51,29 +53,29 @@ class InputGrammar(StrEnum):
 
 Data = Annotated[
     str | None,
-    typer.Option("--data", metavar="PATH", help="graph records: file, directory or pattern; - reads standard input"),
+    Option("--data", metavar="PATH", help="graph records: file, directory or pattern; - reads standard input"),
 ]
 MappingFile = Annotated[
-    Path | None, typer.Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)")
+    Path | None, Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)")
 ]
-Base = Annotated[str | None, typer.Option("--from", metavar="BASE", help="create a missing branch from this one")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="do everything but the commit")]
+Base = Annotated[str | None, Option("--from", metavar="BASE", help="create a missing branch from this one")]
+DryRun = Annotated[bool, Option("--dry-run", help="do everything but the commit")]
 ReportFile = Annotated[
-    Path | None, typer.Option("--report", metavar="FILE", help="write why records were not loaded to FILE, as JSON")
+    Path | None, Option("--report", metavar="FILE", help="write why records were not loaded to FILE, as JSON")
 ]
-GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
+GrammarChoice = Annotated[InputGrammar, Option("--grammar", help="of graph records")]
 OnDuplicate = Annotated[
     Duplicates | None,
-    typer.Option("--on-duplicate", help="of records with equal ids; by default merge takes the last, others refuse"),
+    Option("--on-duplicate", help="of records with equal ids; by default merge takes the last, others refuse"),
 ]
 OnDangling = Annotated[
-    Dangling | None, typer.Option("--dangling", help="of edges whose ends do not exist; refused by default")
+    Dangling | None, Option("--dangling", help="of edges whose ends do not exist; refused by default")
 ]
 
 
 OnError = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--on-error",
         metavar="refuse|quarantine=FOLDER",
         help="of bad records: refuse the load (default), or load the others and keep the bad ones in FOLDER; exits 3",
@@ -84,11 +86,9 @@ _QUARANTINE = "quarantine="
 QUARANTINED = 3
 
 
-Upsert = Annotated[bool, typer.Option("--upsert", help="with --mode patch: unknown records become new rows")]
+Upsert = Annotated[bool, Option("--upsert", help="with --mode patch: unknown records become new rows")]
 
-CheckMinimum = Annotated[
-    bool, typer.Option("--check-minimum", help="every node needs the edges that `@card(1..)` asks for")
-]
+CheckMinimum = Annotated[bool, Option("--check-minimum", help="every node needs the edges that `@card(1..)` asks for")]
 
 
 @scoped("load")
@@ -96,7 +96,7 @@ def load(
     address: Address,
     data: Data = None,
     mapping: MappingFile = None,
-    mode: Annotated[Mode | None, typer.Option("--mode", help="required")] = None,
+    mode: Annotated[Mode | None, Option("--mode", help="required")] = None,
     branch: Branch = "main",
     base: Base = None,
     engine: EngineChoice = Engine.AUTO,
@@ -115,11 +115,11 @@ def load(
 ) -> None:
     """Load files into a graph: all records become visible in one commit, or none does."""
     if mode is None:
-        raise typer.BadParameter("give --mode append, merge, overwrite or patch")
+        raise click.BadParameter("give --mode append, merge, overwrite or patch")
     if on_error is not None:
         address.refuse_on_server("--on-error")
     if upsert and mode is not Mode.PATCH:
-        raise typer.BadParameter("--upsert needs --mode patch")
+        raise click.BadParameter("--upsert needs --mode patch")
     choices = {
         "engine": engine,
         "grammar": grammar,
@@ -138,7 +138,7 @@ def ingest(
     address: Address,
     data: Data = None,
     mapping: MappingFile = None,
-    mode: Annotated[Mode, typer.Option("--mode")] = Mode.MERGE,
+    mode: Annotated[Mode, Option("--mode")] = Mode.MERGE,
     branch: Branch = "main",
     base: Base = "main",
     engine: EngineChoice = Engine.AUTO,
@@ -170,7 +170,7 @@ def _load(
     choices: Mapping[str, Any],
 ) -> None:
     if (data is None) == (mapping is None):
-        raise typer.BadParameter("give one of --data PATH and --mapping FILE")
+        raise click.BadParameter("give one of --data PATH and --mapping FILE")
     if choices["engine"] is not Engine.AUTO:
         address.refuse_on_server("--engine")
     if mapping is not None:
@@ -202,7 +202,7 @@ def _load(
         _write_report(report, result.report)
     print_result(result, load_lines(result), json=json)
     if result.quarantine is not None:
-        raise typer.Exit(QUARANTINED)
+        raise Exit(QUARANTINED)
 
 
 def _quarantine_of(on_error: str | None) -> str | None:
@@ -211,7 +211,7 @@ def _quarantine_of(on_error: str | None) -> str | None:
         return None
     folder = on_error.removeprefix(_QUARANTINE)
     if not folder or folder == on_error:
-        raise typer.BadParameter("give --on-error refuse or --on-error quarantine=FOLDER")
+        raise click.BadParameter("give --on-error refuse or --on-error quarantine=FOLDER")
     return folder
 
 
@@ -290,22 +290,20 @@ def export(
     address: Address,
     point: Point,
     type: Types = None,
-    out: Annotated[
-        str | None, typer.Option("--out", metavar="PATH", help="file or directory to create, or s3://")
-    ] = None,
-    format: Annotated[FileFormat, typer.Option("--format", help="with --out")] = FileFormat.JSONL,
-    parts: Annotated[bool, typer.Option("--parts", help="with --out, a directory of JSONL files")] = False,
+    out: Annotated[str | None, Option("--out", metavar="PATH", help="file or directory to create, or s3://")] = None,
+    format: Annotated[FileFormat, Option("--format", help="with --out")] = FileFormat.JSONL,
+    parts: Annotated[bool, Option("--parts", help="with --out, a directory of JSONL files")] = False,
     engine: EngineChoice = Engine.AUTO,
     timeout: Timeout = None,
-    jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
+    jsonl: Annotated[bool, Option("--jsonl", hidden=True)] = False,
     json: AsJson = False,
 ) -> None:
     """Write every entity of a branch, now or at any point, or of a commit; without --out as sorted JSONL to stdout."""
     state = point.arguments()
     if out is None and (parts or json or format is not FileFormat.JSONL):
-        raise typer.BadParameter("--parts, --json and --format parquet need --out")
+        raise click.BadParameter("--parts, --json and --format parquet need --out")
     if parts and format is FileFormat.PARQUET:
-        raise typer.BadParameter("Parquet is always written in parts: leave out --parts")
+        raise click.BadParameter("Parquet is always written in parts: leave out --parts")
     if engine is not Engine.AUTO:
         address.refuse_on_server("--engine")
     if jsonl:
@@ -336,32 +334,32 @@ def _export_lines(result: ExportResult) -> list[str]:
 # ---- `omnigraph blob`
 
 
-app = typer.Typer(no_args_is_help=True, help="Read single blob cells.")
+app = CommandGroup(help="Read single blob cells.")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """The cell of a blob."""
 
-    entity: Annotated[Kind, typer.Argument(metavar="ENTITY", help="node or edge")]
-    type: Annotated[str, typer.Argument(metavar="TYPE", help="the type; an edge type in any case")]
-    id: Annotated[str, typer.Argument(metavar="ID", help="the id of the entity")]
-    property: Annotated[str, typer.Argument(metavar="PROPERTY", help="a Blob property")]
+    entity: Annotated[Kind, Argument(metavar="ENTITY", help="node or edge")]
+    type: Annotated[str, Argument(metavar="TYPE", help="the type; an edge type in any case")]
+    id: Annotated[str, Argument(metavar="ID", help="the id of the entity")]
+    property: Annotated[str, Argument(metavar="PROPERTY", help="a Blob property")]
 
     def arguments(self) -> tuple[str, str, str]:
         """The cell as methods take it."""
         return f"{self.entity}:{self.type}", self.id, self.property
 
 
-@app.command("get")
+@app.register("get")
 @scoped("blob get")
 def get(
     cell: Cell,
     address: Address,
     point: Point,
-    offset: Annotated[int, typer.Option("--offset", metavar="N", help="first byte")] = 0,
-    length: Annotated[int | None, typer.Option("--length", metavar="N", help="bytes at most; all by default")] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="PATH", help="file to write, instead of stdout")] = None,
+    offset: Annotated[int, Option("--offset", metavar="N", help="first byte")] = 0,
+    length: Annotated[int | None, Option("--length", metavar="N", help="bytes at most; all by default")] = None,
+    out: Annotated[Path | None, Option("--out", metavar="PATH", help="file to write, instead of stdout")] = None,
 ) -> None:
     """Write the raw bytes of a blob, or a range of them. An external blob is not followed: its address is shown."""
     from omnigraph.api.results import check_range
@@ -377,7 +375,7 @@ def get(
             _to_file(chunks, out)
 
 
-@app.command("stat")
+@app.register("stat")
 @scoped("blob stat")
 def stat(cell: Cell, address: Address, point: Point, json: AsJson = False) -> None:
     """Show what a blob is: managed with size and tag, or external with its address."""
@@ -389,7 +387,7 @@ def stat(cell: Cell, address: Address, point: Point, json: AsJson = False) -> No
 
 def _to_stdout(chunks: Iterator[bytes]) -> None:
     if sys.stdout.isatty():
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "a blob may hold anything, and a terminal would obey it: give --out FILE, or redirect the output"
         )
     for chunk in chunks:

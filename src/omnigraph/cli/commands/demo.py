@@ -14,8 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from omnigraph.cli.command_line import Argument
 from omnigraph.cli.commands.data import load_lines
 from omnigraph.cli.commands.history import branch_heads, head_labels, merge_lines
 from omnigraph.cli.commands.query import receipt_lines
@@ -68,7 +67,9 @@ class _Story:
 
 
 @scoped("demo")
-def demo(directory: Annotated[Path, typer.Argument(metavar="DIR", help="where the graph is created")] = Path()) -> None:
+def demo(
+    directory: Annotated[Path, Argument(metavar="DIR", help="where the graph is created; here, if left out")] = Path(),
+) -> None:
     """Create a graph, load it through Spark, index and query it; branch, merge and look back.
 
     The graph stays: `demo.omni`, or `demo-2.omni` and so on where that exists.

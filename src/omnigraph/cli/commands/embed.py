@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from omnigraph.cli.command_line import Option
 from omnigraph.cli.console import print_result, terminal_progress
 from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, above_zero
 from omnigraph.cli.rendering import commit_text
@@ -19,27 +20,25 @@ if TYPE_CHECKING:
     from omnigraph.embedding.file_job import EmbedFiles, EmbedFilesResult
     from omnigraph.embedding.row_job import EmbeddedProperty, EmbedResult
 
-Seed = Annotated[Path | None, typer.Option("--seed", metavar="FILE", help="seed manifest (YAML) that names the files")]
-Input = Annotated[Path | None, typer.Option("--input", metavar="FILE", help="records as JSON lines")]
-Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="where they go")]
-Spec = Annotated[Path | None, typer.Option("--spec", metavar="FILE", help="which fields of which types are embedded")]
-Clean = Annotated[bool, typer.Option("--clean", help="remove vectors")]
-ReembedAll = Annotated[bool, typer.Option("--reembed-all", help="replace vectors that exist")]
+Seed = Annotated[Path | None, Option("--seed", metavar="FILE", help="seed manifest (YAML) that names the files")]
+Input = Annotated[Path | None, Option("--input", metavar="FILE", help="records as JSON lines")]
+Output = Annotated[Path | None, Option("--output", metavar="FILE", help="where they go")]
+Spec = Annotated[Path | None, Option("--spec", metavar="FILE", help="which fields of which types are embedded")]
+Clean = Annotated[bool, Option("--clean", help="remove vectors")]
+ReembedAll = Annotated[bool, Option("--reembed-all", help="replace vectors that exist")]
 Select = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--select", metavar="[TYPE:]FIELD=VALUE", help="only records that match; may be given again", show_default=False
     ),
 ]
 
 
-OnGraph = Annotated[bool, typer.Option("--graph", help="embed the rows of a graph instead of a file")]
-GraphBranch = Annotated[
-    str | None, typer.Option("--branch", metavar="NAME", help="branch of the graph; main is the default")
-]
+OnGraph = Annotated[bool, Option("--graph", help="embed the rows of a graph instead of a file")]
+GraphBranch = Annotated[str | None, Option("--branch", metavar="NAME", help="branch of the graph; main is the default")]
 Rate = Annotated[
     float | None,
-    typer.Option(
+    Option(
         "--rate",
         metavar="N",
         callback=above_zero("--rate", "texts per second"),
@@ -47,7 +46,7 @@ Rate = Annotated[
         show_default=False,
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="count what would be embedded")]
+DryRun = Annotated[bool, Option("--dry-run", help="count what would be embedded")]
 
 
 @scoped("embed")
@@ -56,7 +55,7 @@ def embed(
     graph: OnGraph = False,
     branch: GraphBranch = None,
     engine: Annotated[
-        Engine | None, typer.Option("--engine", help="where a graph is embedded; auto: Spark when it is much")
+        Engine | None, Option("--engine", help="where a graph is embedded; auto: Spark when it is much")
     ] = None,
     rate: Rate = None,
     dry_run: DryRun = False,
@@ -89,10 +88,10 @@ def embed(
     # A flag that the other half of the command has is an error, never ignored.
     if foreign := next((flag for flag, value in (of_files if graph else of_graphs).items() if value), None):
         other = "--graph" if graph else "files: give --graph to embed a graph"
-        raise typer.BadParameter(f"{foreign} does not go with {other}")
+        raise click.BadParameter(f"{foreign} does not go with {other}")
     if not graph:
         if address.is_explicit or address.has_actor:
-            raise typer.BadParameter("a graph and --as do not go with files: give --graph to embed a graph")
+            raise click.BadParameter("a graph and --as do not go with files: give --graph to embed a graph")
         made = _embed_files(
             _files_call(seed, input, output, spec, clean, reembed_all, types or [], select or []), quiet=quiet
         )
@@ -169,9 +168,9 @@ def _files_call(
     select: list[str],
 ) -> EmbedFiles:
     if clean and reembed_all:
-        raise typer.BadParameter("give one of --clean and --reembed-all")
+        raise click.BadParameter("give one of --clean and --reembed-all")
     if seed is not None and (input is not None or spec is not None):
-        raise typer.BadParameter("give --seed, or --input, --output and --spec")
+        raise click.BadParameter("give --seed, or --input, --output and --spec")
     from omnigraph.embedding.file_job import EmbedFiles, choose_mode, parse_selector, read_seed_manifest, read_spec
 
     selectors = tuple(parse_selector(text) for text in select)
@@ -179,7 +178,7 @@ def _files_call(
         manifest = read_seed_manifest(seed)
         source, target, fields = manifest.input, output or manifest.output, manifest.spec
     elif input is None or output is None or spec is None:
-        raise typer.BadParameter("give --seed, or all of --input, --output and --spec")
+        raise click.BadParameter("give --seed, or all of --input, --output and --spec")
     else:
         source, target, fields = input, output, read_spec(spec)
     return EmbedFiles(

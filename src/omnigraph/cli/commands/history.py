@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
+import click
 
+from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.console import (
     StreamedList,
     print_json,
@@ -42,7 +43,7 @@ from omnigraph.cli.rendering import (
     type_changes_line,
 )
 from omnigraph.cli.scope import Address
-from omnigraph.cli.scoped import derived, scoped
+from omnigraph.cli.scoped import CommandGroup, derived, scoped
 from omnigraph.cli.tables import counted
 from omnigraph.errors import BranchNotFoundError
 from omnigraph.pipeline.engine_choice import Engine
@@ -61,31 +62,31 @@ _Page = TypeVar("_Page", "ChangesPage", "FeedPage")
 # ---- `omnigraph branch`
 
 
-branch_app = typer.Typer(help="Create, merge and delete branches.", no_args_is_help=True, rich_markup_mode=None)
+branch_app = CommandGroup(help="Create, merge and delete branches.")
 
 
-@branch_app.command("create")
+@branch_app.register("create")
 @derived("create_branch")
 def create_branch(receipt: BranchReceipt) -> Iterator[str]:
     """Create a branch at the head of another one, or at a commit; no data is copied."""
     yield f"created branch {receipt.name} from {receipt.base}"
 
 
-@branch_app.command("list")
+@branch_app.register("list")
 @derived("list_branches")
 def list_branches(branches: list[str]) -> list[str]:
     """List the branches, sorted by name."""
     return branches
 
 
-@branch_app.command("delete")
+@branch_app.register("delete")
 @derived("delete_branch")
 def delete_branch(receipt: BranchReceipt) -> Iterator[str]:
     """Delete a branch, with all of its commits that were not merged."""
     yield f"deleted branch {receipt.name}"
 
 
-@branch_app.command("merge")
+@branch_app.register("merge")
 @derived("merge_branches")
 def merge_branch(result: MergeResult) -> Iterator[str]:
     """Merge a branch into another one, row by row: all of it becomes visible in one commit, or nothing does."""
@@ -120,8 +121,8 @@ def merge_lines(result: MergeResult) -> Iterator[str]:
 
 @scoped("diff")
 def diff(
-    one: Annotated[str, typer.Argument(metavar="FROM", help="branch or commit", callback=refuse_address)],
-    other: Annotated[str, typer.Argument(metavar="TO", help="branch or commit", callback=refuse_address)],
+    one: Annotated[str, Argument(metavar="FROM", help="branch or commit", callback=refuse_address)],
+    other: Annotated[str, Argument(metavar="TO", help="branch or commit", callback=refuse_address)],
     address: Address,
     only: ChangeFilter,
     engine: EngineChoice = Engine.AUTO,
@@ -149,18 +150,16 @@ def diff(
 # ---- `omnigraph commit`
 
 
-commit_app = typer.Typer(help="Look at the history of a graph.", no_args_is_help=True, rich_markup_mode=None)
+commit_app = CommandGroup(help="Look at the history of a graph.")
 
 
-@commit_app.command("list")
+@commit_app.register("list")
 @scoped("commit list")
 def list_commits(
     address: Address,
     branch: Branch = "main",
-    filter_: Annotated[
-        str | None, typer.Option("--filter", metavar="actor=ID", help="only commits of an actor")
-    ] = None,
-    actor: Annotated[str | None, typer.Option("--actor", metavar="ID", help="short form of --filter actor=ID")] = None,
+    filter_: Annotated[str | None, Option("--filter", metavar="actor=ID", help="only commits of an actor")] = None,
+    actor: Annotated[str | None, Option("--actor", metavar="ID", help="short form of --filter actor=ID")] = None,
     json: AsJson = False,
 ) -> None:
     """List the commits of a branch, newest first."""
@@ -173,7 +172,7 @@ def list_commits(
     print_result(Commits(commits=commits), lines or ["no commits"], json=json)
 
 
-@commit_app.command("show")
+@commit_app.register("show")
 @derived("get_commit")
 def show_commit(commit: GraphCommit) -> Iterator[str]:
     """Show one commit."""
@@ -194,7 +193,7 @@ def show_commit(commit: GraphCommit) -> Iterator[str]:
     return (f"{name:<14} {value}" for name, value in facts.items() if value is not None)
 
 
-@commit_app.command("changes")
+@commit_app.register("changes")
 @scoped("commit changes")
 def show_changes(
     commit_id: CommitId,
@@ -203,7 +202,7 @@ def show_changes(
     limit: PageLimit = 1_000,
     page_token: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--page-token",
             metavar="TOKEN",
             help="print one page and the token of the next one; empty for the first page",
@@ -251,7 +250,7 @@ def _actor(filter_: str | None, actor: str | None) -> str | None:
         return actor
     key, _, value = filter_.partition("=")
     if key != "actor" or not value or actor is not None:
-        raise typer.BadParameter("the one filter is actor=ID")
+        raise click.BadParameter("the one filter is actor=ID")
     return value
 
 
@@ -262,9 +261,9 @@ def _actor(filter_: str | None, actor: str | None) -> str | None:
 def log(
     address: Address,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="NAME", help="branch; main is the default, with --graph all are")
+        str | None, Option("--branch", metavar="NAME", help="branch; main is the default, with --graph all are")
     ] = None,
-    graph: Annotated[bool, typer.Option("--graph", help="draw branches and merges, with all that was merged")] = False,
+    graph: Annotated[bool, Option("--graph", help="draw branches and merges, with all that was merged")] = False,
     json: AsJson = False,
 ) -> None:
     """Show the commits of a graph, newest first."""
@@ -319,18 +318,18 @@ def head_labels(heads: Mapping[str, Snapshot]) -> dict[str, list[str]]:
 # ---- `omnigraph changes`
 
 
-changes_app = typer.Typer(help="Follow the changes of a branch.", no_args_is_help=True, rich_markup_mode=None)
+changes_app = CommandGroup(help="Follow the changes of a branch.")
 
 
-@changes_app.command("poll")
+@changes_app.register("poll")
 @scoped("changes poll")
 def poll(
     address: Address,
     *,
     branch: Branch = "main",
-    cursor: Annotated[str | None, typer.Option("--cursor", metavar="CURSOR", help="go on from an earlier poll")] = None,
+    cursor: Annotated[str | None, Option("--cursor", metavar="CURSOR", help="go on from an earlier poll")] = None,
     start: Annotated[
-        str | None, typer.Option("--start", metavar="WHERE", help="now (the default), beginning or after:COMMIT")
+        str | None, Option("--start", metavar="WHERE", help="now (the default), beginning or after:COMMIT")
     ] = None,
     limit: PageLimit = 1_000,
     only: ChangeFilter,
@@ -341,7 +340,7 @@ def poll(
     The cursor comes last, after everything that it stands behind: keep it together with what you made of the changes.
     """
     if cursor is not None and start is not None:
-        raise typer.BadParameter("give one of --cursor and --start")
+        raise click.BadParameter("give one of --cursor and --start")
     with address.open(read_only=True) as graph:
 
         def next_page(page_token: str | None) -> FeedPage:
@@ -361,10 +360,10 @@ def poll(
     print_text(f"cursor: {last.cursor}")
 
 
-@changes_app.command("baseline")
+@changes_app.register("baseline")
 @scoped("changes baseline")
 def baseline(
-    out: Annotated[str, typer.Option("--out", metavar="PATH", help="file to create", show_default=False)],
+    out: Annotated[str, Option("--out", metavar="PATH", help="file to create", show_default=False)],
     address: Address,
     *,
     branch: Branch = "main",
@@ -374,7 +373,7 @@ def baseline(
 ) -> None:
     """Write every entity of a branch as JSON lines, and print the cursor from which its changes go on."""
     if out == "-":
-        raise typer.BadParameter("a baseline is a file, not standard output")
+        raise click.BadParameter("a baseline is a file, not standard output")
     with address.open(read_only=True) as graph:
         result = graph.baseline(branch, out=out, timeout_s=timeout, **only.arguments())
     entities, commit = counted(result.entities, "entity", "entities"), commit_text(result.snapshot_commit_id)

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
+from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.console import print_result, print_stages, print_text, print_warning, terminal_progress
 from omnigraph.cli.flags import AsJson
 from omnigraph.cli.scoped import scoped
@@ -18,14 +20,13 @@ if TYPE_CHECKING:
     from omnigraph.inference.proposal import Proposal
 
 Sources = Annotated[
-    list[str], typer.Argument(metavar="SOURCE…", help="folders, files or patterns of CSV, Parquet, ORC or JSON")
+    list[str], Argument(metavar="SOURCE…", help="folders, files or patterns of CSV, Parquet, ORC or JSON")
 ]
 SchemaOut = Annotated[
-    Path | None, typer.Option("--schema-out", metavar="FILE", help="write the schema to FILE (.pg)", show_default=False)
+    Path | None, Option("--schema-out", metavar="FILE", help="write the schema to FILE (.pg)", show_default=False)
 ]
 MappingOut = Annotated[
-    Path | None,
-    typer.Option("--mapping-out", metavar="FILE", help="write the mapping to FILE (.yaml)", show_default=False),
+    Path | None, Option("--mapping-out", metavar="FILE", help="write the mapping to FILE (.yaml)", show_default=False)
 ]
 
 
@@ -34,7 +35,7 @@ def infer(
     sources: Sources,
     schema_out: SchemaOut = None,
     mapping_out: MappingOut = None,
-    force: Annotated[bool, typer.Option("--force", help="replace files that exist")] = False,
+    force: Annotated[bool, Option("--force", help="replace files that exist")] = False,
     json: AsJson = False,
 ) -> None:
     """Propose a schema and a mapping for files: types, keys and edges, with the evidence for every guess."""
@@ -90,8 +91,8 @@ def init_from_data(root: str, sources: Sequence[str], *, force: bool, yes: bool,
     """Create a graph from data: propose, ask, create, load, and leave schema and mapping beside the graph.
 
     Raises:
-        typer.BadParameter: there is no terminal to ask on.
-        typer.Exit: the answer was no.
+        click.BadParameter: there is no terminal to ask on.
+        Exit: the answer was no.
     """
     from omnigraph import Graph
     from omnigraph import infer as propose
@@ -100,7 +101,7 @@ def init_from_data(root: str, sources: Sequence[str], *, force: bool, yes: bool,
     from omnigraph.inference.proposal import write_texts
 
     if not yes and (json or not sys.stdin.isatty()):
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"--from-data asks before it creates a graph: give --yes, or look first with "
             f"`omnigraph infer {' '.join(sources)}`"
         )
@@ -133,4 +134,4 @@ def _ask(question: str) -> None:
     sys.stderr.write(f"{question} [yes/no] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise typer.Exit(1)
+        raise Exit(1)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
+from omnigraph.cli.command_line import Option
 from omnigraph.cli.console import print_json, print_lines, print_result, terminal_progress
 from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Quiet, Timeout
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
-from omnigraph.cli.scoped import scoped
+from omnigraph.cli.scoped import CommandGroup, scoped
 from omnigraph.cli.tables import counted, text_table, wrapped
 from omnigraph.errors.text import size_text
 from omnigraph.pipeline.engine_choice import Engine
@@ -32,9 +34,7 @@ if TYPE_CHECKING:
 @scoped("optimize")
 def optimize(
     address: Address,
-    indexes_only: Annotated[
-        bool, typer.Option("--indexes-only", help="build missing indexes and nothing else")
-    ] = False,
+    indexes_only: Annotated[bool, Option("--indexes-only", help="build missing indexes and nothing else")] = False,
     branch: Branch = "main",
     engine: EngineChoice = Engine.AUTO,
     timeout: Timeout = None,
@@ -43,7 +43,7 @@ def optimize(
 ) -> None:
     """Compact every dataset of main, complete its indexes and fold the manifest, as one commit that changes no row."""
     if not indexes_only and branch != "main":
-        raise typer.BadParameter("other branches than main get indexes only: give --indexes-only")
+        raise click.BadParameter("other branches than main get indexes only: give --indexes-only")
     actor = address.actor
     address.echo("optimize", quiet=quiet)
     with address.open_storage(read_only=False) as graph:
@@ -54,7 +54,7 @@ def optimize(
         report = graph.optimize(actor=actor, engine=engine, progress=terminal_progress(quiet=quiet), timeout_s=timeout)
     print_result(report, _lines(report), json=json)
     if report.manifest_error is not None:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _lines(report: OptimizeReport) -> Iterator[str]:
@@ -132,16 +132,15 @@ def _index_lines(report: IndexReport) -> Iterator[str]:
 def cleanup(
     address: Address,
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", help="the newest N commits of every branch stay readable")
+        int | None, Option("--keep", metavar="N", help="the newest N commits of every branch stay readable")
     ] = None,
     older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="DUR", help="younger states stay readable: 45s, 30m, 12h, 7d, 2w"),
+        str | None, Option("--older-than", metavar="DUR", help="younger states stay readable: 45s, 30m, 12h, 7d, 2w")
     ] = None,
     commits: Annotated[
-        bool, typer.Option("--commits", help="forget commits that cannot be read any more: history begins later")
+        bool, Option("--commits", help="forget commits that cannot be read any more: history begins later")
     ] = False,
-    confirm: Annotated[bool, typer.Option("--confirm", help="do it; without, only say what would go")] = False,
+    confirm: Annotated[bool, Option("--confirm", help="do it; without, only say what would go")] = False,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -154,7 +153,7 @@ def cleanup(
         report = graph.cleanup(keep=keep, older_than=older_than, commits=commits, confirm=confirm)
     print_result(report, cleanup_lines(report), json=json)
     if report.errors:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def cleanup_lines(report: CleanupReport) -> Iterator[str]:
@@ -208,8 +207,8 @@ _REASONS = {
 @scoped("repair")
 def repair(
     address: Address,
-    confirm: Annotated[bool, typer.Option("--confirm", help="heal what is safe to heal; without it only look")] = False,
-    force: Annotated[bool, typer.Option("--force", help="with --confirm: publish changed rows as well")] = False,
+    confirm: Annotated[bool, Option("--confirm", help="heal what is safe to heal; without it only look")] = False,
+    force: Annotated[bool, Option("--force", help="with --confirm: publish changed rows as well")] = False,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -223,7 +222,7 @@ def repair(
         report = graph.repair(confirm=confirm, force=force, actor=address.actor)
     print_result(report, _repair_lines(report), json=json)
     if report.has_refused:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _repair_lines(report: RepairReport) -> Iterator[str]:
@@ -275,8 +274,8 @@ _MESSAGE_WIDTH = 160
 @scoped("doctor")
 def doctor(
     address: Address,
-    deep: Annotated[bool, typer.Option("--deep", help="read every file as well, as `verify` does")] = False,
-    rules: Annotated[bool, typer.Option("--rules", help="look for nodes that lack edges of `@card(1..)`")] = False,
+    deep: Annotated[bool, Option("--deep", help="read every file as well, as `verify` does")] = False,
+    rules: Annotated[bool, Option("--rules", help="look for nodes that lack edges of `@card(1..)`")] = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -287,7 +286,7 @@ def doctor(
     report = Graph.examine(address.uri, deep=deep, rules=rules, progress=progress)
     print_result(report, doctor_lines(report), json=json)
     if not report.is_healthy:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def doctor_lines(report: DoctorReport) -> Iterator[str]:
@@ -335,10 +334,10 @@ def verify(
     address: Address,
     branch: Annotated[
         list[str] | None,
-        typer.Option("--branch", metavar="NAME", help="the head of this branch only; may be given several times"),
+        Option("--branch", metavar="NAME", help="the head of this branch only; may be given several times"),
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="give a checksum to files that have none, unless a file is damaged")
+        bool, Option("--record", help="give a checksum to files that have none, unless a file is damaged")
     ] = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -350,7 +349,7 @@ def verify(
     report = Graph.verify_at(address.uri, branches=branch or None, record=record, progress=progress)
     print_result(report, verify_lines(report), json=json)
     if not report.is_sound:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def verify_lines(report: VerifyReport) -> Iterator[str]:
@@ -374,15 +373,10 @@ def verify_lines(report: VerifyReport) -> Iterator[str]:
 # ---- `omnigraph recovery`
 
 
-app = typer.Typer(help="See what was settled after crashes.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup(help="See what was settled after crashes.")
 
 
-@app.callback()
-def _recovery() -> None:
-    pass
-
-
-@app.command("list")
+@app.register("list")
 @scoped("recovery list")
 def list_recoveries(address: Address, json: AsJson = False) -> None:
     """List every recovery action, newest first, and the intents that are not settled."""

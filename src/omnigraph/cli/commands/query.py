@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
+from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.config import Alias, Defaults, config_path, read_operator_config
 from omnigraph.cli.console import is_confirmed, print_json, print_result, print_text, print_warning
 from omnigraph.cli.flags import AsJson, Branch, OptionalSchemaFile, Point, QueryName, Quiet, ReadBranch, Timeout
@@ -51,11 +53,11 @@ def query(
     form = rows.form(defaults.output, json=json)
     state = point.arguments()
     if sum(item is not None for item in (point.snapshot, point.graph_version, point.as_of)) > 1:
-        raise typer.BadParameter("give one of --snapshot, --graph-version and --as-of")
+        raise click.BadParameter("give one of --snapshot, --graph-version and --as-of")
     text, given = source.text_or(name), parameters.read()
     if isinstance(text, str):
         if point.graph_version is not None or point.as_of is not None:
-            raise typer.BadParameter("a stored query reads a branch or a --snapshot")
+            raise click.BadParameter("a stored query reads a branch or a --snapshot")
         with address.open_served(STORED) as server:
             values = given.typed(lambda: parameters_of_stored(server, text), text)
             place, commit = state["branch"], state["snapshot"]
@@ -90,11 +92,11 @@ def mutate(
     parameters: ParameterFlags,
     branch: Branch = "main",
     if_commit: Annotated[
-        str | None, typer.Option("--if-commit", metavar="ID", help="run only while the branch head is ID")
+        str | None, Option("--if-commit", metavar="ID", help="run only while the branch head is ID")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would change, write nothing")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="show what would change, write nothing")] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help=f"change more than {ASK_ABOVE:,} nodes and edges without being asked")
+        bool, Option("--yes", help=f"change more than {ASK_ABOVE:,} nodes and edges without being asked")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -145,7 +147,7 @@ def confirmed(run: Callable[[int | None], MutationResult], *, asks: bool) -> Mut
     """Run a mutation; one that changes much only after a question, where there is a person to ask.
 
     Raises:
-        typer.Exit: the answer was no. Nothing was written.
+        Exit: the answer was no. Nothing was written.
     """
     from omnigraph.api.results import AFFECTED_RESOURCE
 
@@ -156,7 +158,7 @@ def confirmed(run: Callable[[int | None], MutationResult], *, asks: bool) -> Mut
             raise
         if not is_confirmed(f"this changes {refused.actual:,} nodes and edges"):
             print_warning("nothing was written")
-            raise typer.Exit(1) from None
+            raise Exit(1) from None
         return run(None)
 
 
@@ -195,7 +197,7 @@ def explain(
     source: QuerySource,
     parameters: ParameterFlags,
     branch: ReadBranch = None,
-    analyze: Annotated[bool, typer.Option("--analyze", help="run the query, show rows and time per operator")] = False,
+    analyze: Annotated[bool, Option("--analyze", help="run the query, show rows and time per operator")] = False,
     timeout: Timeout = None,
     json: AsJson = False,
 ) -> None:
@@ -205,11 +207,11 @@ def explain(
     from omnigraph.lang.schema.compiler import compile_schema_file
 
     if schema is not None and address.is_explicit:
-        raise typer.BadParameter("give --schema FILE or a graph, not both")
+        raise click.BadParameter("give --schema FILE or a graph, not both")
     text, given = source.text(), parameters.read()
     if schema is not None:
         if analyze or parameters.are_given or branch is not None:
-            raise typer.BadParameter("--analyze, --params and --branch need a graph, not --schema")
+            raise click.BadParameter("--analyze, --params and --branch need a graph, not --schema")
         catalog = compile_schema_file(schema).catalog
         compiled = compile_query(text, catalog, name)
         plan = explain_ir(compiled.ir)
@@ -243,16 +245,16 @@ def lint(address: Address, source: QuerySource, schema: OptionalSchemaFile = Non
     Prints one line per query, then warnings and a total. Exits with 1 when a query or the schema has an error.
     """
     if schema is not None and address.is_explicit:
-        raise typer.BadParameter("give --schema FILE or a graph, not both")
+        raise click.BadParameter("give --schema FILE or a graph, not both")
     if schema is not None:
         report = lint_file(schema, source.text() if source.is_given else None)
     elif source.is_given:
         report = lint_graph(address, source.text())
     else:
-        raise typer.BadParameter("give a query with --query FILE or -e GQ, --schema FILE, or both")
+        raise click.BadParameter("give a query with --query FILE or -e GQ, --schema FILE, or both")
     print_result(report, report_lines(report), json=json)
     if report.errors:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def lint_file(schema: Path, text: SourceText | None) -> LintReport:
@@ -311,9 +313,9 @@ def _unlisted(number: int) -> Iterator[str]:
 
 @scoped("alias")
 def alias(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="an alias of your configuration")],
+    name: Annotated[str, Argument(metavar="NAME", help="an alias of your configuration")],
     args: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGS", help="values, in the order of the alias: JSON, else text")
+        list[str] | None, Argument(metavar="ARGS", help="values, in the order of the alias: JSON, else text")
     ] = None,
     *,
     parameters: ParameterFlags,
@@ -327,7 +329,7 @@ def alias(
     found = config.aliases.get(name)
     if found is None:
         known = ", ".join(sorted(config.aliases)) or "none"
-        raise typer.BadParameter(f"there is no alias `{name}` in {config_path()}: it has {known}")
+        raise click.BadParameter(f"there is no alias `{name}` in {config_path()}: it has {known}")
     form = rows.form(found.format or config.defaults.output, json=json)
     given = parameters.read()
     with connect(server_scope(found.server, config, found.graph), config) as graph:
@@ -340,11 +342,11 @@ def alias_params(name: str, alias: Alias, args: Sequence[str], given: Mapping[st
     """The parameters of a call: what is given by name goes before arguments, and those before what is fixed.
 
     Raises:
-        typer.BadParameter: there are more arguments than the alias has names for.
+        click.BadParameter: there are more arguments than the alias has names for.
     """
     if len(args) > len(alias.args):
         names = ", ".join(alias.args) or "none"
-        raise typer.BadParameter(f"alias `{name}` takes {len(alias.args)} arguments ({names}), not {len(args)}")
+        raise click.BadParameter(f"alias `{name}` takes {len(alias.args)} arguments ({names}), not {len(args)}")
     positional = {key: _value(text) for key, text in zip(alias.args, args, strict=False)}
     return {**alias.params, **positional, **given}
 

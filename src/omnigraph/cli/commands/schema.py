@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
+from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.commands.infer import init_from_data
 from omnigraph.cli.console import print_json, print_result, print_text, print_warning, terminal_progress
 from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address, storage_uri
-from omnigraph.cli.scoped import scoped
+from omnigraph.cli.scoped import CommandGroup, scoped
 from omnigraph.cli.tables import counted
 from omnigraph.pipeline.engine_choice import Engine
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 FromData = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--from-data",
         metavar="FOLDER",
         help="propose a schema from files and load them; a folder, a file or a pattern; may be given again",
@@ -34,19 +36,19 @@ FromData = Annotated[
     ),
 ]
 OptionalSchemaFile = Annotated[
-    Path | None, typer.Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)
+    Path | None, Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)
 ]
 
 
 @scoped("init")
 def init(
-    uri: Annotated[str, typer.Argument(metavar="URI", help="where the graph will be")],
+    uri: Annotated[str, Argument(metavar="URI", help="where the graph will be")],
     schema: OptionalSchemaFile = None,
     from_data: FromData = None,
     force: Annotated[
-        bool, typer.Option("--force", help="replace orphan schema files, and those of a proposal; never erases a graph")
+        bool, Option("--force", help="replace orphan schema files, and those of a proposal; never erases a graph")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="with --from-data, do not ask")] = False,
+    yes: Annotated[bool, Option("--yes", help="with --from-data, do not ask")] = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -64,7 +66,7 @@ def init(
         init_from_data(root, from_data, force=force, yes=yes, quiet=quiet, json=json)
         return
     if from_data or schema is None:
-        raise typer.BadParameter("give one of --schema FILE and --from-data FOLDER")
+        raise click.BadParameter("give one of --schema FILE and --from-data FOLDER")
     compiled = compile_schema_file(schema)
     hints = fresh_identities(compiled.catalog, new_ulid(), compiled.source)
     for warning in (*compiled.warnings, *hints.warnings):
@@ -77,12 +79,12 @@ def init(
 # ---- `omnigraph schema`
 
 
-app = typer.Typer(help="Look at schemas and change them.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup(help="Look at schemas and change them.")
 
-AllowDataLoss = Annotated[bool, typer.Option("--allow-data-loss", help="drops are hard: what they drop is destroyed")]
+AllowDataLoss = Annotated[bool, Option("--allow-data-loss", help="drops are hard: what they drop is destroyed")]
 Backfills = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--backfill",
         metavar="T.P=VALUE",
         help="value of existing rows for a new or required property; may be given again",
@@ -91,7 +93,7 @@ Backfills = Annotated[
 ]
 
 
-@app.command("show")
+@app.register("show")
 @scoped("schema show")
 def show(address: Address, json: AsJson = False) -> None:
     """Print the accepted schema of a graph."""
@@ -103,21 +105,19 @@ def show(address: Address, json: AsJson = False) -> None:
         print_text(source)
 
 
-app.command("get", hidden=True)(show)
+app.register("get", hidden=True)(show)
 
 
 #: The exit code of a plan that cannot be applied: a condition that does not hold.
 _UNSUPPORTED = 4
 
 
-@app.command("plan")
+@app.register("plan")
 @scoped("schema plan")
 def plan(
     schema: SchemaFile,
     address: Address,
-    from_: Annotated[
-        Path | None, typer.Option("--from", metavar="OLD", help="a schema file instead of a graph")
-    ] = None,
+    from_: Annotated[Path | None, Option("--from", metavar="OLD", help="a schema file instead of a graph")] = None,
     allow_data_loss: AllowDataLoss = False,
     backfill: Backfills = None,
     json: AsJson = False,
@@ -131,7 +131,7 @@ def plan(
         with address.open_storage(read_only=True) as graph:
             result = graph.plan_schema(schema, allow_data_loss=allow_data_loss, backfill=fills)
     elif address.is_explicit:
-        raise typer.BadParameter("give a graph or --from, not both")
+        raise click.BadParameter("give a graph or --from, not both")
     else:
         result = plan_files(from_, schema, allow_data_loss=allow_data_loss, backfill=fills)
     for warning in result.warnings:
@@ -139,10 +139,10 @@ def plan(
     origin = {"uri": address.uri} if from_ is None else {"uri": None, "from": str(from_)}
     print_result({**origin, **result.to_json()}, plan_lines(result), json=json)
     if not result.supported:
-        raise typer.Exit(_UNSUPPORTED)
+        raise Exit(_UNSUPPORTED)
 
 
-@app.command("apply")
+@app.register("apply")
 @scoped("schema apply")
 def apply(
     schema: SchemaFile,
@@ -183,14 +183,12 @@ def apply(
     print_result(result.to_json() | {"uri": address.text}, lines, json=json)
 
 
-@app.command("diff")
+@app.register("diff")
 @scoped("schema diff")
 def diff(
     address: Address,
-    from_: Annotated[
-        str | None, typer.Option("--from", metavar="COMMIT", help="a commit; the first one if left out")
-    ] = None,
-    to: Annotated[str, typer.Option("--to", metavar="COMMIT", help="a commit or branch")] = "main",
+    from_: Annotated[str | None, Option("--from", metavar="COMMIT", help="a commit; the first one if left out")] = None,
+    to: Annotated[str, Option("--to", metavar="COMMIT", help="a commit or branch")] = "main",
     json: AsJson = False,
 ) -> None:
     """Show how the accepted schema changed between two commits."""
@@ -207,7 +205,7 @@ def _backfills(assignments: list[str] | None) -> dict[str, object]:
     fills: dict[str, object] = {}
     for target, text in map(split_backfill, assignments or ()):
         if target in fills:
-            raise typer.BadParameter(f"the backfill of {target} is given twice")
+            raise click.BadParameter(f"the backfill of {target} is given twice")
         fills[target] = text
     return fills
 

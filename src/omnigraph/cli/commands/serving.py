@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
+from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.console import print_result
 from omnigraph.cli.flags import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile, Quiet
 from omnigraph.cli.scope import Address, storage_uri
-from omnigraph.cli.scoped import scoped
+from omnigraph.cli.scoped import CommandGroup, scoped
 from omnigraph.cli.tables import counted
 from omnigraph.core.extras import need_extra
 from omnigraph.errors import BadRequestError
@@ -31,16 +33,14 @@ if TYPE_CHECKING:
 # ---- `omnigraph queries`
 
 
-queries_app = typer.Typer(
-    help="List and check the stored queries of a server.", no_args_is_help=True, rich_markup_mode=None
-)
+queries_app = CommandGroup(help="List and check the stored queries of a server.")
 
 QueryPath = Annotated[
-    Path | None, typer.Option("--queries", metavar="PATH", help="file or directory of queries, instead of --config")
+    Path | None, Option("--queries", metavar="PATH", help="file or directory of queries, instead of --config")
 ]
 
 
-@queries_app.command("list")
+@queries_app.register("list")
 @scoped("queries list")
 def list_queries(address: Address, config: ConfigFile = None, queries: QueryPath = None, json: AsJson = False) -> None:
     """List stored queries: kind, name, parameters, description, instruction, name as a tool.
@@ -51,7 +51,7 @@ def list_queries(address: Address, config: ConfigFile = None, queries: QueryPath
     print_result({"queries": entries}, _list_lines(entries) if entries else ["no stored queries"], json=json)
 
 
-@queries_app.command("validate")
+@queries_app.register("validate")
 @scoped("queries validate")
 def validate_queries(
     address: Address,
@@ -71,7 +71,7 @@ def validate_queries(
     report = check_files(sources, _catalog(served, address, schema))
     print_result(report, _report_lines(report), json=json)
     if not report.ok:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _entries(address: Address, config: Path | None, queries: Path | None) -> list[dict[str, object]]:
@@ -82,7 +82,7 @@ def _entries(address: Address, config: Path | None, queries: Path | None) -> lis
         with address.open_served("stored queries are those of a server") as graph:
             return list(graph.queries())
     if address.is_named:
-        raise typer.BadParameter("give one of a server, --config FILE and --queries PATH")
+        raise click.BadParameter("give one of a server, --config FILE and --queries PATH")
     sources, _ = _sources(config, address.graph_id, queries)
     return StoredQueries.read(sources).to_json()
 
@@ -95,10 +95,10 @@ def _sources(
 
     if queries is not None and config is None:
         if graph is not None:
-            raise typer.BadParameter("--graph chooses among the graphs of --config")
+            raise click.BadParameter("--graph chooses among the graphs of --config")
         return query_sources(queries), None
     if config is None or queries is not None:
-        raise typer.BadParameter("give exactly one of --config FILE and --queries PATH")
+        raise click.BadParameter("give exactly one of --config FILE and --queries PATH")
     served = read_config(config).graph(graph)
     return served.queries, served
 
@@ -107,11 +107,11 @@ def _catalog(served: ServedGraph | None, address: Address, schema: Path | None) 
     from omnigraph.lang.schema.compiler import compile_schema_file
 
     if sum((served is not None, address.is_explicit, schema is not None)) > 1:
-        raise typer.BadParameter("give one of --config, a graph and --schema to check against")
+        raise click.BadParameter("give one of --config, a graph and --schema to check against")
     if schema is not None:
         return compile_schema_file(schema).catalog
     if served is None and not address.is_explicit:
-        raise typer.BadParameter("nothing to check against: give a graph or --schema FILE")
+        raise click.BadParameter("nothing to check against: give a graph or --schema FILE")
     from omnigraph.graph.graph import Graph
 
     store = address.uri if served is None else storage_uri(served.store, "the graph")
@@ -150,12 +150,12 @@ def _report_lines(report: CheckReport) -> Iterator[str]:
 # ---- `omnigraph policy`
 
 
-policy_app = typer.Typer(help="Check, test and ask policy files.", no_args_is_help=True, rich_markup_mode=None)
+policy_app = CommandGroup(help="Check, test and ask policy files.")
 
-PolicyFile = Annotated[Path | None, typer.Argument(metavar="FILE", help="policy file, instead of --config")]
+PolicyFile = Annotated[Path | None, Argument(metavar="FILE", help="policy file, instead of --config")]
 
 
-@policy_app.command("validate")
+@policy_app.register("validate")
 @scoped("policy validate")
 def validate_policy(
     file: PolicyFile = None, config: ConfigFile = None, graph: ConfiguredGraph = None, json: AsJson = False
@@ -169,12 +169,10 @@ def validate_policy(
     print_result(document, (_summary_line(path, policy) for path, policy in found), json=json)
 
 
-@policy_app.command("test")
+@policy_app.register("test")
 @scoped("policy test")
 def run_cases_of_policy(
-    tests: Annotated[
-        Path, typer.Option("--tests", metavar="FILE", help="cases with their answers", show_default=False)
-    ],
+    tests: Annotated[Path, Option("--tests", metavar="FILE", help="cases with their answers", show_default=False)],
     file: PolicyFile = None,
     config: ConfigFile = None,
     graph: ConfiguredGraph = None,
@@ -190,25 +188,23 @@ def run_cases_of_policy(
     document = {**counts, "cases": [result.to_json() for result in results]}
     print_result(document, _result_lines(results, failed), json=json)
     if failed:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
-@policy_app.command("explain")
+@policy_app.register("explain")
 @scoped("policy explain")
 def explain_policy(
-    actor: Annotated[str, typer.Option("--actor", metavar="ID", help="who asks", show_default=False)],
-    action: Annotated[str, typer.Option("--action", metavar="ACTION", help="what for", show_default=False)],
+    actor: Annotated[str, Option("--actor", metavar="ID", help="who asks", show_default=False)],
+    action: Annotated[str, Option("--action", metavar="ACTION", help="what for", show_default=False)],
     file: PolicyFile = None,
     config: ConfigFile = None,
     graph: ConfiguredGraph = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="NAME", help="branch that is read, changed or merged")
+        str | None, Option("--branch", metavar="NAME", help="branch that is read, changed or merged")
     ] = None,
     target_branch: Annotated[
         str | None,
-        typer.Option(
-            "--target-branch", metavar="NAME", help="branch that is created, deleted, merged into or gets a schema"
-        ),
+        Option("--target-branch", metavar="NAME", help="branch that is created, deleted, merged into or gets a schema"),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -235,10 +231,10 @@ def _policy(file: Path | None, config: Path | None, graph: str | None) -> tuple[
     from omnigraph.policy.policy import Policy
 
     if (file is None) == (config is None):
-        raise typer.BadParameter("give exactly one of FILE and --config FILE")
+        raise click.BadParameter("give exactly one of FILE and --config FILE")
     if file is not None:
         if graph is not None:
-            raise typer.BadParameter("--graph chooses among the graphs of --config")
+            raise click.BadParameter("--graph chooses among the graphs of --config")
         return file, Policy.from_file(file)
     from omnigraph.server.config import read_config
 
@@ -281,7 +277,7 @@ def _action(name: str) -> Action:
     except ValueError:
         words = [str(word) for word in Action]
         hint = did_you_mean(name, words) or f"known are {', '.join(words)}"
-        raise typer.BadParameter(f"there is no action `{name}`: {hint}") from None
+        raise click.BadParameter(f"there is no action `{name}`: {hint}") from None
 
 
 def _summary(path: Path, policy: Policy) -> dict[str, object]:
@@ -314,15 +310,10 @@ def _result_lines(results: Sequence[CaseResult], failed: int) -> Iterator[str]:
 # ---- `omnigraph graphs`
 
 
-graphs_app = typer.Typer(help="See which graphs a server serves.", no_args_is_help=True, rich_markup_mode=None)
+graphs_app = CommandGroup(help="See which graphs a server serves.")
 
 
-@graphs_app.callback()
-def _graphs() -> None:
-    pass
-
-
-@graphs_app.command("list")
+@graphs_app.register("list")
 @scoped("graphs list")
 def list_graphs(address: Address, json: AsJson = False) -> None:
     """List the graphs of a server, sorted by id."""
@@ -342,12 +333,12 @@ _AGENT = "agent"
 @scoped("mcp")
 def mcp(
     address: Address,
-    write: Annotated[bool, typer.Option("--write", help="offer the tools that write as well")] = False,
+    write: Annotated[bool, Option("--write", help="offer the tools that write as well")] = False,
     policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="FILE", help="offer what a policy allows to the actor")
+        Path | None, Option("--policy", metavar="FILE", help="offer what a policy allows to the actor")
     ] = None,
     queries: Annotated[
-        Path | None, typer.Option("--queries", metavar="PATH", help="stored queries as tools, a file or directory")
+        Path | None, Option("--queries", metavar="PATH", help="stored queries as tools, a file or directory")
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -365,7 +356,7 @@ def mcp(
     from omnigraph.server.settings import ServerSettings
 
     if write and policy is not None:
-        raise typer.BadParameter("give one of --write and --policy")
+        raise click.BadParameter("give one of --write and --policy")
     configure_logs(level=logging.WARNING)
     graph = single_graph(address.uri, queries=queries).graph()
     rights, settings = _rights(policy, write=write), ServerSettings.from_environment()

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-import typer
+import click
 
 from omnigraph import INTERNAL_SCHEMA_VERSION, __version__
 from omnigraph.cli.capabilities import RULES
+from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.config import (
     OperatorConfig,
     Profile,
@@ -24,13 +25,13 @@ from omnigraph.cli.config import (
 from omnigraph.cli.console import print_result, print_text, print_warning
 from omnigraph.cli.flags import AsJson
 from omnigraph.cli.scope import ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
-from omnigraph.cli.scoped import scoped
+from omnigraph.cli.scoped import CommandGroup, scoped
 from omnigraph.cli.tables import text_table
 
 # ---- `omnigraph profile`
 
 
-app = typer.Typer(help="Look at the scopes of your configuration.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup(help="Look at the scopes of your configuration.")
 
 #: How the defaults are called beside the profiles.
 _DEFAULTS = "(defaults)"
@@ -50,7 +51,7 @@ class ScopeView:
     active: bool
 
 
-@app.command("list")
+@app.register("list")
 @scoped("profile list")
 def list_profiles(json: AsJson = False) -> None:
     """List the profiles and the defaults; a star marks what holds now."""
@@ -70,10 +71,10 @@ def list_profiles(json: AsJson = False) -> None:
     print_result({"profiles": [asdict(view) for view in views]}, table or ["no profiles"], json=json)
 
 
-@app.command("show")
+@app.register("show")
 @scoped("profile show")
 def show_profile(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="the one that holds, if left out")] = None,
+    name: Annotated[str | None, Argument(metavar="NAME", help="the one that holds, if left out")] = None,
     json: AsJson = False,
 ) -> None:
     """Show one profile, or the scope that holds now."""
@@ -82,7 +83,7 @@ def show_profile(
     if found is None:
         which = "no scope holds" if name is None else f"there is no profile `{name}`"
         names = ", ".join(view.name for view in views if view.name is not None)
-        raise typer.BadParameter(f"{which}: your configuration has {names or 'no profiles'}")
+        raise click.BadParameter(f"{which}: your configuration has {names or 'no profiles'}")
     facts = {
         "profile": found.name or _DEFAULTS,
         "kind": found.scope_kind,
@@ -115,7 +116,7 @@ def _view(name: str | None, profile: Profile, config: OperatorConfig, *, is_acti
         flags = ScopeFlags()
         scope = resolve_scope(flags, RULES["query"], config, None) if name is None else profile_scope(name, config)
         target = scope.url if isinstance(scope, ServerScope) else scope.uri
-    except typer.BadParameter as refused:
+    except click.BadParameter as refused:
         error = refused.message
     return ScopeView(
         name=name,
@@ -132,15 +133,14 @@ def _view(name: str | None, profile: Profile, config: OperatorConfig, *, is_acti
 # ---- `omnigraph login` and `logout`
 
 
-ServerName = Annotated[str, typer.Argument(metavar="NAME", help="a server of your configuration", show_default=False)]
+ServerName = Annotated[str, Argument(metavar="NAME", help="a server of your configuration")]
 
 
 @scoped("login")
 def login(
     name: ServerName,
     token: Annotated[
-        str | None,
-        typer.Option("--token", metavar="TOKEN", help="otherwise it is read", show_default=False, hidden=True),
+        str | None, Option("--token", metavar="TOKEN", help="otherwise it is read", show_default=False, hidden=True)
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -152,7 +152,7 @@ def login(
         )
     config = read_operator_config()
     if name not in config.servers:
-        raise typer.BadParameter(f"give the name of a server: `{name}` is not among the `servers` in {config_path()}")
+        raise click.BadParameter(f"give the name of a server: `{name}` is not among the `servers` in {config_path()}")
     url = server_scope(name, config).url
     store_token(name, _read_token() if token is None else token.strip())
     document = {"server": name, "url": url, "credentials": str(credentials_path())}

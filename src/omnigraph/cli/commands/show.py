@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from omnigraph.cli.command_line import Option
 from omnigraph.cli.console import print_text
 from omnigraph.cli.flags import Point, QueryName, Quiet
 from omnigraph.cli.input import ParameterFlags, QuerySource, parameters_of
@@ -26,17 +27,16 @@ def show(
     *,
     name: QueryName = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="write a picture: a page (.html) or an image (.svg)")
+        Path | None, Option("--out", metavar="FILE", help="write a picture: a page (.html) or an image (.svg)")
     ] = None,
     source: QuerySource,
     parameters: ParameterFlags,
     node: Annotated[
-        list[str] | None,
-        typer.Option("--node", metavar="TYPE:ID", help="show this node and its neighbours; repeat for more"),
+        list[str] | None, Option("--node", metavar="TYPE:ID", help="show this node and its neighbours; repeat for more")
     ] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="show the types instead of nodes")] = False,
-    hops: Annotated[int, typer.Option("--hops", help="with --node: how far away neighbours may be")] = 1,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", help="nodes of the picture")] = 100,
+    schema: Annotated[bool, Option("--schema", help="show the types instead of nodes")] = False,
+    hops: Annotated[int, Option("--hops", help="with --node: how far away neighbours may be")] = 1,
+    limit: Annotated[int, Option("--limit", metavar="N", help="nodes of the picture")] = 100,
     point: Point,
     quiet: Quiet = False,
 ) -> None:
@@ -47,9 +47,9 @@ def show(
     flags = {"a query": source.is_given, "--node": bool(node), "--schema": schema}
     chosen = [flag for flag, is_given in flags.items() if is_given]
     if len(chosen) > 1:
-        raise typer.BadParameter(f"give one of {' and '.join(chosen)}")
+        raise click.BadParameter(f"give one of {' and '.join(chosen)}")
     if out is None and chosen:
-        raise typer.BadParameter("a picture needs a file: give --out picture.html or --out picture.svg")
+        raise click.BadParameter("a picture needs a file: give --out picture.html or --out picture.svg")
     state = point.arguments()
     with address.open(read_only=True) as graph:
         if out is None:
@@ -74,6 +74,6 @@ def _of_nodes(graph: GraphApi, nodes: Sequence[str], state: PointArguments, *, h
     for text in nodes:
         type_name, colon, entity_id = text.partition(":")
         if not colon or not type_name or not entity_id:
-            raise typer.BadParameter(f"--node is TYPE:ID, as in Person:ada, not {text!r}")
+            raise click.BadParameter(f"--node is TYPE:ID, as in Person:ada, not {text!r}")
         pairs.append((type_name, entity_id))
     return graph.show(pairs or None, hops=hops, limit=limit, **state)
