@@ -255,7 +255,11 @@ class GraphApi(ShowingApi, MaintenanceApi):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release what the graph holds in memory, and files of large differences that it remembers."""
+        """Release what the graph holds in memory, its connections, and files of large differences that it remembers.
+
+        Results, differences and blobs that it gave out can be read to their end: what they use goes with them. A graph
+        that is used after `close` takes what it needs anew.
+        """
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -17,6 +17,7 @@ import httpx
 from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, Operation
 from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
+from omnigraph.client.pool import Pool
 from omnigraph.commit.read_target import Target
 from omnigraph.core.budget import Budget
 from omnigraph.core.ids import DEFAULT_GRAPH, check_branch_name, is_ulid_part
@@ -68,7 +69,10 @@ _MAX_ERROR_BYTES = 64 * 1024 * 1024
 
 
 class Connection:
-    """Connections to one server under one token. Thread-safe. The token is in no text that it gives out."""
+    """Connections to one server under one token. Thread-safe. The token is in no text that it gives out.
+
+    They are opened when they are needed, also after `close`.
+    """
 
     def __init__(
         self,
@@ -87,7 +91,8 @@ class Connection:
         headers = {"User-Agent": "omnigraph"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        self._client = httpx.Client(
+        new_client = partial(
+            httpx.Client,
             headers=headers,
             timeout=httpx.Timeout(
                 timeout_s or ANSWER_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S, write=_SEND_TIMEOUT_S, pool=None
@@ -98,6 +103,7 @@ class Connection:
             trust_env=not address.is_loopback,
             transport=transport,
         )
+        self._pool = Pool(new_client)
 
     @property
     def base(self) -> str:
@@ -105,8 +111,8 @@ class Connection:
         return self._address.base
 
     def close(self) -> None:
-        """Give all connections back."""
-        self._client.close()
+        """Give all connections back, those on which an answer is still read when it has been read or dropped."""
+        self._pool.give_back()
 
     # ---- requests
 
@@ -148,14 +154,18 @@ class Connection:
             content, sent["Content-Type"] = json_bytes(body), JSON
         else:
             content = body
-        request = self._client.build_request(
-            method,
-            f"{self.base}{path}",
-            params=httpx.QueryParams(tuple(_present(params or {}))),
-            content=content,
-            headers=sent,
-        )
-        response = self._send(request, is_write=is_write)
+
+        def ask(client: httpx.Client) -> httpx.Response:
+            request = client.build_request(
+                method,
+                f"{self.base}{path}",
+                params=httpx.QueryParams(tuple(_present(params or {}))),
+                content=content,
+                headers=sent,
+            )
+            return self._send(client, request, is_write=is_write)
+
+        response = self._pool.send(ask)
         if response.is_success or (accepts_redirect and response.is_redirect):
             return response
         raise self._failure(response, is_write=is_write)
@@ -184,10 +194,10 @@ class Connection:
 
     # ---- inside
 
-    def _send(self, request: httpx.Request, *, is_write: bool) -> httpx.Response:
+    def _send(self, client: httpx.Client, request: httpx.Request, *, is_write: bool) -> httpx.Response:
         for is_last in (is_write, True):
             try:
-                return self._client.send(request, stream=True)
+                return client.send(request, stream=True)
             except KeyboardInterrupt as interrupt:
                 _tell_unknown(interrupt, is_write=is_write)
                 raise

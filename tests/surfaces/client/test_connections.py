@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.client.connection import list_graphs
+from omnigraph.client.addresses import parse_address
+from omnigraph.client.connection import Connection, list_graphs
 from omnigraph.client.record_files import RecordFiles
 from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.client.streams import LineCount
@@ -115,6 +116,45 @@ def test_graphs_are_listed_as_the_server_tells_them() -> None:
     fake = Fake(httpx.Response(200, json={"graphs": [{"graph_id": "a", "uri": "/a", "x": 1}]}))
     listed = list_graphs(URL, TOKEN, transport=httpx.MockTransport(fake))
     assert listed == [{"graph_id": "a", "uri": "/a"}]
+
+
+# ---- close
+
+
+class Watched(httpx.MockTransport):
+    """A transport that says whether it was closed, as connections are."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_connections_are_closed_with_the_last_answer_that_is_read_from_them() -> None:
+    transport = Watched(Fake(*(httpx.Response(200, content=iter([b"one\n", b"two\n"])) for _ in range(3))))
+    connection = Connection(parse_address(URL), None, transport=transport)
+    connection.close()
+    first, other = connection.open("POST", "/x"), connection.open("POST", "/x")
+    connection.close()
+    assert next(connection.pieces(first)) == b"one\n"
+    first.close()
+    assert not transport.is_closed
+    assert b"".join(connection.pieces(other)) == b"one\ntwo\n"
+    assert transport.is_closed
+    transport.is_closed = False
+    assert b"".join(connection.pieces(connection.open("POST", "/x"))) == b"one\ntwo\n"
+    assert not transport.is_closed
+    connection.close()
+    assert transport.is_closed
+
+
+def test_a_request_without_an_answer_keeps_no_connection() -> None:
+    transport = Watched(Fake(httpx.ConnectError("no")))
+    graph = RemoteGraph.connect(URL, None, "papers", transport=transport)
+    with pytest.raises(ServerUnreachableError):
+        graph.branches()
+    graph.close()
+    assert transport.is_closed
 
 
 # ---- the token

@@ -517,3 +517,46 @@ def test_stored_mutations_are_mutations(twins: Pair) -> None:
     receipt = twins.remote.run("add_person", {"name": "stored"}, expect_mutation=True)
     assert (receipt.affected_nodes, receipt.commit.kind) == (1, "mutation")
     assert receipt.commit == twins.remote.commits()[0]
+
+
+# ---- after close
+
+
+class Closing(io.StringIO):
+    """A file that closes a graph at the first text that it takes."""
+
+    def __init__(self, graph: Graph | RemoteGraph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def write(self, text: str) -> int:
+        self.graph.close()
+        return super().write(text)
+
+
+def test_what_a_graph_gave_out_is_read_to_its_end_when_it_is_closed(twins: Pair, tmp_path: Path) -> None:
+    """Both are more than a connection holds."""
+    rows = [{"type": "Person", "data": {"name": f"p{number}", "tags": ["x" * 200_000]}} for number in range(80)]
+    rows.append({"type": "Person", "data": {"name": "long", "photo": "base64:" + "QUJD" * 4_000_000}})
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for graph in (twins.embedded, twins.remote):
+        graph.load(tmp_path / "rows.jsonl", mode="merge", engine="local")
+        streamed = iter(graph.query("match { $p: Person } return { $p.name, $p.tags }"))
+        blob = graph.open_blob("node:Person", "long", "photo")
+        pieces = blob.chunks()
+        diff = graph.diff("main", "draft/one", engine="local")
+        rows_read, bytes_read = next(streamed).num_rows, len(next(pieces))
+        graph.close()
+        assert rows_read + sum(batch.num_rows for batch in streamed) == len(rows) + 3
+        assert bytes_read + sum(map(len, pieces)) == blob.size == 12_000_000
+        assert blob.read(0, 3) == b"ABC"
+        assert len(diff) == len(diff.changes) > 0
+        text = Closing(graph)
+        assert graph.export(text, engine="local").nodes["Person"] == text.getvalue().count('{"type":"Person"')
+
+
+def test_a_graph_that_is_used_after_close_takes_what_it_needs_again(same: Pair) -> None:
+    for graph in (same.embedded, same.remote):
+        for _ in range(2):
+            graph.close()
+            assert graph.query(NAMES).row_count
