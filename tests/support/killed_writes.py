@@ -289,7 +289,8 @@ class Load(Write):
     def places(self) -> Places:
         # A branch that is not there has no commits: until its publish, a load that makes it has not happened.
         undone, complete = (FORGOTTEN, FORGOTTEN) if self.base else (ROLLED_BACK, ROLLED_FORWARD)
-        own = (F.LOAD_PLANNED, F.LOAD_FRAGMENTS_WRITTEN, F.LOAD_IDENTIFIED, F.LOAD_CHECKED)
+        patch = (F.PATCH_VALUES_WRITTEN,) if self.mode == "patch" else ()
+        own = (F.LOAD_PLANNED, F.LOAD_FRAGMENTS_WRITTEN, F.LOAD_IDENTIFIED, *patch, F.LOAD_CHECKED)
         commits = table_commits(self.tables, undone, complete)
         return [*((place, NOTHING) for place in own), *SIDECAR, *commits, *publishing(complete)]
 
@@ -329,6 +330,14 @@ UPSERT_LOAD = Load(
     killed_at=(F.LOAD_IDENTIFIED, F.LOAD_CHECKED, "after_table_commit@4"),
     failing_at=(F.SIDECAR_WRITE, "after_table_commit@2", F.BEFORE_PUBLISH),
 )
+PATCH = Load(
+    name="patch",
+    mode="patch",
+    records=tuple(REPLACED),
+    tables=2,
+    killed_at=(F.LOAD_IDENTIFIED, F.PATCH_VALUES_WRITTEN, F.LOAD_CHECKED, "after_table_commit@1", F.BEFORE_PUBLISH),
+    failing_at=(F.PATCH_VALUES_WRITTEN, "after_table_commit@1", F.BEFORE_PUBLISH),
+)
 OVERWRITE = Load(
     name="overwrite",
     mode="overwrite",
@@ -346,7 +355,7 @@ NEW_BRANCH = Load(
     base="main",
     killed_at=("after_table_commit@2", F.BEFORE_PUBLISH, F.AFTER_PUBLISH),
 )
-LOADS = (APPEND, UPSERT_LOAD, OVERWRITE, FORK_LOAD, NEW_BRANCH)
+LOADS = (APPEND, UPSERT_LOAD, PATCH, OVERWRITE, FORK_LOAD, NEW_BRANCH)
 
 
 # ---- merges

@@ -29,6 +29,7 @@ class Failpoint(StrEnum):
     IN_TASK = "in_task"
     LOAD_FRAGMENTS_WRITTEN = "load_fragments_written"
     LOAD_IDENTIFIED = "load_identified"
+    PATCH_VALUES_WRITTEN = "patch_values_written"
     LOAD_CHECKED = "load_checked"
     QUARANTINE_WRITTEN = "quarantine_written"
     QUARANTINE_PUBLISHED = "quarantine_published"

@@ -163,8 +163,11 @@ class _Run:
         )
         if leniency.quarantines:
             refuse_unfit(given)
-        if call.mode is LoadMode.PATCH and (leniency.is_lenient or leniency.quarantines):
-            raise BadRequestError("a patch refuses bad records: leave out the rules and the quarantine for them")
+        if call.mode is LoadMode.PATCH and leniency.drops_any:
+            raise BadRequestError(
+                "a patch drops no edges (`dangling`): its records name edges that exist; leave the rule out, or keep "
+                "new edges without an end in a quarantine (`--on-error quarantine=FOLDER`, quarantine=)"
+            )
         session = None if chosen.is_local else session_of_frames(call.spark, given.frames)
         job = LoadJob(
             given,
@@ -235,6 +238,8 @@ class _Run:
             grammar=str(call.grammar),
             on_duplicate=call.on_duplicate,
             dangling=call.dangling,
+            upsert=call.upsert,
+            check_minimum=call.check_minimum,
         )
         with quarantined(
             job,

@@ -61,6 +61,8 @@ class Reload:
     grammar: str
     on_duplicate: str | None
     dangling: str | None
+    upsert: bool
+    check_minimum: bool
 
     def command(self, folder: str, *, has_mapping: bool) -> str:
         """The command."""
@@ -72,6 +74,8 @@ class Reload:
         words += ["--grammar", self.grammar] if self.grammar != "strict" else []
         words += ["--on-duplicate", self.on_duplicate] if self.on_duplicate else []
         words += ["--dangling", self.dangling] if self.dangling else []
+        words += ["--upsert"] if self.upsert else []
+        words += ["--check-minimum"] if self.check_minimum else []
         return shlex.join(words)
 
 

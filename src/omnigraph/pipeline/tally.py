@@ -168,6 +168,32 @@ class Tally:
         return run_exchange(exchange, self._workers, self._folder)
 
 
+# ---- which tallies are wanted
+
+
+def is_missing(tallies: Rows) -> Column:
+    """A mask of the keys of edges that no node has."""
+    found: Column = pc.and_(pc.greater(tallies["new"], 0), pc.equal(tallies["old"], 0))
+    return found
+
+
+def is_shared(tallies: Rows) -> Column:
+    """A mask of the keys that several rows have, one of them new."""
+    several = pc.greater(pc.add(tallies["new"], tallies["old"]), 1)
+    found: Column = pc.and_(pc.greater(tallies["new"], 0), several)
+    return found
+
+
+def is_outside(low: int, high: int | None, tallies: Rows) -> Column:
+    """A mask of the sources whose number of edges is outside of bounds; one without any edge is exempt."""
+    count = pc.add(tallies["new"], tallies["old"])
+    is_bad = pc.less(count, low)
+    if high is not None:
+        is_bad = pc.or_(is_bad, pc.greater(count, high))
+    found: Column = pc.and_(is_bad, pc.greater(count, 0))
+    return found
+
+
 # ---- counting
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-from omnigraph.core.arrow import pa
+from omnigraph.core.arrow import Array, pa
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import MAX_EXAMPLES, BadRecord, LoadReport
 from omnigraph.errors.writes import LINE
@@ -32,6 +32,7 @@ from omnigraph.pipeline.workers import Message, Workers, detail
 from omnigraph.storage.datasets.fragments import fragment_sizes, read_addresses
 from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, scan_fragments, table_address
 from omnigraph.storage.datasets.tables import Table
+from omnigraph.writes.columns import texts
 from omnigraph.writes.rules import ChangedRows, Found, Violation, check, check_values
 
 # ---- Counts and examples of violations
@@ -93,6 +94,15 @@ class ViolationCounts:
         self.count(name, violation.total)
         kept = self.examples.setdefault(name, [])
         kept.extend(records[: MAX_EXAMPLES - len(kept)])
+
+    def add_rows(self, reasons: Mapping[str, Array], places: Sequence[Place]) -> None:
+        """Count violations that were told before their places were known, one for each row of some columns."""
+        for number, rule in enumerate(texts(reasons["rule"])):
+            self.count(rule, 1)
+            if self.missing_examples(rule) > 0:
+                place, told = places[number], {name: column[number].as_py() for name, column in reasons.items()}
+                record = BadRecord(source=place.source, line=place.line, unit=place.unit, **told)
+                self.examples.setdefault(rule, []).append(record)
 
     def count(self, rule: str, number: int) -> None:
         """Count violations whose examples are added elsewhere."""

@@ -231,11 +231,6 @@ def test_a_rule_that_does_not_exist_is_refused(graph: Graph, mapping: Any, rules
         graph.load(frames=frames("x"), mode="append", **given, **rules)
 
 
-def test_a_patch_takes_no_such_rule(graph: Graph) -> None:
-    with pytest.raises(BadRequestError, match="a patch refuses bad records"):
-        graph.load(frames=frames("ann"), mode="patch", on_duplicate="last")
-
-
 def test_sources_of_one_type_have_one_rule(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("name\nx\n")
     entry = {"source": str(tmp_path / "x.csv")}

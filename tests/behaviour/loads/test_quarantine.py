@@ -309,6 +309,95 @@ def test_dropped_and_superseded_records_are_not_in_the_quarantine(graph: Graph, 
     assert receipt.quarantine.command.endswith("--mode append --on-duplicate first --dangling drop")
 
 
+# ---- patches
+
+
+def patched(graph: Graph, folder: Path, *records: object, name: str = "p.jsonl", **options: Any) -> Any:
+    return graph.load(write(folder / name, *records), mode="patch", **{"engine": "local"} | options)
+
+
+def test_bad_records_of_a_patch_are_kept_and_the_others_change_their_rows(graph: Graph, tmp_path: Path) -> None:
+    (edge,) = everything(graph)["edge:Knows"]
+    records = [
+        person("ann", tag=1),
+        person("nobody", tag=2),
+        person("bob", age="old", tag=3),
+        person("bob", tag=4),
+        person("bob", tag=5),
+        {"type": "Person", "data": {"tag": 6}},
+        knows("bob", "ann", tag=7) | {"id": edge["id"]},
+        "{",
+    ]
+    receipt = patched(graph, tmp_path, *records, quarantine=tmp_path / "bad")
+    assert receipt.quarantine is not None
+    assert receipt.quarantine.rules == {
+        "unknown id of Person": 1,
+        "invalid value for Person.age": 1,
+        "duplicate id of Person": 2,
+        "missing key of Person": 1,
+        "other ends of Knows": 1,
+        "invalid JSON": 1,
+    }
+    assert receipt.report.totals == receipt.quarantine.rules
+    assert {row["id"]: row["tag"] for row in everything(graph)["node:Person"]} == {"ann": 1, "bob": None}
+    assert [(item.patched, item.inserted) for item in receipt.nodes] == [(1, 0)]
+    kept = (tmp_path / "bad" / "p.jsonl").read_text("utf-8").splitlines()
+    assert kept == [line if isinstance(line, str) else json.dumps(line) for line in records[1:]]
+    assert receipt.quarantine.command.endswith("--mode patch")
+    assert (
+        "--upsert"
+        in json.loads((tmp_path / "bad" / "_reasons" / "p.jsonl.jsonl").read_text("utf-8").splitlines()[0])["message"]
+    )
+
+
+def test_a_value_that_a_patch_does_not_take_away_is_still_taken(graph: Graph, tmp_path: Path) -> None:
+    """A record that is left out leaves the old value of its row to collide with, and so on."""
+    patched(graph, tmp_path, *(person(name, mail=name) for name in "abcde"), upsert=True, name="seed.jsonl")
+    chain = [person(name, mail=mail, tag=1) for name, mail in ("ab", "bc", "cd", "de", "ea")]
+    assert patched(graph, tmp_path, *chain, quarantine=tmp_path / "none").quarantined == 0
+    back = [person(name, mail=name, tag=2) for name in "abcd"]
+    receipt = patched(graph, tmp_path, *back, person("bob", tag=2), quarantine=tmp_path / "bad")
+    assert receipt.quarantine.rules == {"@unique violation on Person.mail": 4}
+    assert {row["id"]: row["mail"] for row in everything(graph)["node:Person"]} == {
+        "ann": "ann",
+        "bob": None,
+        "a": "b",
+        "b": "c",
+        "c": "d",
+        "d": "e",
+        "e": "a",
+    }
+
+
+def test_new_rows_of_a_patch_that_break_a_rule_are_kept(graph: Graph, tmp_path: Path) -> None:
+    records = [
+        person("new", tag=1),
+        knows("new", "ghost", tag=2),
+        *(knows("bob", to, tag=3) for to in ("ann", "bob", "new")),
+        knows("ann", "new", tag=4),
+        {"edge": "Knows", "from": "ann", "data": {"tag": 5}},
+    ]
+    receipt = patched(graph, tmp_path, *records, quarantine=tmp_path / "bad", upsert=True)
+    assert receipt.quarantine.rules == {
+        "dst of Knows not found in Person": 1,
+        "@card violation on edge Knows": 3,
+        "missing `to` of Knows": 1,
+    }
+    assert sorted(row["tag"] or 0 for row in everything(graph)["edge:Knows"]) == [0, 4]
+    assert receipt.quarantine.command.endswith("--mode patch --upsert")
+
+
+@pytest.mark.parametrize(("rule", "tag"), [("first", 1), ("last", 3)])
+def test_one_of_the_records_of_a_row_changes_it(graph: Graph, tmp_path: Path, rule: str, tag: int) -> None:
+    records = [person("ann", tag=1), person("ann", tag=2, age=9), person("bob", tag=8), person("ann", tag=3)]
+    receipt = patched(graph, tmp_path, *records, on_duplicate=rule)
+    assert {row["id"]: (row["tag"], row["age"]) for row in everything(graph)["node:Person"]} == {
+        "ann": (tag, None),
+        "bob": (8, None),
+    }
+    assert (receipt.superseded, receipt.nodes[0].patched) == (2, 2)
+
+
 # ---- the folder
 
 
@@ -418,8 +507,8 @@ def test_what_no_quarantine_takes_is_refused(graph: Graph, tmp_path: Path) -> No
     mapping = {"nodes": {"Person": {"each": "names", "columns": {"names": "name"}}}}
     with pytest.raises(BadRequestError, match="`each` makes several records"):
         graph.load(frames=frame, mapping=mapping, mode="append", quarantine=tmp_path / "bad")
-    with pytest.raises(BadRequestError, match="a patch refuses bad records"):
-        graph.load(frames={"Person": pa.table({"name": ["ann"]})}, mode="patch", quarantine=tmp_path / "bad")
+    with pytest.raises(BadRequestError, match="a patch drops no edges"):
+        graph.load(frames={"Person": pa.table({"name": ["ann"]})}, mode="patch", dangling="drop")
 
 
 # ---- laws
@@ -440,12 +529,9 @@ EDGES = st.builds(
     st.sampled_from([None, 1, "then"]),
 )
 INPUTS = st.lists(NODES | EDGES, min_size=1, max_size=14)
+RULE_OF_EQUALS = st.sampled_from(["first", "last", "error"])
 RULES = st.fixed_dictionaries(
-    {},
-    optional={
-        "on_duplicate": st.sampled_from(["first", "last", "error"]),
-        "dangling": st.sampled_from(["drop", "error"]),
-    },
+    {}, optional={"on_duplicate": RULE_OF_EQUALS, "dangling": st.sampled_from(["drop", "error"])}
 )
 
 
@@ -505,6 +591,59 @@ def test_every_record_is_loaded_superseded_dropped_or_in_the_quarantine(
     check_law(tmp_path_factory.mktemp("law"), items, mode, rules, engine="local")
 
 
+PATCHES = st.lists(
+    st.tuples(
+        st.sampled_from(["node", "node", "edge"]),
+        st.sampled_from(["ann", "bob", "cid", "ghost"]),
+        st.sampled_from([None, None, "ann", "m", "n"]),
+        st.sampled_from([None, 1, "old"]),
+    ),
+    min_size=1,
+    max_size=10,
+)
+#: Every person whom a patch may name has a mail, so that what it leaves behind is taken.
+SEED = [person("cid", mail="m", tag=-1), person("bob", mail="n", tag=-1), person("ann", tag=-1)]
+EDGES_OF_SEED = [knows(name, "ann", tag=-1) | {"id": f"e-{name}"} for name in ("ann", "bob")]
+
+
+def patch_record(tag: int, item: tuple[Any, ...]) -> dict[str, Any]:
+    kind, name, mail, number = item
+    if kind == "node":
+        return person(name, tag=tag, age=number, **({} if mail is None else {"mail": mail}))
+    ends = {} if mail is None else {"from": name, "to": mail}
+    return {"edge": "Knows", "id": f"e-{name}", "data": {"tag": tag, "since": number}} | ends
+
+
+def check_patch_law(root: Path, items: list[tuple[Any, ...]], options: dict[str, Any], **engine: Any) -> Any:
+    """What becomes of every record of a patch, checked; and the same in a form to compare."""
+    graph = new_graph(root / "g.omni")
+    graph.load(write(root / "seed.jsonl", *SEED, *EDGES_OF_SEED), mode="merge", engine="local")
+    source, bad = write(root / "in.jsonl", *(patch_record(*item) for item in enumerate(items))), root / "bad"
+    receipt = graph.load(source, mode="patch", quarantine=bad, **options, **engine)
+    loaded, kept = tags_of_graph(graph), tags_of_folder(bad)
+    del loaded[-1]
+    assert not loaded.keys() & kept.keys()
+    assert all(count == 1 for count in (loaded | kept).values())
+    assert len(items) == len(loaded) + receipt.superseded + len(kept)
+    assert receipt.quarantined == len(kept)
+    assert sum(item.patched + item.inserted for item in (*receipt.nodes, *receipt.edges)) == len(loaded)
+    assert graph.verify().is_sound
+    if kept:
+        graph.load(bad, mode="patch", quarantine=root / "again", **options, **engine)
+        assert reasons(root / "again") == reasons(bad)
+    return loaded, kept, receipt.superseded, reasons(bad) if kept else None
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    items=PATCHES, options=st.fixed_dictionaries({}, optional={"on_duplicate": RULE_OF_EQUALS, "upsert": st.booleans()})
+)
+def test_every_record_of_a_patch_changes_its_row_or_is_in_the_quarantine(
+    tmp_path_factory: pytest.TempPathFactory, items: list[tuple[Any, ...]], options: dict[str, Any]
+) -> None:
+    check_patch_law(tmp_path_factory.mktemp("law"), items, options, engine="local")
+
+
 MANY: list[tuple[Any, ...]] = [
     ("node", "x", None, 1, "m"),
     ("node", "y", None, "old", None),
@@ -527,16 +666,36 @@ MANY: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("mode", ["merge"])
-def test_both_engines_keep_the_same(tmp_path: Path, spark: Any, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+MANY_PATCHES: list[tuple[Any, ...]] = [
+    ("node", "ann", "n", 1),
+    ("node", "bob", "m", None),
+    ("node", "cid", "ann", "old"),
+    ("node", "ghost", "g", 1),
+    ("node", "ghost2", "m", 1),
+    ("edge", "ann", None, 3),
+    ("edge", "cid", "ann", 1),
+    ("edge", "bob", "ghost3", 1),
+    ("edge", "ghost", "ghost3", 1),
+    ("edge", "ghost4", None, 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "arguments"),
+    [(check_law, (MANY, "merge", {})), (check_patch_law, (MANY_PATCHES, {"upsert": True}))],
+    ids=["merge", "patch"],
+)
+def test_both_engines_keep_the_same(
+    tmp_path: Path, spark: Any, check: Any, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In ranges and parts as small as they can be, with little data on the way of much data."""
     from omnigraph.spark import worker_choice
 
     (tmp_path / "local").mkdir()
-    expected = check_law(tmp_path / "local", MANY, mode, {}, engine="local")
+    expected = check(tmp_path / "local", *arguments, engine="local")
     monkeypatch.setattr(worker_choice, "SMALL_ROWS", 0)
     monkeypatch.setattr(quarantine, "_RANGE", 3)
     monkeypatch.setattr(parts, "_SMALLEST_PART_BYTES", 400)
     monkeypatch.setattr(parts, "_LARGEST_PART_BYTES", 400)
     (tmp_path / "spark").mkdir()
-    assert check_law(tmp_path / "spark", MANY, mode, {}, spark=spark) == expected
+    assert check(tmp_path / "spark", *arguments, spark=spark) == expected

@@ -34,11 +34,11 @@ from omnigraph.lang.schema.rules import DistinctIds, EdgesPerSource, End, EndRef
 from omnigraph.pipeline.exchange import key_files
 from omnigraph.pipeline.keys import KeyScan, key_scans, text_key
 from omnigraph.pipeline.load.reasons import Moving, Reason, TellMoved, TellReasons, TellRows
-from omnigraph.pipeline.load.relations import Staged, appended, is_missing
+from omnigraph.pipeline.load.relations import Staged, appended
 from omnigraph.pipeline.row_sets import RowSet
 from omnigraph.pipeline.shape.leniency import Duplicates, Leniency
 from omnigraph.pipeline.sources.provenance import RowSource
-from omnigraph.pipeline.tally import BrokenKeys, Counted, Side, Tally, joined_keys
+from omnigraph.pipeline.tally import BrokenKeys, Counted, Side, Tally, is_missing, is_outside, is_shared, joined_keys
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.violations import Image, ViolationCounts
 from omnigraph.pipeline.worker_set import WorkerSet
@@ -232,7 +232,7 @@ class Exclusions:
         members = list(zip(rule.members, rule.bases, strict=True))
         new = self._new_scans(key, members, extra=("id",))
         counted = [Counted(side=Side.NEW, scans=new), Counted(side=Side.OLD, scans=self._old_scans(key, members))]
-        self._refuse(key, [(rule, new, self._tally.find(counted, _is_shared, owner="id"))])
+        self._refuse(key, [(rule, new, self._tally.find(counted, is_shared, owner="id"))])
 
     def _check_counts(self, key: TableKey, rule: EdgesPerSource) -> None:
         sources = text_key("src")
@@ -243,7 +243,7 @@ class Exclusions:
             Counted(side=Side.OLD, scans=self._old_scans(key, sources)),
             Counted(side=Side.GONE, scans=gone),
         ]
-        keys = self._tally.find(counted, partial(_is_outside, rule.low, rule.high))
+        keys = self._tally.find(counted, partial(is_outside, rule.low, rule.high))
         found: list[_Finding] = [(rule, new, keys)]
         if gone and keys.total:
             # A source that lost an edge suffers from the record that gave it to another one.
@@ -349,22 +349,6 @@ def _is_on_both_sides(tallies: Rows) -> Column:
 
 def _is_refused(tallies: Rows) -> Column:
     found: Column = pc.and_(is_missing(tallies), pc.greater(tallies["refused"], 0))
-    return found
-
-
-def _is_shared(tallies: Rows) -> Column:
-    several = pc.greater(pc.add(tallies["new"], tallies["old"]), 1)
-    found: Column = pc.and_(pc.greater(tallies["new"], 0), several)
-    return found
-
-
-def _is_outside(low: int, high: int | None, tallies: Rows) -> Column:
-    count = pc.add(tallies["new"], tallies["old"])
-    is_bad = pc.less(count, low)
-    if high is not None:
-        is_bad = pc.or_(is_bad, pc.greater(count, high))
-    # A source without any edge is exempt.
-    found: Column = pc.and_(is_bad, pc.greater(count, 0))
     return found
 
 

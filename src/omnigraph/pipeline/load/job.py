@@ -29,7 +29,7 @@ from omnigraph.pipeline.load.exclusions import Exclusions, LeftOut
 from omnigraph.pipeline.load.quarantine import Quarantined, write_quarantine
 from omnigraph.pipeline.load.relations import Relations, Staged, StagedType, appended
 from omnigraph.pipeline.load.staging import FrameTask, StageItem, likely_types, stage_part
-from omnigraph.pipeline.patch.files import PatchFile, split_address
+from omnigraph.pipeline.patch.files import PatchFile
 from omnigraph.pipeline.patch.job import PatchCounts, PatchJob
 from omnigraph.pipeline.patch.writing import Patched
 from omnigraph.pipeline.shape.leniency import Duplicates, Leniency
@@ -389,27 +389,31 @@ class LoadJob:
     def _prepare_patch(
         self, tables: Mapping[TableKey, Table], open_pinned: Callable[[TableKey], Table]
     ) -> PreparedLoad:
-        types = self._staged.types
-
-        def locate(key: TableKey, addresses: Sequence[int]) -> list[Place]:
-            split = map(split_address, addresses)
-            origins = [types[key].origins[number].behind(place) for number, place in split]
-            return self._staged.provenance.places(key, origins)
-
+        types = {key: staged for key, staged in self._staged.types.items() if staged.patches}
+        provenance = self._staged.provenance
         job = PatchJob(
-            files={key: staged.patches for key, staged in types.items() if staged.patches},
+            files={key: staged.patches for key, staged in types.items()},
+            sources={key: provenance.of_rows(key, dict(enumerate(staged.origins))) for key, staged in types.items()},
             plan=self._plan,
             rules=self._rules,
+            leniency=self._leniency,
             engine=self._engine,
             objects=self._objects,
             folder=self._ledgers.folder,
-            locate=locate,
             violations=self._staged.violations,
             checks_minimum=self._checks_minimum,
         )
         found = job.prepare(tables, open_pinned)
         self._ledgers.count(name for item in found.changes.values() for name in item.ledgers)
-        return PreparedLoad(writes=found.writes, read=found.read, patched=found.counts, _patched=found.changes)
+        left_out = LeftOut(
+            superseded=found.superseded,
+            bad=found.bad,
+            counts=found.violations,
+            rejects=[name for item in found.matched.values() for name in item.rejects],
+        )
+        return PreparedLoad(
+            writes=found.writes, read=found.read, left_out=left_out, patched=found.counts, _patched=found.changes
+        )
 
     def _cleared(self, tables: Mapping[TableKey, Table], left_out: LeftOut) -> dict[TableKey, _Rewritten]:
         """The fragments of types that lose rows; those that have them are written again."""

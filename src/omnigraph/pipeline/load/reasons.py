@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from omnigraph.core.arrow import Batch, Column, Rows, pa, pc
 from omnigraph.errors import MAX_EXAMPLES
-from omnigraph.lang.schema.rules import DistinctIds, EdgesPerSource, Example, Rule, Unique
-from omnigraph.pipeline.keys import joined_text
-from omnigraph.pipeline.rejects import REJECTS, violating_rows
+from omnigraph.lang.schema.rules import EdgesPerSource, Example, Rule
+from omnigraph.pipeline.rejects import REJECTS, located_rejects, matched_examples, reason_columns
 from omnigraph.pipeline.sources.provenance import RowSource
 from omnigraph.pipeline.tally import TALLY
 from omnigraph.pipeline.violations import ViolationCounts
@@ -72,30 +71,19 @@ class TellReasons:
                 few = replace(found, examples=found.examples[shown])
                 counts.add_all(few, self.source.places(pieces[shown], numbers[shown]))
                 if self.keeps_bad and table.num_rows:
+                    rows = located_rejects(reason_columns(found), pieces, numbers)
                     rejects.append(attempt_name("rejects", number))
-                    write_answer(self.folder, rejects[-1], REJECTS, [violating_rows(found, pieces, numbers)])
+                    write_answer(self.folder, rejects[-1], REJECTS, [rows])
                 yield table
 
         answer = _write_addresses(self.folder, number, told())
         return answer | {"violations": counts.to_message(), "rejects": rejects}
 
     def _violation(self, rows: Rows, total: int) -> Violation:
-        rule = self.reason.rule if isinstance(self.reason, Moving) else self.reason
-        return Violation(self.source.key, rule, total, [self._example(row) for row in rows.to_pylist()])
-
-    def _example(self, row: Mapping[str, Any]) -> Example:
-        key, owner = row["key"], row["owner"]
-        match self.reason:
-            case DistinctIds():
-                return Example(key, count=row["new"])
-            case Unique():
-                other = row["low"] if row["low"] != owner else row["high"]
-                return Example(joined_text(key) if len(self.reason.members) > 1 else key, ids=(owner, other))
-            case EdgesPerSource():
-                return Example(key, count=row["new"] + row["old"])
-            case Moving():
-                return Example(row["low"], count=row["new"])
-        return Example(key, ids=() if owner is None else (owner,))
+        if isinstance(self.reason, Moving):
+            examples = [Example(row["low"], count=row["new"]) for row in rows.select(["low", "new"]).to_pylist()]
+            return Violation(self.source.key, self.reason.rule, total, examples)
+        return Violation(self.source.key, self.reason, total, matched_examples(self.reason, rows))
 
 
 @dataclass(frozen=True, slots=True)

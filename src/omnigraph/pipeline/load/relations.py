@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from omnigraph.core.arrow import Column, Rows, pa, pc
+from omnigraph.core.arrow import pa, pc
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import MAX_EXAMPLES
@@ -22,7 +22,7 @@ from omnigraph.pipeline.keys import find_keys, key_scans, text_key
 from omnigraph.pipeline.minimum import find_outside, without_minimum
 from omnigraph.pipeline.patch.files import PatchFile
 from omnigraph.pipeline.sources.provenance import Origin, Provenance
-from omnigraph.pipeline.tally import BrokenKeys, Counted, Side, Tally
+from omnigraph.pipeline.tally import BrokenKeys, Counted, Side, Tally, is_missing
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.violations import GRAPH, Image, Place, TableChanges, ViolationCounts, named_examples
 from omnigraph.pipeline.worker_set import WorkerSet
@@ -226,12 +226,6 @@ class Relations:
                 for name, address in zip(texts(some["key"]), np.asarray(some["address"]).tolist(), strict=True):
                     address_of[name] = max(address, address_of.get(name, address))
         return [self._origin(key, private.new_fragments, address_of[name]) for name in ids]
-
-
-def is_missing(tallies: Rows) -> Column:
-    """A mask of the keys of edges that no node has."""
-    found: Column = pc.and_(pc.greater(tallies["new"], 0), pc.equal(tallies["old"], 0))
-    return found
 
 
 def _first_keys(keys: BrokenKeys, *, of_refused: bool) -> tuple[int, list[str]]:

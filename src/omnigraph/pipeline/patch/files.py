@@ -89,15 +89,6 @@ def patch_keys(folder: AnswerFolder, number: int, file: PatchFile) -> Iterator[R
         first += batch.num_rows
 
 
-def split_address(address: int) -> tuple[int, int]:
-    """The number of the file and the place in it of a record.
-
-    >>> split_address((3 << 32) + 7)
-    (3, 7)
-    """
-    return address >> _OFFSET_BITS, address & _OFFSET_MASK
-
-
 def file_numbers(addresses: NDArray[np.int64]) -> NDArray[np.int32]:
     """The number of the file of each record."""
     return (addresses >> _OFFSET_BITS).astype(np.int32)

@@ -44,10 +44,9 @@ class Leniency:
     quarantines: bool = False
 
     @property
-    def is_lenient(self) -> bool:
-        """Whether any record may be left out."""
-        rules = [self.default_duplicates, self.default_dangling, *self.duplicates.values(), *self.dangling.values()]
-        return any(rule not in (Duplicates.ERROR, Dangling.ERROR) for rule in rules)
+    def drops_any(self) -> bool:
+        """Whether edges of any type are left out when they have no end."""
+        return Dangling.DROP in (self.default_dangling, *self.dangling.values())
 
     def duplicates_of(self, key: TableKey) -> Duplicates:
         """The rule for equal ids of a type."""
