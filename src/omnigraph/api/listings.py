@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.rows import MAIN, GraphCommit
+from omnigraph.core.ids import check_branch_name
 from omnigraph.core.values import render_datetime
 from omnigraph.display.listings import Listing
 from omnigraph.display.tables import Column
+from omnigraph.errors import BadRequestError
 
 
-def commit_list(commits: Iterable[GraphCommit]) -> list[GraphCommit]:
-    """Commits as a table of their ids, times, branches, actors and types."""
-    return Listing(commits, _commit_columns, "commit")
+def check_branch_choice(branch: str, *, all_branches: bool) -> str | None:
+    """The branch whose commits are listed, or None for all branches.
+
+    Raises:
+        BadRequestError: the name is not one of a branch, or a branch is named beside `all_branches`.
+    """
+    name = check_branch_name(branch)
+    if all_branches and name != MAIN:
+        raise BadRequestError(f"give the branch {name} or all_branches, not both")
+    return None if all_branches else name
+
+
+def commit_list(commits: Iterable[GraphCommit], actor: str | None = None) -> list[GraphCommit]:
+    """Commits, or those of an actor, as a table of their ids, times, branches, actors and types."""
+    chosen = (commit for commit in commits if actor is None or commit.actor == actor)
+    return Listing(chosen, _commit_columns, "commit")
 
 
 def _commit_columns(commits: Sequence[GraphCommit]) -> list[Column]:

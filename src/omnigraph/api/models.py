@@ -52,8 +52,11 @@ class BranchParam(_Strict):
 
 
 class CommitsParams(BranchParam):
-    """A branch, and whose commits."""
+    """A branch or all of them, and whose commits."""
 
+    all_branches: Annotated[
+        bool, Field(description="everything that the branches which may be read build on, instead of one branch")
+    ] = False
     actor: Annotated[str | None, Field(description="only commits of this actor")] = None
 
 

@@ -209,7 +209,8 @@ _ENTRIES = (
         id="list_commits",
         path="/commits",
         tag="commits",
-        text="The history of a branch, newest first: its own commits and those it inherited.",
+        text="The history of a branch, newest first: its own commits and those it inherited; or that of all branches "
+        "that the caller may read.",
         query="CommitsParams",
         result="api.answers:Commits",
         call="commits",

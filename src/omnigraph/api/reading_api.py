@@ -334,8 +334,18 @@ class ReadingApi:
 
     # ---- history
 
-    def commits(self, branch: str = "main", actor: str | None = None) -> list[GraphCommit]:
-        """The history of a branch, newest first: its own commits and those it inherited."""
+    def commits(
+        self, branch: str = "main", actor: str | None = None, *, all_branches: bool = False
+    ) -> list[GraphCommit]:
+        """The history of a branch, newest first: its own commits and those it inherited.
+
+        With `all_branches`, everything that any branch builds on, also what was merged into it. `actor` chooses the
+        commits of one actor.
+
+        Raises:
+            BranchNotFoundError: there is no such branch.
+            BadRequestError: a branch is named beside `all_branches`.
+        """
         raise NotImplementedError
 
     def commit(self, commit_id: str) -> GraphCommit:

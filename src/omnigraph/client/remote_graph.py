@@ -316,8 +316,8 @@ class RemoteGraph(GraphApi):
             return commit_list(GraphCommit.from_json(commit) for commit in body["commits"])
 
     @override
-    def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
-        asked = {"branch": branch, "actor": actor}
+    def commits(self, branch: str = MAIN, actor: str | None = None, *, all_branches: bool = False) -> list[GraphCommit]:
+        asked = {"branch": branch, "actor": actor, "all_branches": all_branches or None}
         return commit_list(perform(self._connection, self._path, OPERATIONS["list_commits"], asked))
 
     @override

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Unpack
 
-from omnigraph.api.listings import commit_list
+from omnigraph.api.listings import check_branch_choice, commit_list
 from omnigraph.api.reading_api import FilterKeywords, TargetKeywords
 from omnigraph.commit.audit import RecoveryRecord
 from omnigraph.commit.lineage import first_parents
@@ -28,11 +28,17 @@ if TYPE_CHECKING:
 
 
 @graph_method
-def commits(graph: OpenGraph, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
+def commits(
+    graph: OpenGraph, branch: str = MAIN, actor: str | None = None, *, all_branches: bool = False
+) -> list[GraphCommit]:
+    name = check_branch_choice(branch, all_branches=all_branches)
     with graph.reading():
-        newest = graph.state().head(check_branch_name(branch)).commit_id
-        line = list(first_parents(graph.environment.manifest.commits(), newest))
-    return commit_list(commit for commit in line if actor is None or commit.actor == actor)
+        state = graph.state()
+        if name is None:
+            found = graph.history.log(state, None)
+        else:
+            found = list(first_parents(graph.environment.manifest.commits(), state.head(name).commit_id))
+    return commit_list(found, actor)
 
 
 @graph_method

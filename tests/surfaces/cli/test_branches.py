@@ -450,6 +450,14 @@ def test_a_log_is_the_list_of_commits_of_a_branch(og: Run, merged: Merged) -> No
     assert ids(og("log", merged.uri, "--branch", "review", "--json")) == on_main, "without commits of its own"
 
 
+def test_commits_of_all_branches_hold_what_was_merged(og: Run, merged: Merged) -> None:
+    listed = og("commit", "list", merged.uri, "--all-branches", "--json")
+    assert ids(listed) == ids(og("log", merged.uri, "--graph", "--json"))
+    assert {merged.ahead, merged.merge} < set(ids(listed))
+    nothing = og("commit", "list", merged.uri, "--all-branches", "--filter", "actor=nobody")
+    assert nothing.out == "no commits\n"
+
+
 def test_the_graph_of_all_branches_is_drawn_with_its_heads(og: Run, merged: Merged) -> None:
     outcome = og("log", merged.uri, "--graph")
     shown = re.sub(r"  \S+ \S+Z  ", "  ", outcome.out)

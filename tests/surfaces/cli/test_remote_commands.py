@@ -146,6 +146,7 @@ def test_writes_and_the_history_print_the_same(
     both("log", "--graph", "--json")
     both("commit", "list", "--json")
     both("commit", "list", "--actor", ACTOR)
+    both("commit", "list", "--filter", f"actor={ACTOR}", "--all-branches")
     both("changes", "poll", "--start", "beginning", "--json")
     for store, words in (
         (pair.store, ("--store", pair.store)),

@@ -22,6 +22,7 @@ CASES: dict[str, dict[str, str]] = {
         "snapshot a --store b": "give the graph once",
         "doctor http://127.0.0.1:1": "works on the storage",
         "commit list x --filter branch=y": "actor",
+        "commit list x --branch y --all-branches": "--branch or --all-branches",
         "mutate --store g -e q --params {} --params-file x": "one of",
         "lint": "give a query with --query FILE or -e GQ, --schema FILE, or both",
         "lint --schema READING --query x.gq --frobnicate": "No such option",

@@ -406,6 +406,8 @@ def test_who_reads_a_branch_reads_its_past_and_nothing_of_branches_that_must_not
         log = agent.get(f"{GRAPH}/log").json()
         assert list(log["heads"]) == ["draft"]
         assert hidden not in [commit["graph_commit_id"] for commit in log["commits"]]
+        listed = agent.get(f"{GRAPH}/commits?all_branches=true").json()["commits"]
+        assert [c["graph_commit_id"] for c in listed] == [c["graph_commit_id"] for c in log["commits"]]
         assert {commit["branch_deleted"] for commit in log["commits"]} == {False}
         assert hidden in [c["graph_commit_id"] for c in owner.get(f"{GRAPH}/log").json()["commits"]]
 
@@ -499,7 +501,7 @@ REQUESTS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     "poll_changes": [("GET", "/changes", {"params": {"start": "beginning"}})],
     "get_commit_changes": [("GET", "/commits/{head}/changes", {})],
     "get_commit": [("GET", "/commits/{head}", {}), ("GET", "/commits/nope", {})],
-    "list_commits": [("GET", "/commits", {})],
+    "list_commits": [("GET", "/commits", {}), ("GET", "/commits", {"params": {"all_branches": "true"}})],
     "get_log": [("GET", "/log", {})],
     "get_diff": [("GET", "/diff", {"params": {"from": "main", "to": "draft"}})],
     "get_blob": [("GET", "/blob", {"params": CHOSEN})],

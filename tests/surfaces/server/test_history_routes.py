@@ -32,6 +32,16 @@ def test_commits_come_newest_first(past):
     assert past.get(f"{GRAPH}/commits?actor=nobody").json() == {"commits": []}
 
 
+def test_commits_of_all_branches_are_those_of_the_log(past):
+    listed = past.get(f"{GRAPH}/commits?all_branches=true").json()["commits"]
+    log = past.get(f"{GRAPH}/log").json()["commits"]
+    assert [commit["graph_commit_id"] for commit in listed] == [commit["graph_commit_id"] for commit in log]
+    assert past.get(f"{GRAPH}/commits?all_branches=true&actor=nobody").json() == {"commits": []}
+    refused = past.get(f"{GRAPH}/commits?all_branches=true&branch=draft")
+    assert refused.status_code == 400
+    assert "the branch draft or all_branches" in refused.json()["error"]
+
+
 def test_one_commit_by_id(past):
     newest = past.get(f"{GRAPH}/commits").json()["commits"][0]
     assert past.get(f"{GRAPH}/commits/{newest['graph_commit_id']}").json() == newest

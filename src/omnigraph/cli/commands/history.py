@@ -158,17 +158,23 @@ commit_app = CommandGroup(help="Look at the history of a graph.")
 def list_commits(
     address: Address,
     branch: Branch = "main",
+    all_branches: Annotated[
+        bool, Option("--all-branches", help="commits of all branches, also those that were merged")
+    ] = False,
     filter_: Annotated[str | None, Option("--filter", metavar="actor=ID", help="only commits of an actor")] = None,
     actor: Annotated[str | None, Option("--actor", metavar="ID", help="short form of --filter actor=ID")] = None,
     json: AsJson = False,
 ) -> None:
-    """List the commits of a branch, newest first."""
+    """List the commits of a branch or of all branches, newest first."""
     from omnigraph.api.answers import Commits
 
     wanted = _actor(filter_, actor)
+    if all_branches and branch != "main":
+        raise click.UsageError("give --branch or --all-branches, not both")
     with address.open(read_only=True) as graph:
-        commits = graph.commits(branch, actor=wanted)
-    lines = [commit_line(commit) for commit in commits]
+        commits = graph.commits(branch, actor=wanted, all_branches=all_branches)
+    width = max((len(commit.branch) for commit in commits), default=0)
+    lines = [commit_line(commit, branch_width=max(width, BRANCH_WIDTH)) for commit in commits]
     print_result(Commits(commits=commits), lines or ["no commits"], json=json)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.api.answers import Branches
+from omnigraph.api.answers import Branches, Commits
 from omnigraph.api.diffs import DiffFilter, diff_page
-from omnigraph.api.models import BaselineBody, BranchBody, DiffParams, LogParams, MergeBody
+from omnigraph.api.listings import check_branch_choice, commit_list
+from omnigraph.api.models import BaselineBody, BranchBody, CommitsParams, DiffParams, LogParams, MergeBody
 from omnigraph.api.operation import GRAPH, JSON, NDJSON, Operation
 from omnigraph.branches.diffs import Diff
 from omnigraph.commit.lineage import log_of
@@ -123,6 +125,26 @@ async def _merge(request: Request, _operation: Operation) -> Response:
 # ---- Commits, the log, and diffs
 
 
+@handles("list_commits")
+async def _commits(request: Request, _operation: Operation) -> Response:
+    call = enter_graph(request)
+    params = parse_query(request, CommitsParams)
+    branch = check_branch_choice(MAIN if params.branch is None else params.branch, all_branches=params.all_branches)
+    if branch is None:
+        call.authorize_some(Action.READ)
+    else:
+        call.authorize(Action.READ, branch=branch)
+
+    def work() -> bytes:
+        if branch is None:
+            found = commit_list(_visible_log(call, _heads(call), None), params.actor)
+        else:
+            found = call.graph.commits(branch, params.actor)
+        return json_bytes(Commits(commits=found).document())
+
+    return Response(await call.read(work), media_type=JSON)
+
+
 @handles("get_log")
 async def _log(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
@@ -134,13 +156,8 @@ async def _log(request: Request, _operation: Operation) -> Response:
 
     def work() -> bytes:
         heads = _heads(call)
-        visible = [name for name in heads if call.decide(Action.READ, branch=name).allowed]
-        names = visible if branch is None else [branch]
-        commits = _merged([call.graph.log(name) for name in names])
-        if len(visible) < len(heads):
-            commits = _without_hidden(call, commits, visible)
-        found = log_of(commits, heads)
-        shown = replace(found, heads={name: found.heads[name] for name in visible})
+        found = log_of(_visible_log(call, heads, branch), heads)
+        shown = replace(found, heads={name: found.heads[name] for name in _visible(call, heads)})
         return json_bytes(shown.document())
 
     return Response(await call.read(work), media_type=JSON)
@@ -154,16 +171,22 @@ def _heads(call: GraphCall) -> dict[str, Snapshot]:
     return heads
 
 
-def _without_hidden(call: GraphCall, commits: list[GraphCommit], visible: list[str]) -> list[GraphCommit]:
-    """Without commits that were merged from branches which the caller must not read."""
+def _visible(call: GraphCall, heads: Mapping[str, Snapshot]) -> list[str]:
+    return [name for name in heads if call.decide(Action.READ, branch=name).allowed]
+
+
+def _visible_log(call: GraphCall, heads: Mapping[str, Snapshot], branch: str | None) -> list[GraphCommit]:
+    """The log of a branch, or of all that the caller may read, newest first.
+
+    Commits that were merged from branches which the caller must not read are left out.
+    """
+    visible = _visible(call, heads)
+    logs = [call.graph.log(name) for name in (visible if branch is None else [branch])]
+    found = newest_first({commit.commit_id: commit for log in logs for commit in log}.values())
+    if len(visible) == len(heads):
+        return found
     inherited = {commit.commit_id for name in visible for commit in call.graph.commits(name)}
-    return [c for c in commits if c.branch in visible or c.commit_id in inherited]
-
-
-def _merged(logs: list[list[GraphCommit]]) -> list[GraphCommit]:
-    """The commits of several logs, each once, newest first."""
-    found = {commit.commit_id: commit for log in logs for commit in log}
-    return newest_first(found.values())
+    return [commit for commit in found if commit.branch in visible or commit.commit_id in inherited]
 
 
 @handles("get_diff")
