@@ -37,6 +37,33 @@ class Operation(StrEnum):
     DELETE = "delete"
 
 
+OnError = Annotated[
+    str | None,
+    Option(
+        "--on-error",
+        metavar="refuse|quarantine=FOLDER",
+        help="of bad records: refuse the load (default), or load the others and keep the bad ones in FOLDER; exits 3",
+    ),
+]
+_QUARANTINE = "quarantine="
+#: The exit code of a command that put records into a quarantine.
+QUARANTINED = 3
+
+
+def quarantine_of(on_error: str | None) -> str | None:
+    """The folder for bad records; None where they refuse the load.
+
+    Raises:
+        click.BadParameter: the flag says something else.
+    """
+    if on_error is None or on_error == "refuse":
+        return None
+    folder = on_error.removeprefix(_QUARANTINE)
+    if not folder or folder == on_error:
+        raise click.BadParameter("give --on-error refuse or --on-error quarantine=FOLDER")
+    return folder
+
+
 SchemaFile = Annotated[Path, Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)]
 
 

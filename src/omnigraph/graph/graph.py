@@ -133,6 +133,7 @@ class Graph(GraphApi):
         *,
         keys: Mapping[str, str | Sequence[str]] | None = None,
         edges: Mapping[str, Mapping[str, str] | None] | None = None,
+        quarantine: str | PathLike[str] | None = None,
         actor: str | None = None,
         engine: str = "auto",
         spark: Session | None = None,
@@ -142,7 +143,8 @@ class Graph(GraphApi):
 
         Frames are those of `load`: pandas, polars, Arrow, Spark, lists of dictionaries. `keys` and `edges` say what
         is known better, as in `infer`; `graph.schema` has a comment about every guess. When the load fails, a graph on
-        disk is removed again.
+        disk is removed again. With `quarantine=FOLDER` bad rows do not refuse the load: they are kept there, as `load`
+        does, and without any there is no folder.
 
         >>> import tempfile
         >>> people = [{"id": 1, "name": "Ada", "boss_id": None}, {"id": 2, "name": "Bo", "boss_id": 1}]
@@ -158,7 +160,16 @@ class Graph(GraphApi):
         from omnigraph.graph.starting import create_from_frames
 
         return create_from_frames(
-            cls.init, uri, frames, keys=keys, edges=edges, actor=actor, engine=engine, spark=spark, progress=progress
+            cls.init,
+            uri,
+            frames,
+            keys=keys,
+            edges=edges,
+            quarantine=quarantine,
+            actor=actor,
+            engine=engine,
+            spark=spark,
+            progress=progress,
         )
 
     @classmethod

@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omnigraph.api.results import LoadQuarantine
@@ -154,6 +154,9 @@ def _receipt(found: Quarantined, target: GraphLocation, command: str, *, dry_run
 def _readme(found: Quarantined, report: LoadReport, command: str) -> str:
     """What a person finds in the folder."""
     records = "1 record was" if found.records == 1 else f"{found.records:,} records were"
+    # Dropped edges are in the report too, and not in the folder.
+    totals = {rule: count for rule, count in report.totals.items() if rule in found.rules}
+    report = replace(report, totals=totals)
     listing = "\n".join(f"- {rule}: {count:,}" for rule, count in found.rules.items())
     return (
         f"# Quarantine of a load\n\n{records} not loaded. They are in this folder as their source has them.\n"

@@ -77,6 +77,7 @@ def create_from_frames(
     *,
     keys: Mapping[str, str | Sequence[str]] | None = None,
     edges: Mapping[str, Mapping[str, str] | None] | None = None,
+    quarantine: str | os.PathLike[str] | None = None,
     actor: str | None = None,
     engine: str = "auto",
     spark: Session | None = None,
@@ -86,7 +87,7 @@ def create_from_frames(
     given = _Frames(frames)
     proposal = given.propose(_wishes(keys, edges))
     found = frame_load(proposal.design, list(given.data.values()), given.access)
-    options = {"actor": actor, "engine": engine, "spark": spark, "progress": progress}
+    options = {"quarantine": quarantine, "actor": actor, "engine": engine, "spark": spark, "progress": progress}
     graph, _ = _create(init, uri, proposal.schema, found, **options)
     return graph
 

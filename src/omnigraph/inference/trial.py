@@ -38,7 +38,8 @@ def refused_records(schema: str, mapping: Mapping[str, object]) -> Iterator[str]
             place = record.source if record.line is None else f"{record.source}:{record.line}"
             yield f"{place}: {record.message}"
         if report.total > _NAMED:
-            yield f"{report.total - _NAMED:,} more records are refused"
+            left = report.total - _NAMED
+            yield f"{left:,} more {'record is' if left == 1 else 'records are'} refused"
 
 
 def read_rows(schema: str, mapping: Mapping[str, object], violations: ViolationCounts) -> Iterator[Shaped]:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import Graph, infer
@@ -142,6 +143,19 @@ def test_spark_frames_stay_where_they_are(tmp_path: Path, spark: Any) -> None:
     visits = spark.sql("SELECT id % 40 + 1 AS person_id, concat('c', id % 5) AS city_id FROM range(90)")
     with Graph.from_frames(tmp_path / "g.omni", {"Person": people, "Visit": visits}, spark=spark) as graph:
         assert counts_of(graph) == ({"City": 5, "Person": 40}, {"Visit": ("Person -> City", 90)})
+
+
+def test_bad_rows_of_frames_go_to_a_quarantine(tmp_path: Path) -> None:
+    people = [{"nick": "ada", "age": 36}, {"nick": None, "age": 7}, {"nick": "bo", "age": None}]
+    options: dict[str, Any] = {"keys": {"Person": "nick"}, "quarantine": tmp_path / "bad"}
+    with Graph.from_frames(tmp_path / "g.omni", {"Person": people}, **options) as graph:
+        assert [row["nick"] for row in rows_of(graph, "node:Person")] == ["ada", "bo"]
+        (kept,) = (tmp_path / "bad" / "nodes" / "Person").iterdir()
+        rows = pq.read_table(kept).to_pylist()
+        assert rows == [{"nick": None, "age": 7}]
+        pq.write_table(pa.Table.from_pylist([{"nick": "cy", "age": 7}]), kept)
+        graph.load(mapping=tmp_path / "bad" / "mapping.yaml", mode="append")
+        assert [row["nick"] for row in rows_of(graph, "node:Person")] == ["ada", "bo", "cy"]
 
 
 def test_a_graph_that_cannot_be_loaded_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

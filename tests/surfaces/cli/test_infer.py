@@ -153,6 +153,28 @@ def test_without_a_terminal_consent_is_needed(og: Run, folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["data"]
 
 
+def test_records_that_do_not_fit_the_proposal_go_to_a_quarantine(og: Run, folder: Path) -> None:
+    with Path("data/people.csv").open("a", encoding="utf-8") as file:
+        file.write("4,Di,1,7\n5,Ed\n")
+    assert og("init", "g.omni", "--from-data", "data", "--yes").code == 1
+    assert not Path("g.omni").exists()
+    done = og("init", "g.omni", "--from-data", "data", "--yes", "--on-error", "quarantine=bad")
+    assert done.code == 3
+    assert "4 bad records in " in done.out
+    assert Path("bad/nodes/Person/people.csv").read_text("utf-8") == "id,name,boss_id\n4,Di,1,7\n5,Ed\n"
+    for kind in ("nodes/Person", "edges/HasBoss"):
+        Path(f"bad/{kind}/people.csv").write_text("id,name,boss_id\n4,Di,1\n5,Ed,\n", encoding="utf-8")
+    assert og("load", "g.omni", "--mapping", "bad/mapping.yaml", "--mode", "append").code == 0
+    with Graph.open("g.omni", read_only=True) as graph:
+        assert {pin.row_count for pin in graph.snapshot().pins.values()} == {5, 3}
+
+
+def test_without_data_there_are_no_records_to_keep(og: Run, folder: Path) -> None:
+    Path("s.pg").write_text(SCHEMA, encoding="utf-8")
+    done = og("init", "g.omni", "--schema", "s.pg", "--on-error", "quarantine=bad")
+    assert (done.code, Path("g.omni").exists()) == (2, False)
+
+
 def test_files_that_are_there_are_kept(og: Run, folder: Path) -> None:
     Path("g.pg").write_text("mine", encoding="utf-8")
     done = og("init", "g.omni", "--from-data", "data", "--yes")

@@ -17,7 +17,20 @@ from click.exceptions import Exit
 
 from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.console import print_result, print_stages, print_warning, terminal_progress
-from omnigraph.cli.flags import AsJson, Branch, Consent, EngineChoice, Kind, Point, Quiet, Timeout, Types
+from omnigraph.cli.flags import (
+    QUARANTINED,
+    AsJson,
+    Branch,
+    Consent,
+    EngineChoice,
+    Kind,
+    OnError,
+    Point,
+    Quiet,
+    Timeout,
+    Types,
+    quarantine_of,
+)
 from omnigraph.cli.input import spooled_records
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
@@ -73,19 +86,6 @@ OnDangling = Annotated[
 ]
 
 
-OnError = Annotated[
-    str | None,
-    Option(
-        "--on-error",
-        metavar="refuse|quarantine=FOLDER",
-        help="of bad records: refuse the load (default), or load the others and keep the bad ones in FOLDER; exits 3",
-    ),
-]
-_QUARANTINE = "quarantine="
-#: Records went to a quarantine.
-QUARANTINED = 3
-
-
 Upsert = Annotated[bool, Option("--upsert", help="with --mode patch: unknown records become new rows")]
 
 CheckMinimum = Annotated[bool, Option("--check-minimum", help="every node needs the edges that `@card(1..)` asks for")]
@@ -127,7 +127,7 @@ def load(
         "check_minimum": check_minimum,
         "on_duplicate": on_duplicate,
         "dangling": dangling,
-        "quarantine": _quarantine_of(on_error),
+        "quarantine": quarantine_of(on_error),
         "timeout_s": timeout,
     }
     _load(address, data, mapping, mode, branch, base, dry_run, report, yes, quiet, json, choices)
@@ -203,16 +203,6 @@ def _load(
     print_result(result, load_lines(result), json=json)
     if result.quarantine is not None:
         raise Exit(QUARANTINED)
-
-
-def _quarantine_of(on_error: str | None) -> str | None:
-    """The folder for bad records; None where they refuse the load."""
-    if on_error is None or on_error == "refuse":
-        return None
-    folder = on_error.removeprefix(_QUARANTINE)
-    if not folder or folder == on_error:
-        raise click.BadParameter("give --on-error refuse or --on-error quarantine=FOLDER")
-    return folder
 
 
 def load_lines(result: LoadResult) -> Iterator[str]:

@@ -12,7 +12,7 @@ from click.exceptions import Exit
 
 from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.console import print_result, print_stages, print_text, print_warning, terminal_progress
-from omnigraph.cli.flags import AsJson
+from omnigraph.cli.flags import QUARANTINED, AsJson, quarantine_of
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import counted
 
@@ -87,12 +87,14 @@ def print_notes(proposal: Proposal) -> None:
 # ---- `omnigraph init --from-data`
 
 
-def init_from_data(root: str, sources: Sequence[str], *, force: bool, yes: bool, quiet: bool, json: bool) -> None:
+def init_from_data(
+    root: str, sources: Sequence[str], *, on_error: str | None, force: bool, yes: bool, quiet: bool, json: bool
+) -> None:
     """Create a graph from data: propose, ask, create, load, and leave schema and mapping beside the graph.
 
     Raises:
         click.BadParameter: there is no terminal to ask on.
-        Exit: the answer was no.
+        Exit: the answer was no, or bad records went to a quarantine.
     """
     from omnigraph import Graph
     from omnigraph import infer as propose
@@ -105,6 +107,7 @@ def init_from_data(root: str, sources: Sequence[str], *, force: bool, yes: bool,
             f"--from-data asks before it creates a graph: give --yes, or look first with "
             f"`omnigraph infer {' '.join(sources)}`"
         )
+    quarantine = quarantine_of(on_error)
     schema_file, mapping_file = _beside(root)
     proposal = propose(sources)
     texts = {schema_file: proposal.schema, mapping_file: proposal.mapping_in(mapping_file.parent)}
@@ -114,13 +117,15 @@ def init_from_data(root: str, sources: Sequence[str], *, force: bool, yes: bool,
         print_text(f"{proposal.schema}\n{proposal.mapping}")
         _ask(f"Create {root} with {_counts(proposal)} and load it?")
     progress = terminal_progress(quiet=quiet or json)
-    graph, receipt = create_from_files(Graph.init, root, proposal, progress=progress)
+    graph, receipt = create_from_files(Graph.init, root, proposal, progress=progress, quarantine=quarantine)
     with graph:
         write_texts(texts, force=force)
         print_stages(progress)
         document = {"uri": graph.uri, "schema_out": str(schema_file), "mapping_out": str(mapping_file)}
         lines = [f"initialized {graph.uri}", *load_lines(receipt), f"schema: {schema_file}", f"mapping: {mapping_file}"]
         print_result(document | {"load": receipt.to_json()}, lines, json=json)
+    if receipt.quarantine is not None:
+        raise Exit(QUARANTINED)
 
 
 def _beside(root: str) -> tuple[Path, Path]:

@@ -12,7 +12,7 @@ from click.exceptions import Exit
 from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.commands.infer import init_from_data
 from omnigraph.cli.console import print_json, print_result, print_text, print_warning, terminal_progress
-from omnigraph.cli.flags import AsJson, Consent, EngineChoice, Quiet, SchemaFile
+from omnigraph.cli.flags import AsJson, Consent, EngineChoice, OnError, Quiet, SchemaFile
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.cli.scoped import CommandGroup, scoped
@@ -48,6 +48,7 @@ def init(
     force: Annotated[
         bool, Option("--force", help="replace orphan schema files, and those of a proposal; never erases a graph")
     ] = False,
+    on_error: OnError = None,
     yes: Annotated[bool, Option("--yes", help="with --from-data, do not ask")] = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -63,10 +64,12 @@ def init(
 
     root = storage_uri(uri, "the address")
     if from_data and schema is None:
-        init_from_data(root, from_data, force=force, yes=yes, quiet=quiet, json=json)
+        init_from_data(root, from_data, on_error=on_error, force=force, yes=yes, quiet=quiet, json=json)
         return
     if from_data or schema is None:
         raise click.BadParameter("give one of --schema FILE and --from-data FOLDER")
+    if on_error is not None:
+        raise click.BadParameter("--on-error is about records, and only --from-data brings some")
     compiled = compile_schema_file(schema)
     hints = fresh_identities(compiled.catalog, new_ulid(), compiled.source)
     for warning in (*compiled.warnings, *hints.warnings):

@@ -143,10 +143,11 @@ def _ranges(pieces: Sequence[Piece], entries: Mapping[int, str | None]) -> Itera
     stems: dict[tuple[str | None, str], str] = {}
     counts: Counter[str] = Counter()
     taken: set[str] = set()
-    several = Counter(piece.source for piece in pieces)
+    sources = [piece.source if piece.part is None else piece.part.file.path for piece in pieces]
+    # A file may feed several types.
+    several = Counter((entries[number], source) for number, source in enumerate(sources))
     for number, piece in enumerate(pieces):
-        source = piece.source if piece.part is None else piece.part.file.path
-        key = (entries[number], source)
+        key = (entries[number], sources[number])
         if key not in stems:
             stem = _stem(piece)
             base = f"{entries[number]}/{stem}" if entries[number] else stem
@@ -157,7 +158,7 @@ def _ranges(pieces: Sequence[Piece], entries: Mapping[int, str | None]) -> Itera
             taken.add(unique)
             stems[key] = unique
         stem = stems[key]
-        is_single = several[piece.source] == 1 and piece.lines <= _RANGE
+        is_single = several[key] == 1 and piece.lines <= _RANGE
         for begin in range(1, max(piece.lines, 1) + 1, _RANGE):
             counts[stem] += 1
             name = stem if is_single else f"{stem}.part-{counts[stem]:05d}"
