@@ -89,6 +89,7 @@ node Thing {
 node Note { text: String }
 node Pair { a: String b: I64 @key(a, b) }
 edge Near: Thing -> Note { weight: F64? }
+edge Held: Thing -> Note { weight: F64? day: Date @key(src, day, dst) }
 """
 
 
@@ -470,7 +471,7 @@ def _name(draw: st.DrawFn, name: str) -> str:
 @st.composite
 def _records(draw: st.DrawFn) -> str:
     is_odd = draw(st.integers(0, 4)) == 0
-    kind = draw(st.sampled_from(["Thing", "Thing", "Note", "Pair", "Near"]))
+    kind = draw(st.sampled_from(["Thing", "Thing", "Note", "Pair", "Near", "Held"]))
     match kind:
         case "Thing":
             usual = _USUAL
@@ -478,9 +479,11 @@ def _records(draw: st.DrawFn) -> str:
             usual = {"text": _RAW_TEXTS, "id": st.sampled_from(['"n1"', '"n2"', "null"])}
         case "Pair":
             usual = {"a": _RAW_TEXTS, "b": st.sampled_from(["1", "-2"])}
+        case "Held":
+            usual = {"weight": _USUAL["real"], "day": st.sampled_from(["1", '"1970-01-02"', "2"])}
         case _:
             usual = {"weight": _USUAL["real"], "id": st.sampled_from(['"e1"', '"e2"'])}
-    required = {"Thing": ["name"], "Note": ["text"], "Pair": ["a", "b"]}.get(kind, [])
+    required = {"Thing": ["name"], "Note": ["text"], "Pair": ["a", "b"], "Held": ["day"]}.get(kind, [])
     optional = [name for name in usual if name not in required]
     names = [*required, *draw(st.lists(st.sampled_from(optional), unique=True, max_size=4))] if (optional) else required
     members = {name: draw(usual[name]) for name in names}
@@ -489,12 +492,13 @@ def _records(draw: st.DrawFn) -> str:
         members[extra] = draw(_VALUES)
     data = draw(_objects([(_name(draw, name), value) for name, value in members.items()]))
     envelope = {"data": data}
-    if kind == "Near":
-        envelope |= {"edge": '"Near"', "from": '"a"', "to": '"n1"'}
+    if kind in ("Near", "Held"):
+        envelope |= {"edge": f'"{kind}"', "from": '"a"', "to": '"n1"'}
     else:
         envelope["type"] = f'"{kind}"'
     if draw(st.integers(0, 3)) == 0:
         ids = [members.get("id", "null"), members.get("name", '"n1"'), "null", '"e2"']
+        ids += [r'"[\"a\",\"n1\",\"1\"]"'] if kind == "Held" else []
         envelope["id"] = draw(st.sampled_from(ids))
     if is_odd and draw(st.booleans()):
         extra = draw(st.sampled_from(["type", "edge", "from", "to", "data", "id", "more"]))

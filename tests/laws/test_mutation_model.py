@@ -31,6 +31,7 @@ node Person {
 node Team { name: String @key size: I32? }
 edge Knows: Person -> Person { since: I32? }
 edge On: Person -> Team @card(0..2)
+edge Rates: Person -> Team @card(0..1) { stars: I32?  @key(src, dst) }
 """
 
 NAMES = st.sampled_from(["a", "b", "it's"])
@@ -57,6 +58,8 @@ class Model:
     teams: dict[str, int | None] = field(default_factory=dict)
     knows: list[tuple[str, str, int | None]] = field(default_factory=list)
     on: list[tuple[str, str]] = field(default_factory=list)
+    #: Edges with a key.
+    rates: dict[tuple[str, str], int | None] = field(default_factory=dict)
 
     def is_legal(self) -> bool:
         badges = [badge for _, badge in self.people.values() if badge is not None]
@@ -67,6 +70,8 @@ class Model:
             and all(s in self.people and d in self.people for s, d, _ in self.knows)
             and all(s in self.people and d in self.teams for s, d in self.on)
             and all(sources.count(source) <= 2 for source in sources)
+            and all(s in self.people and d in self.teams for s, d in self.rates)
+            and len({source for source, _ in self.rates}) == len(self.rates)
         )
 
 
@@ -140,7 +145,8 @@ class Mutations(RuleBasedStateMachine):
                 self.graph.mutate(text, {"n": name, "f": friend}, branch=branch)
                 happened: bool | None = True
             except FailpointError:
-                happened = False
+                # Behind its last step a write has happened, whatever its caller gets to know.
+                happened = place is Failpoint.AFTER_SIDECAR_DELETE
             except RecoveryRequiredError:
                 happened = None
         self.graph.refresh()
@@ -164,6 +170,17 @@ class Mutations(RuleBasedStateMachine):
         statements = "insert On { from: $s, to: $t } " * times
         text = f"query q($s: String, $t: String) {{ {statements} }}"
         self.attempt(branch, text, {"s": source, "t": team}, model, 0, times)
+
+    @rule(branch=BRANCHES, source=NAMES, teams=st.lists(NAMES, min_size=1, max_size=2), stars=SMALL)
+    def rate(self, branch: str, source: str, teams: list[str], stars: int | None) -> None:
+        branch, model = self.pick(branch)
+        model.rates |= {(source, team): stars for team in teams}
+        statements = "".join(f"insert Rates {{ from: $s, to: $t{n}, stars: $x }} " for n in range(len(teams)))
+        declared = "".join(f", $t{n}: String" for n in range(len(teams)))
+        params = {"s": source, "x": stars} | {f"t{n}": team for n, team in enumerate(teams)}
+        self.attempt(
+            branch, f"query q($s: String, $x: I32?{declared}) {{ {statements} }}", params, model, 0, len(teams)
+        )
 
     @rule(branch=BRANCHES, op=OP, bound=SMALL, age=AGES, badge=SMALL)
     def update_people(self, branch: str, op: str, bound: int | None, age: int | None, badge: int | None) -> None:
@@ -189,9 +206,10 @@ class Mutations(RuleBasedStateMachine):
         gone = {key for key, (age, _) in model.people.items() if holds(second, age, bound) or holds(op, key, name)}
         knows = [edge for edge in model.knows if edge[0] not in gone and edge[1] not in gone]
         on = [edge for edge in model.on if edge[0] not in gone]
-        edges = len(model.knows) - len(knows) + len(model.on) - len(on)
+        rates = {ends: stars for ends, stars in model.rates.items() if ends[0] not in gone}
+        edges = sum(map(len, (model.knows, model.on, model.rates))) - sum(map(len, (knows, on, rates)))
         model.people = {key: row for key, row in model.people.items() if key not in gone}
-        model.knows, model.on = knows, on
+        model.knows, model.on, model.rates = knows, on, rates
         text = (
             f"query q($x: I32?, $n: String) {{ delete Person where age {second} $x delete Person where name {op} $n }}"
         )
@@ -210,7 +228,8 @@ class Mutations(RuleBasedStateMachine):
     def delete_team(self, name: str) -> None:
         branch, model = self.pick("main")
         nodes = int(model.teams.pop(name, 0) is None or name in self.models[branch].teams)
-        edges = sum(edge[1] == name for edge in model.on)
+        edges = sum(edge[1] == name for edge in (*model.on, *model.rates))
+        model.rates = {ends: stars for ends, stars in model.rates.items() if ends[1] != name}
         model.on = [edge for edge in model.on if edge[1] != name]
         text = "query q($n: String) { delete Team where name = $n }"
         self.attempt(branch, text, {"n": name}, model, nodes, edges)
@@ -252,6 +271,8 @@ class Mutations(RuleBasedStateMachine):
             assert sorted(knows, key=str) == sorted(model.knows, key=str)
             on = [(row["src"], row["dst"]) for row in self.rows(branch, "edge:On")]
             assert sorted(on) == sorted(model.on)
+            rates = {(row["src"], row["dst"]): row["stars"] for row in self.rows(branch, "edge:Rates")}
+            assert rates == model.rates
         assert self.graph.pending_recoveries() == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -257,15 +256,19 @@ def test_a_source_that_is_loaded_again_changes_what_changed_in_it(graph: Graph, 
 
 def test_an_export_is_loaded_as_it_is(graph: Graph, load: Load, tmp_path: Path) -> None:
     load(rated("ann", 0.5), rated('d"é', 1.0, topic="x\n"), knows("bob", "ann"))
-    out = io.StringIO()
-    graph.export(out, engine="local")
-    other = Graph.init(tmp_path / "other.omni", SCHEMA)
-    source = tmp_path / "export.jsonl"
-    source.write_text(out.getvalue(), encoding="utf-8")
-    for mode in ("append", "merge"):
-        other.load(source, mode=mode, engine="local")
-        for key in ("edge:Knows", "edge:Rated"):
-            assert rows_of(other, key) == rows_of(graph, key)
+    graph.export(tmp_path / "export.jsonl", engine="local")
+    graph.export(tmp_path / "parts", format="parquet", engine="local")
+    inputs: list[dict[str, Any]] = [
+        {"source": tmp_path / "export.jsonl"},
+        {"mapping": tmp_path / "parts" / "mapping.yaml"},
+    ]
+    for number, given in enumerate(inputs):
+        other = Graph.init(tmp_path / f"other{number}.omni", SCHEMA)
+        for mode in ("append", "merge"):
+            other.load(**given, mode=mode, engine="local")
+            for key in ("edge:Knows", "edge:Rated"):
+                assert rows_of(other, key) == rows_of(graph, key)
+        assert other.verify().is_sound
 
 
 # ---- the schema

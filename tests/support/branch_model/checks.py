@@ -37,6 +37,7 @@ from support.branch_model.model import (
     NODES,
     PERSON,
     PROPERTIES,
+    RATES,
     TEAM,
     UNDECIDED,
     Commit,
@@ -55,6 +56,7 @@ from support.branch_model.model import (
     from_lines,
     is_legal,
     is_ordered,
+    key_of,
     make_row,
     source_of,
     target_of,
@@ -149,6 +151,14 @@ class BranchWrites:
         text = f"query q($n: String) {{ {' '.join(statements)} }}"
         edges = {key: [make_row(key, (name, team)) for team in teams]}
         self.mutate(where, text, {"n": name}, self.model.state(where), edges)
+
+    def rate(self, where: str, name: str, teams: list[str], stars: int | None) -> None:
+        """Edges that have a key: of what one names twice, and of what is there, the last one stays."""
+        after = copy_state(self.model.state(where))
+        after[RATES] |= {key_of((name, team)): make_row(RATES, (name, team), stars=stars) for team in teams}
+        statements = [f"insert Rates {{ from: $n, to: {json.dumps(team)}, stars: $s }}" for team in teams]
+        text = f"query q($n: String, $s: I32?) {{ {' '.join(statements)} }}"
+        self.mutate(where, text, {"n": name, "s": stars}, after)
 
     def update_people(self, where: str, age: int | None, note: str | None, badge: int | None) -> None:
         after = copy_state(self.model.state(where))

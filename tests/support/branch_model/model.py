@@ -21,19 +21,20 @@ State: TypeAlias = dict[str, dict[str, Row]]
 Place: TypeAlias = tuple[str, str]
 
 PERSON, TEAM = "node:Person", "node:Team"
-KNOWS, ON, LEADS = "edge:Knows", "edge:On", "edge:Leads"
+KNOWS, ON, LEADS, RATES = "edge:Knows", "edge:On", "edge:Leads", "edge:Rates"
 NODES: Final = (PERSON, TEAM)
 #: Where edges begin and end.
-ENDS: Final = {KNOWS: (PERSON, PERSON), ON: (PERSON, TEAM), LEADS: (PERSON, TEAM)}
+ENDS: Final = {KNOWS: (PERSON, PERSON), ON: (PERSON, TEAM), LEADS: (PERSON, TEAM), RATES: (PERSON, TEAM)}
 PROPERTIES: Final = {
     PERSON: ("name", "age", "note", "tags", "badge"),
     TEAM: ("name", "city", "size"),
     KNOWS: ("since",),
     ON: (),
     LEADS: (),
+    RATES: ("stars",),
 }
 UNIQUES: Final = ((PERSON, ("badge",)), (TEAM, ("city", "size")))
-EDGES_PER_SOURCE: Final = {ON: (0, 2), LEADS: (2, 3)}
+EDGES_PER_SOURCE: Final = {ON: (0, 2), LEADS: (2, 3), RATES: (0, 2)}
 
 SCHEMA = """
 node Person {
@@ -52,6 +53,7 @@ node Team {
 edge Knows: Person -> Person { since: I32? }
 edge On: Person -> Team @card(0..2)
 edge Leads: Person -> Team @card(2..3)
+edge Rates: Person -> Team @card(0..2) { stars: I32?  @key(src, dst) }
 """
 
 
@@ -78,6 +80,11 @@ def make_row(key: str, ends: tuple[str, str] | None = None, **values: Any) -> Ro
     """A row with every property; for edges with their ends."""
     row: Row = {"properties": {name: values.get(name) for name in PROPERTIES[key]}}
     return row if ends is None else {**row, "endpoints": {"from": ends[0], "to": ends[1]}}
+
+
+def key_of(ends: tuple[str, str]) -> str:
+    """The id of an edge that has a key."""
+    return json.dumps(ends, separators=(",", ":"))
 
 
 def source_of(row: Row) -> str:
@@ -468,6 +475,7 @@ FIRST = {
     TEAM: {name: make_row(TEAM, name=name) for name in ("a", "t", "u")},
     KNOWS: {"k1": make_row(KNOWS, ("a", "b"), since=1), "k2": make_row(KNOWS, ("b", "b"))},
     ON: {"o1": make_row(ON, ("a", "t"))},
+    RATES: {key_of(("a", "t")): make_row(RATES, ("a", "t"), stars=1)},
     LEADS: {f"l{team}": make_row(LEADS, ("b", team)) for team in ("a", "t", "u")},
 }
 
@@ -484,6 +492,8 @@ def records(draw: st.DrawFn) -> Record:
         name = draw(TEAMS)
         return key, name, make_row(key, name=name, city=draw(TEXTS), size=draw(CODES))
     ends = (draw(PEOPLE), draw(PEOPLE if ENDS[key][1] == PERSON else TEAMS))
+    if key == RATES:
+        return key, key_of(ends), make_row(key, ends, stars=draw(SMALL))
     since = draw(SMALL) if key == KNOWS else None
     return key, draw(EDGES), make_row(key, ends, since=since)
 
@@ -500,6 +510,7 @@ OPERATIONS = st.one_of(
     operation("meet", name=PEOPLE, friend=PEOPLE, since=SMALL),
     operation("join", key=st.just(ON), name=PEOPLE, teams=st.lists(TEAMS, min_size=1, max_size=2)),
     operation("join", key=st.just(LEADS), name=PEOPLE, teams=st.lists(TEAMS, min_size=1, max_size=3)),
+    operation("rate", name=PEOPLE, teams=st.lists(TEAMS, min_size=1, max_size=2), stars=SMALL),
     operation("update_people", age=SMALL, note=TEXTS, badge=CODES),
     operation("delete_people", name=PEOPLE, badge=CODES),
     operation("delete_team", name=TEAMS),
@@ -532,6 +543,8 @@ CLASHES = st.sampled_from(
             ("delete_edges", {"key": LEADS, "end": "to", "name": "a"}),
             ("delete_edges", {"key": LEADS, "end": "to", "name": "t"}),
         ),
+        (("rate", {"name": "a", "teams": ["u"], "stars": 1}), ("rate", {"name": "a", "teams": ["t", "u"], "stars": 2})),
+        (("rate", {"name": "a", "teams": ["t"], "stars": None}), ("delete_team", {"name": "t"})),
         (("join", {"key": ON, "name": "b", "teams": ["t", "t"]}), ("join", {"key": ON, "name": "b", "teams": ["u"]})),
     ]
 )
