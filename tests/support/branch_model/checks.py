@@ -21,6 +21,7 @@ from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import (
     BadRequestError,
+    ConflictKind,
     LoadKeyConflictError,
     LoadRejectedError,
     MergeConflict,
@@ -340,8 +341,16 @@ class BranchChecks(BranchWrites):
             assert self.subjects(preview.conflicts) == self.subjects(told)
 
     def subjects(self, found: Iterable[MergeConflict]) -> set[tuple[str, ...]]:
-        """What conflicts are about: the entities and values that their messages quote."""
-        return {(it.kind, it.type_key, *sorted(re.findall(r"'[^']*'", it.message))) for it in found}
+        """What conflicts are about: the entities and values that their messages quote.
+
+        An edge that lacks both ends is one conflict, and its message names either of them.
+        """
+        return {
+            (it.kind, it.type_key, str(it.entity_id))
+            if it.kind is ConflictKind.ORPHAN_EDGE
+            else (it.kind, it.type_key, *sorted(re.findall(r"'[^']*'", it.message)))
+            for it in found
+        }
 
     def check_violations(self, plan: MergePlan, found: Iterable[MergeConflict]) -> None:
         """The conflicts are the violations of rules in the merged result."""
