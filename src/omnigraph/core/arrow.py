@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 else:
     # These classes are generic in their stubs only.
     Array, Field, Column = pyarrow.Array, pyarrow.Field, pyarrow.Array | pyarrow.ChunkedArray
+#: One value per row, or one value for all of them.
+Datum: TypeAlias = "pyarrow.Array[Any] | pyarrow.Scalar[Any]"
 Batch: TypeAlias = pyarrow.RecordBatch
 Schema: TypeAlias = pyarrow.Schema
 #: A whole Arrow table; `Table` is the table of a graph.
