@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parents[1] / "docs"
 SOURCES = Path(omnigraph.__file__).parent
-#: The chapters of the settings, by the room that reads them.
+#: The chapters of the settings, by the room that reads them; variables that libraries read have one of their own.
 CHAPTERS = {
     "cli": "Command line",
     "client": "Clients",
     "commit": "Writes",
     "storage": "Storage",
+    "store_variables": "Object stores",
     "engine": "Reads",
     "pipeline": "Loads and comparisons",
     "inference": "Schemas proposed from data",
@@ -44,6 +45,10 @@ CHAPTERS = {
     "server": "Server",
     "core": "Process",
 }
+_STORES = (
+    "Read by obstore and Lance for `s3://` addresses, in every process that opens the graph:\n"
+    "[set up S3](../operate/storage.md#set-up-s3)."
+)
 NOTICE = "<!-- Written by tools/reference_pages.py from the code; run `make docs-generated` after a change. -->"
 
 
@@ -123,7 +128,7 @@ def settings_page() -> str:
     rooms = {name: _declaring_room(name) for name in sorted(DECLARED)}
     assert set(rooms.values()) <= set(CHAPTERS), "every room that declares variables has a chapter"
     for room, chapter in CHAPTERS.items():
-        lines += ["", f"## {chapter}", "", f"Read by the room `{room}`.", ""]
+        lines += ["", f"## {chapter}", "", _STORES if room == "store_variables" else f"Read by the room `{room}`.", ""]
         lines += ["| Variable | Default | Values | Meaning |", "|---|---|---|---|"]
         for it in (DECLARED[name] for name in rooms if rooms[name] == room):
             lines.append(f"| `{it}` | {it.shown_default} | {it.values} | {it.purpose} |")
@@ -131,10 +136,11 @@ def settings_page() -> str:
 
 
 def _declaring_room(variable: str) -> str:
-    """The room that declares a variable, which is the one that reads it."""
+    """The room that declares a variable, which is the one that reads it, or the module of those that libraries read."""
     declaration = re.compile(rf'\b(Variable|WholeNumber|Duration)\(\s*"{variable}"')
     modules = (path for path in SOURCES.rglob("*.py") if declaration.search(path.read_text("utf-8")))
-    return next(modules).relative_to(SOURCES).parts[0]
+    module = next(modules)
+    return module.stem if module.stem == "store_variables" else module.relative_to(SOURCES).parts[0]
 
 
 def _read(path: Path) -> str | None:

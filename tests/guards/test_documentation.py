@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import obstore
 import pytest
 
 from guards.shown_commands import Shell, commands_of
@@ -210,6 +211,18 @@ def test_every_variable_that_a_text_names_is_declared_and_on_the_page_of_setting
     for path in [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "deploy").iterdir()]:
         for name in re.findall(r"OMNIGRAPH_[A-Z0-9_]+\b(?!\*)", path.read_text(encoding="utf-8")):
             assert name in declared or others.fullmatch(name), f"{path} names {name}"
+
+
+def test_every_variable_of_a_store_is_on_the_page_of_settings() -> None:
+    """Those that a text or the code names, and those that the library of the store says it reads."""
+    page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+    declared = set(re.findall(r"^\| `(AWS_\w+)`", page, re.MULTILINE))
+    # The address of a graph names its bucket, nothing is copied within one, and these names have another one.
+    others = {"AWS_BUCKET", "AWS_BUCKET_NAME", "AWS_COPY_IF_NOT_EXISTS", "AWS_TOKEN", "AWS_REQUESTER_PAYS"}
+    read = Path(obstore.__file__).with_name("_store") / "_aws.pyi"
+    for path in [read, *PAGES, *(ROOT / "src").rglob("*.py")]:
+        named = set(re.findall(r"\bAWS_[A-Z0-9_]*[A-Z0-9]\b", path.read_text(encoding="utf-8")))
+        assert named - declared - others == set(), path
 
 
 def test_a_walk_names_modules_that_its_call_goes_through() -> None:

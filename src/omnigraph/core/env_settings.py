@@ -27,7 +27,7 @@ DECLARED: dict[str, Variable] = {}
 
 
 class Variable(str):
-    """The name of an `OMNIGRAPH_*` variable, declared once where it is read.
+    """The name of a variable, declared once where it is read.
 
     Carries what `docs/reference/settings.md` says about it: its default, the values it takes, and what it is for.
     """

@@ -32,6 +32,7 @@ from omnigraph.server.admission import Admission, BodyMemory, Metrics, StreamSlo
 from omnigraph.server.config import ServerConfig
 from omnigraph.server.settings import ServerSettings
 from omnigraph.server.stored_queries import StoredQueries
+from omnigraph.storage.store_variables import ENDPOINTS
 
 # ---- Bearer tokens
 #
@@ -275,7 +276,6 @@ class KeptDiffs:
 
 
 _FILE_SCHEME = "file://"
-_ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 #: What stands before or after a name that is part of an address.
 _SIGNS = r"[/:.`'\"=]"
 
@@ -299,7 +299,7 @@ class HiddenPlaces:
                 places[_path_pattern(str(source.path))] = os.path.basename(source.path)
         uploads = re.escape(os.path.join(tempfile.gettempdir(), "omnigraph-load-"))
         places[uploads + r"[\w.-]*"] = "body"
-        for name in _ENDPOINTS:
+        for name in ENDPOINTS:
             if endpoint := os.environ.get(name):
                 places[re.escape(endpoint.rstrip("/"))] = "storage"
         return cls(places)

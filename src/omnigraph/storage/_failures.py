@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 import struct
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import obstore.exceptions as obstore_errors
 import pyarrow as pa
 
 from omnigraph.errors import DamageError, OmniError, StorageError, StorageFailure, is_panic
+from omnigraph.storage.store_variables import REGION, store_endpoint, store_region
 
 #: What reading stored bytes raises when they do not mean what was written.
 _UNREADABLE = (
@@ -87,8 +87,6 @@ _CODES: dict[str | None, tuple[StorageFailure, str]] = {
     "InternalError": (StorageFailure.TRANSIENT, _OVERLOADED),
     "RequestTimeout": (StorageFailure.TRANSIENT, _OVERLOADED),
 }
-#: The variables that name an endpoint, the first one that is set counts.
-ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _NOISE = re.compile(r"LanceError\(\w+\): |, \S+\.rs:\d+:\d+|<\?xml.*")
 
 
@@ -181,9 +179,8 @@ def _before_the_store(error: BaseException) -> str | None:
 
 def _store_asked() -> str:
     """The store that requests go to: its endpoint and region."""
-    endpoint = next((value for name in ENDPOINTS if (value := os.environ.get(name))), "the S3 of AWS")
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return f"{endpoint}, {f'region {region}' if region else 'AWS_REGION is not set'}"
+    asked, place = store_endpoint() or "the S3 of AWS", store_region()
+    return f"{asked}, {f'region {place}' if place else f'{REGION} is not set'}"
 
 
 def _error_number(error: BaseException) -> int | None:

@@ -25,8 +25,9 @@ from obstore.store import LocalStore, from_url
 from omnigraph.core.env_settings import Duration, WholeNumber
 from omnigraph.errors import DamageError, OutsideRootError, StorageError, StorageFailure
 from omnigraph.errors.text import size_text
-from omnigraph.storage._failures import ENDPOINTS, store_code, translated
+from omnigraph.storage._failures import store_code, translated
 from omnigraph.storage.location import GraphLocation, inside, is_dataset_path, is_deletable, manifest_names, walk
+from omnigraph.storage.store_variables import CONNECTION, STORE_CONNECT_TIMEOUT, STORE_TIMEOUT, store_endpoint
 
 if TYPE_CHECKING:
     from obstore import ListResult, ObjectMeta
@@ -95,23 +96,6 @@ RETRIES = WholeNumber(
 )
 #: Variables that decide what a store is and how it is asked.
 _SETTINGS = ("AWS_", "OMNIGRAPH_STORAGE_")
-#: Options of connections that obstore reads from variables with `AWS_` before their names.
-_CONNECTION = (
-    "allow_http",
-    "allow_invalid_certificates",
-    "http1_only",
-    "http2_only",
-    "http2_keep_alive_interval",
-    "http2_keep_alive_timeout",
-    "http2_keep_alive_while_idle",
-    "pool_idle_timeout",
-    "pool_max_idle_per_host",
-    "proxy_url",
-    "proxy_ca_certificate",
-    "proxy_excludes",
-    "randomize_addresses",
-    "user_agent",
-)
 #: Stores that are kept with their connections: one for every graph, table and fork in use.
 _KEPT_STORES = 128
 #: The pauses between tries of one request grow up to this: a writer that holds the commit lock lets others wait.
@@ -149,7 +133,7 @@ def _connected(uri: str, settings: tuple[tuple[str, str], ...], request_limit_s:
         return from_url(uri, retry_config=retry)
     limit = timedelta(seconds=request_limit_s)
     # Given options replace all options of the environment, so those that name a connection are given too.
-    found = {name: os.environ.get(f"AWS_{name.upper()}") for name in _CONNECTION}
+    found = {name: os.environ.get(variable) for name, variable in CONNECTION.items()}
     options: Any = {name: value for name, value in found.items() if value is not None}
     options |= {"timeout": limit, "connect_timeout": limit}
     return from_url(uri, client_options=options, retry_config=retry | {"retry_timeout": limit})
@@ -158,8 +142,8 @@ def _connected(uri: str, settings: tuple[tuple[str, str], ...], request_limit_s:
 @cache
 def set_limits() -> None:
     """Give Lance and obstore the time limits: both read them from the variables of the process."""
-    os.environ.setdefault("AWS_TIMEOUT", f"{REQUEST_TIMEOUT.read_s():.0f}s")
-    os.environ.setdefault("AWS_CONNECT_TIMEOUT", f"{CONNECT_TIMEOUT.read_s():.0f}s")
+    os.environ.setdefault(STORE_TIMEOUT, f"{REQUEST_TIMEOUT.read_s():.0f}s")
+    os.environ.setdefault(STORE_CONNECT_TIMEOUT, f"{CONNECT_TIMEOUT.read_s():.0f}s")
 
 
 def check_answers(location: GraphLocation) -> None:
@@ -169,24 +153,24 @@ def check_answers(location: GraphLocation) -> None:
         StorageError: `TRANSIENT`, with what to do about it.
     """
     set_limits()
-    endpoint = _endpoint()
-    if endpoint is None:
+    address = store_endpoint()
+    if address is None:
         # The store of the cloud itself: its names depend on the bucket and the region.
         return
     with _lock:
-        if endpoint in _answered:
+        if address in _answered:
             return
-    problem = why_silent(endpoint)
+    problem = why_silent(address)
     if problem is not None:
         raise StorageError(f"{location} cannot be reached: {problem}", StorageFailure.TRANSIENT)
     with _lock:
-        _answered.add(endpoint)
+        _answered.add(address)
 
 
 def explain_silence() -> str | None:
     """Why requests to the endpoint in use fail, if that is known; None when it answers."""
-    endpoint = _endpoint()
-    return None if endpoint is None else why_silent(endpoint)
+    address = store_endpoint()
+    return None if address is None else why_silent(address)
 
 
 def why_silent(endpoint: str) -> str | None:
@@ -221,10 +205,6 @@ def why_silent(endpoint: str) -> str | None:
     finally:
         connection.close()
     return None
-
-
-def _endpoint() -> str | None:
-    return next((value for name in ENDPOINTS if (value := os.environ.get(name))), None)
 
 
 # ---- Control files of a graph: small objects that appear whole, on disk and on S3 alike

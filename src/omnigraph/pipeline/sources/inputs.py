@@ -21,6 +21,7 @@ from omnigraph.core.env_settings import WholeNumber
 from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 from omnigraph.errors.text import size_text
 from omnigraph.pipeline.sources.records import MAX_LINE_BYTES, not_utf8
+from omnigraph.storage.store_variables import store_endpoint, store_region
 
 # ---- Finding and opening input files
 #
@@ -377,13 +378,12 @@ def _system(source: str) -> tuple[fs.FileSystem, str]:
         # Not as a parser of addresses has it: `?` is a part of a pattern, and `#` one of a name.
         return fs.LocalFileSystem(), "/" + unquote(source.removeprefix("file://").partition("/")[2])
     if source.startswith("s3://"):
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         options: dict[str, Any] = {}
-        if endpoint:
-            scheme, _, host = endpoint.partition("://")
+        if address := store_endpoint():
+            scheme, _, host = address.partition("://")
             options = {"endpoint_override": host, "scheme": scheme}
-        if region := os.environ.get("AWS_REGION"):
-            options["region"] = region
+        if place := store_region():
+            options["region"] = place
         return fs.S3FileSystem(**options), source.removeprefix("s3://")
     try:
         system, path = fs.FileSystem.from_uri(source)
