@@ -161,7 +161,7 @@ class _Run:
             default=Duplicates.LAST if replaces else Duplicates.ERROR,
             quarantines=self._quarantine is not None,
         )
-        if leniency.quarantines:
+        if leniency.quarantines and call.mode is LoadMode.PATCH:
             refuse_unfit(given)
         if call.mode is LoadMode.PATCH and leniency.drops_any:
             raise BadRequestError(

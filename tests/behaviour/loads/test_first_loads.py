@@ -39,7 +39,6 @@ from omnigraph.pipeline import upsert
 from omnigraph.pipeline.load import job as stages
 from omnigraph.pipeline.load import staging
 from omnigraph.pipeline.sources import inputs as lines_of_files
-from omnigraph.pipeline.sources import reading
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage.datasets import fragments
 from omnigraph.storage.datasets.fragments import Ledger, Ledgers
@@ -184,7 +183,7 @@ def test_records_over_several_lines_in_another_encoding_are_told_as_such(
         load(graph, mapping=customers(path, multiline=True))
     assert caught.value.reason == text
     for size in range(1, len(content)):
-        stream = reading._CountedQuotes(io.BytesIO(content), "x.csv")
+        stream = lines_of_files.CountedQuotes(io.BytesIO(content), "x.csv")
         with pytest.raises(InputFileError) as caught:
             list(iter(partial(stream.read, size), b""))
         assert caught.value.reason == text

@@ -183,7 +183,42 @@ def test_graph_records_are_kept_line_by_line(graph: Graph, tmp_path: Path) -> No
     assert "--data" in (tmp_path / "bad" / "_README.md").read_text("utf-8")
 
 
-def test_compatible_records_keep_their_text_and_a_broken_rest_is_refused(graph: Graph, tmp_path: Path) -> None:
+BROKEN_RESTS = {
+    "cut": b'{"name": "x5", "age": 5}, {"na',
+    "no comma": b'{"name": "x5", "age": 5} {"name": "x6"}]',
+    "other bytes": b'{"name": "x5", "age": 5}, {"name": "\xf6"}]',
+    "more": b'{"name": "x5", "age": 5}] and more',
+}
+
+
+@pytest.mark.parametrize("rest", BROKEN_RESTS)
+def test_the_rest_of_a_list_that_breaks_off_is_one_bad_record(graph: Graph, tmp_path: Path, rest: str) -> None:
+    path, bad = tmp_path / "people.json", tmp_path / "bad"
+    good = '[{"name": "grün", "age": 1}, {"name": "x2", "age": "old"},{"name": "x3", "age": NaN}, {"name": "x4"}, '
+    path.write_bytes(good.encode() + BROKEN_RESTS[rest])
+    receipt = graph.load(
+        mapping={"nodes": {"Person": {"source": str(path)}}}, mode="append", engine="local", quarantine=bad
+    )
+    kept = (bad / "nodes" / "Person" / "people.json").read_bytes()
+    begin = b'[{"name": "x2", "age": "old"},\n{"name": "x3", "age": NaN},\n'
+    assert kept.startswith(begin)
+    assert path.read_bytes().endswith(kept.removeprefix(begin).rstrip())
+    assert (receipt.quarantined, names(graph) >= {"grün", "x4"}) == (3, True)
+    # Nothing is missing in between.
+    loaded_of_rest = names(graph) & {"x5"}
+    assert loaded_of_rest == (set() if b'"x5"' in kept else {"x5"})
+    if rest == "cut":
+        again = graph.load(mapping=bad / "mapping.yaml", mode="append", engine="local", quarantine=tmp_path / "again")
+        assert again.total_entities == 0
+        assert (tmp_path / "again" / "nodes" / "Person" / "people.json").read_bytes() == kept
+        (bad / "nodes" / "Person" / "people.json").write_bytes(
+            kept.replace(b'"old"', b"2").replace(b"NaN", b"3").removesuffix(b'{"na') + b'{"name": "x6"}]'
+        )
+        mended = graph.load(mapping=bad / "mapping.yaml", mode="append", engine="local")
+        assert mended.nodes_loaded == {"Person": 3}
+
+
+def test_compatible_records_keep_their_text(graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(
         '{"type": "Person",\n "data": {"name": "x", "age": 99999999999}} {"type": "Person", "data": {"name": "y"}}'
@@ -192,9 +227,65 @@ def test_compatible_records_keep_their_text_and_a_broken_rest_is_refused(graph: 
     assert graph.load(path, quarantine=tmp_path / "bad", **options).quarantined == 1
     assert json.loads((tmp_path / "bad" / "old.jsonl").read_text("utf-8"))["data"]["name"] == "x"
     path.write_text('{"type": "Person", "data": {"name": "z"}} {"type": ')
-    with pytest.raises(InputFileError, match="record 2 breaks it off"):
-        graph.load(path, quarantine=tmp_path / "other", **options)
-    assert not (tmp_path / "other").exists()
+    assert graph.load(path, quarantine=tmp_path / "other", **options).nodes_loaded == {"Person": 1}
+    assert (tmp_path / "other" / "old.jsonl").read_text("utf-8").strip() == '{"type":'
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "frame"])
+def test_a_record_of_which_each_item_is_one_is_kept_as_a_whole(graph: Graph, tmp_path: Path, kind: str) -> None:
+    """With an item that is bad by itself, that names a bad node, or that breaks a rule between records."""
+    graph.load(write(tmp_path / "n.jsonl", *(person(name) for name in "xyz")), mode="append", engine="local")
+    rows = [
+        {"who": "x", "whom": ["y", "z"]},
+        {"who": "y", "whom": ["ghost", "x"]},
+        {"who": "z", "whom": ["x", "y", "z"]},
+        {"who": "ann", "whom": []},
+        {"who": "bob", "whom": ["ann", None]},
+    ]
+    entry: dict[str, Any] = {"each": {"column": "whom"}, "columns": {}, "from": "who", "to": "whom"}
+    given: dict[str, Any] = {}
+    if kind == "frame":
+        given["frames"] = {"Knows": pa.Table.from_pylist(rows)}
+    elif kind == "json":
+        (tmp_path / "k.json").write_text(json.dumps(rows))
+        entry["source"] = str(tmp_path / "k.json")
+    else:
+        lines = [f"{row['who']},{'|'.join(item or '' for item in row['whom'])}" for row in rows]
+        (tmp_path / "k.csv").write_text("\n".join(["who,whom", *lines, ""]))
+        entry |= {"source": str(tmp_path / "k.csv"), "each": {"column": "whom", "split": "|"}}
+    bad = tmp_path / "bad"
+    receipt = graph.load(
+        mapping={"edges": {"Knows": entry}}, mode="append", engine="local", quarantine=bad, dangling="error", **given
+    )
+    assert receipt.edges_loaded == {"Knows": 2}
+    assert receipt.quarantined == 3
+    assert sorted((row["src"], row["dst"]) for row in everything(graph)["edge:Knows"]) == [
+        ("ann", "bob"),
+        ("x", "y"),
+        ("x", "z"),
+    ]
+    (file,) = (path for path in (bad / "edges").rglob("*") if path.is_file())
+    if kind == "csv":
+        assert file.read_text() == "who,whom\ny,ghost|x\nz,x|y|z\nbob,ann|\n"
+        file.write_text("who,whom\ny,x\nz,x|y\nbob,ann\n")
+        assert graph.load(mapping=bad / "mapping.yaml", mode="append").edges_loaded == {"Knows": 4}
+        return
+    kept = json.loads(file.read_text()) if kind == "json" else pq.ParquetFile(file).read().to_pylist()
+    assert kept == [rows[1], rows[2], rows[4]]
+    again = graph.load(mapping=bad / "mapping.yaml", mode="append", engine="local", quarantine=tmp_path / "again")
+    assert reasons(tmp_path / "again") == reasons(bad)
+    assert again.total_entities == 0
+
+
+def test_what_another_record_replaced_stays_replaced_when_its_record_is_kept(graph: Graph, tmp_path: Path) -> None:
+    rows = [{"names": ["x", "y"], "age": 1}, {"names": ["y", "z"], "age": 2}, {"names": ["x", "w", None], "age": 3}]
+    frames = {"Person": pa.Table.from_pylist(rows)}
+    mapping = {"nodes": {"Person": {"each": "names", "columns": {"names": "name", "age": "age"}}}}
+    receipt = graph.load(
+        frames=frames, mapping=mapping, mode="append", on_duplicate="last", engine="local", quarantine=tmp_path / "bad"
+    )
+    assert {row["id"]: row["age"] for row in everything(graph)["node:Person"] if row["age"]} == {"x": 1, "y": 2, "z": 2}
+    assert (receipt.quarantined, receipt.superseded, receipt.total_entities) == (1, 1, 4)
 
 
 def test_columns_that_stand_in_folders_do_so_in_the_quarantine(graph: Graph, tmp_path: Path) -> None:
@@ -506,7 +597,7 @@ def test_what_no_quarantine_takes_is_refused(graph: Graph, tmp_path: Path) -> No
     frame = {"Person": pa.table({"names": [["x"]]})}
     mapping = {"nodes": {"Person": {"each": "names", "columns": {"names": "name"}}}}
     with pytest.raises(BadRequestError, match="`each` makes several records"):
-        graph.load(frames=frame, mapping=mapping, mode="append", quarantine=tmp_path / "bad")
+        graph.load(frames=frame, mapping=mapping, mode="patch", quarantine=tmp_path / "bad")
     with pytest.raises(BadRequestError, match="a patch drops no edges"):
         graph.load(frames={"Person": pa.table({"name": ["ann"]})}, mode="patch", dangling="drop")
 

@@ -13,7 +13,8 @@ ends, `@unique`, counts. Of rows that violate a rule together all are left out, 
 right. So what is left out fails alike when it is loaded again, and what stays does not depend on the order of records.
 
 One pass is enough, except for an upsert: where its row is left out, the row that it would have replaced stays, and may
-collide with others. Rows are only ever added to what is left out, so that ends too.
+collide with others. The same holds for an entry with `each`: a record is kept as a whole, and takes its other rows with
+it. Rows are only ever added to what is left out, so that ends too.
 """
 
 from __future__ import annotations
@@ -44,9 +45,12 @@ from omnigraph.pipeline.violations import Image, ViolationCounts
 from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import Message
 from omnigraph.storage.answers import AnswerFolder, read_answer
+from omnigraph.storage.datasets.fragments import fragment_rows
 from omnigraph.storage.datasets.staged import PrivateVersion
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.objects import ControlObjects
+
+_OFFSET_MASK = 0xFFFFFFFF
 
 #: A rule, the rows that are held against it, and the keys of those that violate it.
 _Finding = tuple[Reason, Sequence[KeyScan], BrokenKeys]
@@ -59,8 +63,10 @@ class LeftOut:
     rows: dict[TableKey, RowSet] = field(default_factory=dict)
     superseded: Counter[TableKey] = field(default_factory=Counter)
     dropped: Counter[TableKey] = field(default_factory=Counter)
-    #: Bad ones. Together with records that are wrong by themselves they go to the quarantine.
+    #: Bad ones, and the records that they come from, of which an entry with `each` makes several rows. Together with
+    #: records that are wrong by themselves these go to the quarantine.
     bad: Counter[TableKey] = field(default_factory=Counter)
+    bad_records: int = 0
     #: What is wrong with dropped and with bad rows, and the files with everything that is wrong with the latter.
     counts: ViolationCounts = field(default_factory=ViolationCounts)
     rejects: list[str] = field(default_factory=list)
@@ -93,6 +99,9 @@ class Exclusions:
     violated: Collection[tuple[TableKey, Rule]]
     _found: LeftOut = field(default_factory=LeftOut)
     _bad: dict[TableKey, RowSet] = field(default_factory=dict)
+    #: The pieces of each type whose records may be several rows, and how many more bad rows than records they have.
+    _shared: dict[TableKey, set[int]] = field(default_factory=dict)
+    _siblings: dict[tuple[TableKey, int], int] = field(default_factory=dict)
     #: Rules by their kinds and type, and how many rows they depended on were left out when they were checked.
     _checked: dict[tuple[TableKey, tuple[type[Rule], ...]], int] = field(default_factory=dict)
     _new: dict[TableKey, PrivateVersion] = field(default_factory=dict)
@@ -106,6 +115,11 @@ class Exclusions:
             for key, staged in types.items():
                 if staged.fragments:
                     self._new[key] = stack.enter_context(appended(staged, self.tables[key], self.objects))
+            pieces = self.staged.provenance.pieces
+            self._shared = {
+                key: {origin.piece for origin in types[key].origins if pieces[origin.piece].shares_records}
+                for key in self._new
+            }
             # What edges suffer from is known before they are looked at.
             keys = sorted(self._new, key=lambda key: key.kind != "node")
             for key in keys:
@@ -114,9 +128,11 @@ class Exclusions:
                 before = len(self._found)
                 for key in keys:
                     self._check(key)
-                if self.mode is not LoadMode.UPSERT or len(self._found) == before:
+                is_one_pass = self.mode is not LoadMode.UPSERT and not any(self._shared.values())
+                if is_one_pass or len(self._found) == before:
                     self._found.counts.sort()
                     self._found.bad.update({key: len(rows) for key, rows in self._bad.items()})
+                    self._found.bad_records = self._found.bad.total() - sum(self._siblings.values())
                     return self._found
 
     # ---- equal ids
@@ -261,6 +277,30 @@ class Exclusions:
             if answers:
                 self._add(self._bad.setdefault(key, RowSet()), answers)
             self._found.rejects += [str(name) for answer in answers for name in answer["rejects"]]
+        for piece in self._shared[key] if key in self._bad else ():
+            self._leave_out_siblings(key, piece)
+
+    def _leave_out_siblings(self, key: TableKey, number: int) -> None:
+        """Leave out all rows of the records of a piece that have a bad one: a record is kept as a whole."""
+        rows, bad, piece = self._found.of(key), self._bad[key], self.staged.provenance.pieces[number]
+        origins, texts = self._source(key).origins, self.staged.types[key].fragments
+        sizes = dict(zip(self._new[key].new_fragments, map(fragment_rows, texts), strict=True))
+        begins = {fragment: origin.row for fragment, origin in origins.items() if origin.piece == number}
+        numbers = piece.numbers[key].all()
+        is_bad = np.zeros(len(numbers), dtype=bool)
+        for fragment, begin in begins.items():
+            is_bad[begin + bad.offsets(fragment)] = True
+        records = np.unique(numbers[is_bad])
+        of_records = np.isin(numbers, records)
+        for fragment, begin in begins.items():
+            offsets = np.flatnonzero(of_records[begin : begin + sizes[fragment]])
+            addresses = (fragment << 32) | offsets
+            # What another record replaces is counted already.
+            addresses = addresses[~rows.has(addresses)]
+            rows.add(addresses)
+            bad.add(addresses)
+            is_bad[begin + (addresses & _OFFSET_MASK)] = True
+        self._siblings[key, number] = int(np.count_nonzero(is_bad)) - len(records)
 
     def _add_told(self, rows: RowSet, answers: Sequence[Message]) -> None:
         self._add(rows, answers)

@@ -211,7 +211,12 @@ class LoadJob:
         for part, answer in zip(self._parts, answers, strict=True):
             before = lines_before[part.number]
             piece = Piece(
-                source=part.file.path, unit=answer["unit"], before=before, lines=int(answer["lines"]), part=part
+                source=part.file.path,
+                unit=answer["unit"],
+                rest=answer["rest"],
+                before=before,
+                lines=int(answer["lines"]),
+                part=part,
             )
             self._take(answer, piece, found)
         for frame in self._frames:
@@ -408,6 +413,7 @@ class LoadJob:
         left_out = LeftOut(
             superseded=found.superseded,
             bad=found.bad,
+            bad_records=found.bad.total(),
             counts=found.violations,
             rejects=[name for item in found.matched.values() for name in item.rejects],
         )
@@ -519,7 +525,7 @@ class LoadJob:
 
     def bad_records(self, prepared: PreparedLoad) -> int:
         """The number of bad records: wrong by themselves, or refused by a rule between records."""
-        return self._staged.violations.records + prepared.left_out.bad.total()
+        return self._staged.violations.records + prepared.left_out.bad_records
 
     def report(self, prepared: PreparedLoad) -> LoadReport | None:
         """What is wrong with the records that are left out; None when there are none."""

@@ -26,7 +26,7 @@ from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
 from omnigraph.pipeline.load.relations import Staged
 from omnigraph.pipeline.rejects import REJECTS
 from omnigraph.pipeline.sources.inputs import check_unchanged
-from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat
+from omnigraph.pipeline.sources.mapping import SourceFormat
 from omnigraph.pipeline.sources.originals import KeptRows, ending_of, write_originals
 from omnigraph.pipeline.sources.provenance import Piece
 from omnigraph.pipeline.worker_set import WorkerSet
@@ -122,7 +122,7 @@ def _entries(pieces: Sequence[Piece]) -> dict[int, str | None]:
     found: dict[int, str | None] = {}
     taken: Counter[str] = Counter()
     for number, piece in enumerate(pieces):
-        mapped = _mapped(piece)
+        mapped = piece.mapped
         if mapped is None:
             found[number] = None
             continue
@@ -132,10 +132,6 @@ def _entries(pieces: Sequence[Piece]) -> dict[int, str | None]:
             folders[id(mapped)] = name if taken[name] == 1 else f"{name}-{taken[name]}"
         found[number] = folders[id(mapped)]
     return found
-
-
-def _mapped(piece: Piece) -> MappedType | None:
-    return piece.frame if piece.part is None else piece.part.mapped
 
 
 def _ranges(pieces: Sequence[Piece], entries: Mapping[int, str | None]) -> Iterator[_Range]:
@@ -216,7 +212,8 @@ class _WriteRange:
         source = piece.part or KeptRows(folder=self.folder, name=piece.kept)
         is_list = piece.part is not None and piece.part.format is SourceFormat.JSON and piece.unit == RECORD
         path, reasons = (os.path.join(self.scratch, new_ulid()) for _ in range(2))
-        begin = write_originals(path, source, numbers, is_strict=self.is_strict, is_list=is_list)
+        rest = None if piece.rest is None or numbers[-1] != piece.lines else piece.rest
+        begin = write_originals(path, source, numbers, is_strict=self.is_strict, is_list=is_list, rest=rest)
         types: Counter[str] = Counter()
         rules: Counter[str] = Counter()
         with open(reasons, "x", encoding="utf-8") as file:
@@ -268,7 +265,7 @@ def _mapping_text(folders: set[str | None], entries: Mapping[int, str | None], p
     found: dict[str, dict[str, list[dict[str, object]]]] = {}
     seen: set[str] = set()
     for number, piece in enumerate(pieces):
-        mapped, name = _mapped(piece), entries[number]
+        mapped, name = piece.mapped, entries[number]
         if mapped is None or name is None or name not in folders or name in seen:
             continue
         seen.add(name)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
+import numpy as np
+
 from omnigraph.core.arrow import Array, Batch, pa
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey
@@ -67,7 +69,7 @@ def stage_part(item: StageItem) -> Message:
     with stage.removed_on_failure():
         for raw in work_steps(reader.records()):
             stage.put(raw)
-        return stage.finish(item.part.number, reader.lines, reader.unit)
+        return stage.finish(item.part.number, reader.lines, reader.unit) | {"rest": reader.rest}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ class _Stage:
         self._nulled.update(shaped.nulled)
         pending.has_given_ids |= bool(raw.shape.key_members) or raw.has_given_ids
         self.violations.merge(shaped.violations)
-        pending.bad += shaped.violations.records
+        pending.bad += int(np.count_nonzero(shaped.bad))
         if shaped.aliases:
             self._aliases.setdefault(raw.shape.key, set()).update(shaped.aliases)
         self._bad_ids.add(raw.shape.key, shaped.bad_ids)

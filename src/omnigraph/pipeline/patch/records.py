@@ -50,7 +50,7 @@ def shape_patch(
     rows = pa.table(columns)
     judge.bad_ids = pa.nulls(0, pa.utf8())
     if judge.bad.any():
-        judge.violations.records = int(np.count_nonzero(judge.bad))
+        judge.count_bad()
         rows, judge.lines = rows.filter(pa.array(~judge.bad)), judge.lines[~judge.bad]
     judge.rows = rows
     return judge

@@ -62,6 +62,8 @@ class RawRecords:
     plain: Mapping[str, str] = field(default_factory=dict)
     #: Whether they are bad records already, and only their ids are of interest.
     is_refused: bool = False
+    #: Whether several of them may come from one record of the source, as neighbours of the same line.
+    shares_lines: bool = False
     #: Of a patch, property → which records bring it. One that is not here is brought by all records, or by none where
     #: it has no column.
     present: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
@@ -84,9 +86,13 @@ class RawRecords:
         return bool(self.ids.null_count < len(self.ids))
 
     def pieces(self, size: int) -> Iterator[RawRecords]:
-        """The same records, so many at a time."""
-        for begin in range(0, self.count, size):
-            part = slice(begin, begin + size)
+        """The same records, about so many at a time; those of one line stay together."""
+        end = 0
+        while end < self.count:
+            begin, end = end, min(end + size, self.count)
+            if self.shares_lines:
+                end = int(np.searchsorted(self.lines, self.lines[end - 1], side="right"))
+            part = slice(begin, end)
             yield replace(
                 self,
                 columns={name: column[part] for name, column in self.columns.items()},
@@ -138,6 +144,16 @@ class Shaped:
         key = self.raw.shape.key
         self.violations.add(place, rule, message, type_key=key, field=name, value=value)
 
+    def count_bad(self) -> None:
+        """Count the bad records of the source. Where they are kept, all that comes from one of them is bad."""
+        if not self.raw.shares_lines:
+            self.violations.records = int(np.count_nonzero(self.bad))
+            return
+        bad = np.unique(self.raw.lines[self.bad])
+        self.violations.records = len(bad)
+        if self.plan.keeps_bad:
+            self.bad = np.isin(self.raw.lines, bad)
+
     def violate(self, position: int, rule: ValueRule | EndGiven, value: object) -> None:
         """Count a violation of a rule; the entity has no id yet that a person knows."""
         text = violation_text(rule, Example(value))
@@ -160,7 +176,7 @@ def shape_records(
     rows = pa.table([columns[item.name] for item in schema], names=schema.names)
     judge.bad_ids = pa.nulls(0, pa.utf8())
     if judge.bad.any():
-        judge.violations.records = int(np.count_nonzero(judge.bad))
+        judge.count_bad()
         if raw.ends is None:
             judge.bad_ids = _names(columns["id"], judge).filter(pa.array(judge.bad)).drop_null()
         rows, judge.lines = rows.filter(pa.array(~judge.bad)), judge.lines[~judge.bad]

@@ -541,6 +541,7 @@ def raw_records(
         lines=numbers,
         reading=Reading(is_text=is_text, timestamps=chosen.timestamps),
         plain={name: column for name, column in plain.items() if column is not None},
+        shares_lines=chosen.each is not None,
     )
     return _identified(found) if chosen.skips_null else found
 

@@ -333,6 +333,8 @@ def group_records(found: list[tuple[int, Record]], plan: LoadPlan) -> Iterator[R
 
 
 _BLOCK_BYTES = 8 * 1024 * 1024
+#: Reads what a grammar refuses.
+_ANY = json.JSONDecoder()
 #: What may stand between objects, once or more often: blanks, and a comment with the end of its line. Only classes
 #: are repeated possessively: before Python 3.11.5 a group that is keeps the beginning of a turn that failed.
 _BETWEEN = re.compile(r"[\s\ufeff]*+(?://[^\n]*+\n)?")
@@ -340,10 +342,19 @@ _COMMENT_AT_END = re.compile(r"//[^\n]*+\Z")
 _SPACE = re.compile(r"[ \t\n\r\ufeff]*+")
 
 
-def read_objects(file: InputFile, decoder: json.JSONDecoder) -> Iterator[tuple[object, int]]:
-    """The JSON values of a file with their lengths; the last one may be the error that ends the reading.
+class BrokenOffError(BadRecordError):
+    """The values of a text end before it does; never leaves the room."""
 
-    Behind a broken value nothing can be told apart any more, so the reading ends there.
+    def __init__(self, cause: BadRecordError, offset: int) -> None:
+        super().__init__(*cause.violations)
+        #: The characters before what cannot be read.
+        self.offset = offset
+
+
+def read_objects(file: InputFile, decoder: json.JSONDecoder) -> Iterator[tuple[object, int]]:
+    """The JSON values of a file with their lengths; for a bad one the error about it.
+
+    Behind a broken value nothing can be told apart any more, so the reading ends there with a `BrokenOffError`.
     """
     with open_text(file) as stream:
         yield from _objects(_Text(stream), decoder)
@@ -363,6 +374,20 @@ def value_texts(file: InputFile, decoder: json.JSONDecoder, *, is_list: bool) ->
             yield text.known[text.position - length : text.position]
 
 
+def rest_of(file: InputFile, offset: int) -> Iterator[bytes]:
+    """The bytes of a text behind so many characters."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with open_text(file) as stream:
+        while offset and (block := stream.read(_BLOCK_BYTES)):
+            begun = len(decoder.getstate()[0])
+            found = decoder.decode(block)
+            if len(found) >= offset:
+                yield block[len(found[:offset].encode()) - begun :]
+            offset = max(0, offset - len(found))
+        while block := stream.read(_BLOCK_BYTES):
+            yield block
+
+
 def _objects(text: _Text, decoder: json.JSONDecoder) -> Iterator[tuple[object, int]]:
     try:
         while True:
@@ -373,7 +398,7 @@ def _objects(text: _Text, decoder: json.JSONDecoder) -> Iterator[tuple[object, i
                 continue
             yield text.value(decoder)
     except BadRecordError as broken:
-        yield broken, 0
+        yield BrokenOffError(broken, text.offset), 0
 
 
 def _items(text: _Text, decoder: json.JSONDecoder) -> Iterator[tuple[object, int]]:
@@ -388,7 +413,7 @@ def _items(text: _Text, decoder: json.JSONDecoder) -> Iterator[tuple[object, int
         if text.next_character():
             raise _broken(f"Extra data at character {text.offset + 1:,}")
     except BadRecordError as broken:
-        yield broken, 0
+        yield BrokenOffError(broken, text.offset), 0
 
 
 class _Text:
@@ -403,6 +428,8 @@ class _Text:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._is_complete = False
         self._bytes_read = 0
+        #: What is wrong with the bytes behind what is known.
+        self._failure: BadRecordError | None = None
 
     @property
     def is_at_end(self) -> bool:
@@ -424,6 +451,8 @@ class _Text:
         Raises:
             BadRecordError: the value that began is too long, or the bytes are not a text.
         """
+        if self._failure is not None:
+            raise self._failure
         if self._is_complete:
             return False
         if len(self.known) - self.position > MAX_LINE_BYTES:
@@ -436,14 +465,15 @@ class _Text:
         try:
             more = self._decoder.decode(block, final=self._is_complete)
         except UnicodeDecodeError as error:
-            raise _broken(f"the text {not_utf8(error, before)}") from error
+            self._failure = _broken(f"the text {not_utf8(error, before)}")
+            more = error.object[: error.start].decode()
         del block
         self._before += self.position
         self.known, self.position = self.known[self.position :] + more, 0
         return True
 
     def value(self, decoder: json.JSONDecoder) -> tuple[object, int]:
-        """The JSON value that begins here, with its length.
+        """The JSON value that begins here, or the error about what the decoder refuses in it, with its length.
 
         Raises:
             BadRecordError: it is not one.
@@ -454,6 +484,9 @@ class _Text:
             except RecursionError as error:
                 raise _broken("the values are nested too deeply") from error
             except ValueError as error:
+                length = 0 if isinstance(error, json.JSONDecodeError) else self._pass_over()
+                if length:
+                    return _broken(str(error)), length
                 if not self.extend():
                     raise _broken(str(error)) from error
             else:
@@ -461,6 +494,15 @@ class _Text:
                 if end < len(self.known) or not isinstance(body, int | float) or not self.extend():
                     length, self.position = end - self.position, end
                     return body, length
+
+    def _pass_over(self) -> int:
+        """Pass over a value that a grammar refuses; its length, 0 where it does not end here."""
+        try:
+            _, end = _ANY.raw_decode(self.known, self.position)
+        except (ValueError, RecursionError):
+            return 0
+        length, self.position = end - self.position, end
+        return length
 
     def next_character(self) -> str:
         """The next one that is not white space, which stays; nothing at the end."""

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.core.arrow import Batch, Schema, pa
 from omnigraph.pipeline.sources.inputs import ByteStream, open_text, readable
-from omnigraph.pipeline.sources.jsonl import value_texts
+from omnigraph.pipeline.sources.jsonl import rest_of, value_texts
 from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat
 from omnigraph.pipeline.sources.parts import Part, open_table
 from omnigraph.pipeline.sources.reading import part_content
@@ -64,9 +65,17 @@ def ending_of(part: Part | None) -> str:
 
 
 def write_originals(
-    path: str, part: Part | KeptRows, numbers: NDArray[np.int64], *, is_strict: bool, is_list: bool
+    path: str,
+    part: Part | KeptRows,
+    numbers: NDArray[np.int64],
+    *,
+    is_strict: bool,
+    is_list: bool,
+    rest: int | None = None,
 ) -> int:
     """Write the records with these numbers, which are sorted, as a file; the number of the first one in it.
+
+    The last one may be the rest of a text behind so many characters, in which no values can be told apart.
 
     Raises:
         InputFileError: the source is gone or damaged.
@@ -82,28 +91,32 @@ def write_originals(
         if part.format is SourceFormat.CSV:
             assert part.mapped is not None, "a part of a table belongs to a mapped type"
             return _write_csv(file, part, part.mapped, numbers)
-        if is_list:
-            _write_list(file, part, numbers)
-        elif part.format is None and not is_strict:
-            texts = _chosen(value_texts(part.file, _DECODER, is_list=False), numbers)
-            file.writelines(text.encode() + b"\n" for text in texts)
+        if is_list or (part.format is None and not is_strict):
+            _write_values(file, part, numbers, is_list=is_list, rest=rest)
         else:
             with part_content(part) as stream:
                 file.writelines(copied_lines(stream, part.begin, numbers))
     return 1
 
 
-def _chosen(texts: Iterable[str], numbers: NDArray[np.int64]) -> Iterator[str]:
-    wanted = set(numbers.tolist())
-    return (text for number, text in enumerate(texts, start=1) if number in wanted)
-
-
-def _write_list(file: IO[bytes], part: Part, numbers: NDArray[np.int64]) -> None:
-    mark = b"["
-    for text in _chosen(value_texts(part.file, _DECODER, is_list=True), numbers):
-        file.write(mark + text.encode())
-        mark = b",\n"
-    file.write(b"]\n")
+def _write_values(file: IO[bytes], part: Part, numbers: NDArray[np.int64], *, is_list: bool, rest: int | None) -> None:
+    """JSON values as they stand, in a list or one after the other; the last one may be a rest that breaks off."""
+    if rest is not None and numbers[-1] == 1:
+        file.writelines(rest_of(part.file, 0))
+        return
+    whole = numbers if rest is None else numbers[:-1]
+    wanted = set(whole.tolist())
+    texts = islice(value_texts(part.file, _DECODER, is_list=is_list), max(wanted, default=0))
+    mark, between = (b"[", b",\n") if is_list else (b"", b"\n")
+    for number, text in enumerate(texts, start=1):
+        if number in wanted:
+            file.write(mark + text.encode())
+            mark = between
+    if rest is not None:
+        file.write(mark)
+        file.writelines(rest_of(part.file, rest))
+    else:
+        file.write(b"]\n" if is_list else b"\n")
 
 
 def _write_csv(file: IO[bytes], part: Part, mapped: MappedType, numbers: NDArray[np.int64]) -> int:

@@ -351,7 +351,7 @@ def _refuse_unfed(mapping: TypeMapping, frames: tuple[Frame, ...]) -> None:
 
 
 def refuse_unfit(given: LoadInput) -> None:
-    """Refuse an input whose bad records could not go to a quarantine one by one.
+    """Refuse a patch whose bad records could not go to a quarantine.
 
     Raises:
         BadRequestError: a record of the source is several records of a type.
@@ -359,8 +359,8 @@ def refuse_unfit(given: LoadInput) -> None:
     for entry in (*given.mapped, *(frame.mapped for frame in given.frames)):
         if entry.each is not None:
             raise BadRequestError(
-                f"{entry.type_key.name}: `each` makes several records of one, and a quarantine keeps whole ones: "
-                "load this entry by itself, without a quarantine"
+                f"{entry.type_key.name}: `each` makes several records of one, and a quarantine of a patch keeps single "
+                "ones: patch with this entry by itself, without a quarantine"
             )
 
 

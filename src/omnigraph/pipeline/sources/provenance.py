@@ -111,6 +111,14 @@ class RecordNumbers:
             begin = end
         return found
 
+    def all(self) -> NDArray[np.int64]:
+        """The numbers behind all rows."""
+        found = [np.empty(0, np.int64)]
+        for firsts, lengths in self._runs():
+            begins = np.cumsum(lengths) - lengths
+            found.append(np.arange(int(lengths.sum())) + np.repeat(firsts - begins, lengths))
+        return np.concatenate(found)
+
     def _runs(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         for name in self.files:
             assert self.folder is not None, "files lie in the folder of the load"
@@ -130,6 +138,8 @@ class Piece:
     source: str
     #: What is counted in it.
     unit: str = LINE
+    #: How many characters stand before the last record, if it is all that cannot be read of a file.
+    rest: int | None = None
     #: Lines of the file, or whatever is counted, before it.
     before: int = 0
     #: How many lines, records or rows it has.
@@ -140,6 +150,16 @@ class Piece:
     #: How a frame is read, and the file with the rows of its partition where they are kept; empty if there are none.
     frame: MappedType | None = None
     kept: str = ""
+
+    @property
+    def mapped(self) -> MappedType | None:
+        """The entry of a mapping that describes it; None for graph records."""
+        return self.frame if self.part is None else self.part.mapped
+
+    @property
+    def shares_records(self) -> bool:
+        """Whether a record of it may be several rows."""
+        return self.mapped is not None and self.mapped.each is not None
 
     def places(self, key: TableKey, rows: NDArray[np.int64]) -> list[Place]:
         """The places of some rows of a type, which are counted from 0 within the piece."""

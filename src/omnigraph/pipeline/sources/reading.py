@@ -35,7 +35,15 @@ from omnigraph.pipeline.sources.json_rows import (
     json_member,
     present_members,
 )
-from omnigraph.pipeline.sources.jsonl import count_bad, group_records, is_utf8, read_items, read_lines, read_objects
+from omnigraph.pipeline.sources.jsonl import (
+    BrokenOffError,
+    count_bad,
+    group_records,
+    is_utf8,
+    read_items,
+    read_lines,
+    read_objects,
+)
 from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat
 from omnigraph.pipeline.sources.parts import Part, open_table
 from omnigraph.pipeline.sources.records import (
@@ -69,6 +77,8 @@ class PartReader:
 
     def __init__(self, part: Part, plan: LoadPlan, violations: ViolationCounts) -> None:
         self.lines = 0
+        #: How many characters stand before the last record, if it is all that cannot be read of a file.
+        self.rest: int | None = None
         self._part = part
         self._plan = plan
         self._violations = violations
@@ -138,7 +148,7 @@ class PartReader:
             self.lines += 1
             try:
                 if isinstance(body, BadRecordError):
-                    self._refuse_rest(body)
+                    self._note_rest(body)
                     raise body
                 found.append((self.lines, read_record(body, self._plan)))
             except BadRecordError as bad:
@@ -421,13 +431,19 @@ class PartReader:
         """Rows with the values at the end of paths; those in which a path leads nowhere are counted and left out."""
         found: list[_Object] = []
         places: list[int] = []
+        refused: set[int] = set()
         for row, number in zip(rows, numbers.tolist(), strict=True):
             try:
                 values = {path: json_member(row, path) for path in paths}
                 found.append({path: value for path, value in values.items() if has_member(row, path)})
                 places.append(number)
             except NotAnObjectError as error:
-                self._refuse(number, "invalid JSON", str(error), error.value)
+                self._refuse(number, "invalid JSON", str(error), error.value, is_known=number in refused)
+                refused.add(number)
+        if refused and self._plan.keeps_bad:
+            # Items of one object stay together.
+            kept = [place for place, number in enumerate(places) if number not in refused]
+            found, places = [found[place] for place in kept], [places[place] for place in kept]
         return found, np.array(places, dtype=np.int64)
 
     def _json_rows(self) -> Iterator[tuple[list[_Object], _Numbers]]:
@@ -473,8 +489,7 @@ class PartReader:
                 places.append(self.lines)
             else:
                 is_broken = isinstance(row, BadRecordError)
-                if isinstance(row, BadRecordError):
-                    self._refuse_rest(row)
+                self._note_rest(row)
                 text = str(row) if is_broken else "a record is a JSON object"
                 self._refuse(self.lines, "invalid JSON", text)
             del row
@@ -529,20 +544,14 @@ class PartReader:
                     lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
                 yield lines, np.arange(first + 1, first + len(lines) + 1, dtype=np.int64)
 
-    def _refuse_rest(self, broken: BadRecordError) -> None:
-        """Refuse a file whose rest is not records, where all records have to be told apart.
+    def _note_rest(self, bad: object) -> None:
+        if isinstance(bad, BrokenOffError):
+            self.rest = bad.offset
 
-        Raises:
-            InputFileError: bad records are kept.
-        """
-        if self._plan.keeps_bad:
-            text = "nothing behind it can be told apart, so correct it before its bad records go to a quarantine"
-            raise InputFileError(self._part.file.path, f"record {self.lines:,} breaks it off: {broken}; {text}")
-
-    def _refuse(self, line: int, rule: str, text: str, value: object = None) -> None:
+    def _refuse(self, line: int, rule: str, text: str, value: object = None, *, is_known: bool = False) -> None:
         key = None if self._part.mapped is None else self._part.mapped.type_key
         place = Place(self._part.file.path, line)
-        self._violations.records += 1
+        self._violations.records += not is_known
         self._violations.add(place, rule, f"{rule}: {text}", type_key=key, value=value)
 
 
