@@ -42,20 +42,22 @@ class EmbedMode(StrEnum):
     CLEAN = "clean"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeSpec:
+class TypeSpec(BaseModel):
     """The field of a type for the vector, and the fields that its text is made of."""
 
-    target: str
-    fields: tuple[str, ...]
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    target: str = Field(min_length=1)
+    fields: list[str] = Field(min_length=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbedSpec:
+class EmbedSpec(BaseModel):
     """The embedded types and the dimension of their vectors. Names no model: the provider decides."""
 
-    dimension: int
-    types: Mapping[str, TypeSpec]
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    dimension: int = Field(ge=1, le=MAX_VECTOR_DIMENSION)
+    types: Mapping[str, TypeSpec] = Field(min_length=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,20 +123,6 @@ def parse_selector(text: str) -> Selector:
 # ---- files
 
 
-class _TypeBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    target: str = Field(min_length=1)
-    fields: list[str] = Field(min_length=1)
-
-
-class _SpecBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    dimension: int = Field(ge=1, le=MAX_VECTOR_DIMENSION)
-    types: dict[str, _TypeBody] = Field(min_length=1)
-
-
 class _Sources(BaseModel):
     raw_seed: str | None = None
 
@@ -153,7 +141,7 @@ class _ManifestBody(BaseModel):
     sources: _Sources = _Sources()
     seed: _LegacySeed = _LegacySeed()
     artifacts: _Artifacts = _Artifacts()
-    embeddings: _SpecBody
+    embeddings: EmbedSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +160,7 @@ def read_spec(path: Path) -> EmbedSpec:
         InputFileError: the file cannot be read.
         ConfigurationError: it is not a spec; every finding has its place.
     """
-    return _spec(_read(path, _SpecBody, code="embedding-spec"))
+    return _read(path, EmbedSpec, code="embedding-spec")
 
 
 def read_seed_manifest(path: Path) -> SeedManifest:
@@ -188,13 +176,8 @@ def read_seed_manifest(path: Path) -> SeedManifest:
     if source is None:
         raise BadRequestError(f"{path} names no input: give sources.raw_seed")
     return SeedManifest(
-        input=path.parent / source, output=path.parent / body.artifacts.embedded_seed, spec=_spec(body.embeddings)
+        input=path.parent / source, output=path.parent / body.artifacts.embedded_seed, spec=body.embeddings
     )
-
-
-def _spec(body: _SpecBody) -> EmbedSpec:
-    types = {name: TypeSpec(target=item.target, fields=tuple(item.fields)) for name, item in body.types.items()}
-    return EmbedSpec(dimension=body.dimension, types=types)
 
 
 def _read(path: Path, model: type[_Body], *, code: str) -> _Body:

@@ -28,7 +28,7 @@ from omnigraph.errors import BadRequestError, EmbeddingError, InputFileError, St
 
 SPEC = EmbedSpec(
     dimension=3,
-    types={"Note": TypeSpec(target="vec", fields=("title", "body")), "Tag": TypeSpec(target="vec", fields=("name",))},
+    types={"Note": TypeSpec(target="vec", fields=["title", "body"]), "Tag": TypeSpec(target="vec", fields=["name"])},
 )
 NOTE_A = '{"type":"Note","data":{"title":"A","body":"x"}}'
 NOTE_B = '{"type":"Note","data":{"title":"B","vec":[1.0,0.0,0.0]}}'
@@ -225,7 +225,7 @@ def test_a_manifest_names_files_relative_to_itself(tmp_path: Path) -> None:
     found = read_seed_manifest(manifest)
     assert found.input == tmp_path / "raw/a.jsonl"
     assert found.output == tmp_path / "build/seed.embedded.jsonl"
-    assert found.spec.types["Note"].fields == ("title",)
+    assert found.spec.types["Note"].fields == ["title"]
     manifest.write_text(f"seed: {{data: b.jsonl}}\nartifacts: {{embedded_seed: c.jsonl}}\n{body}")
     found = read_seed_manifest(manifest)
     assert (found.input, found.output) == (tmp_path / "b.jsonl", tmp_path / "c.jsonl")
