@@ -186,57 +186,92 @@ def truncate(moment: Datum, unit: str, result: PropertyType) -> Datum:
 # ---- Texts
 
 
-_DATE_TEXT: Final = r"^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})$"
+_DATE_TEXT: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _DATETIME_TEXT: Final = (
-    f"{_DATE_TEXT[:-1]}[T ](?P<hour>[0-9]{{2}}):(?P<minute>[0-9]{{2}})"
-    r"(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,9}))?)?"
-    r"(?:Z|(?P<sign>[+-])(?P<zone_hour>[0-9]{2}):?(?P<zone_minute>[0-9]{2}))?$"
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
 )
+#: What stands in for a text of another form, and the longest text that has it.
+_ANY_DATE: Final = "1970-01-01"
+_ANY_DATETIME: Final = "1970-01-01T00:00"
+_LONGEST: Final = len("1970-01-01T00:00:00.000000000+00:00")
 
 
 def parse_dates(texts: Array) -> Array:
     """The days that texts of the form `YYYY-MM-DD` name; null for every other text."""
-    found = pc.extract_regex(texts, _DATE_TEXT)
-    days, known = _parsed_days(found)
-    array: Array = pa.array(days, pa.int32(), mask=~known).cast(pa.date32())
+    chars, _, known = _characters(texts, _DATE_TEXT, _ANY_DATE, len(_ANY_DATE))
+    days, exist = _days_in(chars)
+    array: Array = pa.array(days.astype(np.int32), mask=~(known & exist)).cast(pa.date32())
     return array
 
 
 def parse_datetimes(texts: Array) -> Array:
     """The moments that ISO 8601 texts name, in UTC without a zone; null for every other text and for finer ones."""
-    found = pc.extract_regex(texts, _DATETIME_TEXT)
-    days, known = _parsed_days(found)
-    hour, minute, second, zone_hour, zone_minute = (
-        _number(found, name) for name in ("hour", "minute", "second", "zone_hour", "zone_minute")
-    )
-    # Nine digits of nanoseconds, of which six have to be 0.
-    fraction = _digits(pc.utf8_rpad(pc.struct_field(found, "fraction"), 9, "0"))
-    known &= (hour < 24) & (minute < 60) & (second < 60) & (zone_hour < 24) & (zone_minute < 60)
-    known &= fraction % 1_000_000 == 0
-    is_west = pc.fill_null(pc.equal(pc.struct_field(found, "sign"), "-"), False).to_numpy(zero_copy_only=False)
-    offset = (zone_hour * 60 + zone_minute) * np.where(is_west, -1, 1)
-    clock = hour * _HOUR + (minute - offset) * _MINUTE + second * _SECOND + fraction // 1_000_000
-    array: Array = pa.array(days * _DAY + clock, pa.int64(), mask=~known).cast(pa.date64())
+    chars, ends, known = _characters(texts, _DATETIME_TEXT, _ANY_DATETIME, _LONGEST)
+    days, exist = _days_in(chars)
+    hour, minute = _digits(chars, 11, 13), _digits(chars, 14, 16)
+    has_second = chars[:, 16] == ord(":")
+    second = np.where(has_second, _digits(chars, 17, 19), 0)
+    nanoseconds = np.where(has_second & (chars[:, 19] == ord(".")), _fraction(chars, 20), 0)
+    offset, zone_exists = _zone(chars, ends)
+    known = known & exist & zone_exists & (hour < 24) & (minute < 60) & (second < 60) & (nanoseconds % 1_000_000 == 0)
+    clock = hour * _HOUR + (minute - offset) * _MINUTE + second * _SECOND + nanoseconds // 1_000_000
+    array: Array = pa.array(days * _DAY + clock, mask=~known).cast(pa.date64())
     return array
 
 
-def _parsed_days(found: Array) -> tuple[IntArray, BoolArray]:
-    known = np.asarray(found.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-    year, month, day = (_number(found, name) for name in ("year", "month", "day"))
-    known = known & (year > 0) & (month > 0) & (month < 13) & (day > 0)
-    month = np.where(known, month, 1)
-    known &= day <= _month_days(year, month)
-    return days_of(year, month, day), known
+def _characters(texts: Array, pattern: str, other: str, width: int) -> tuple[Numbers, IntArray, BoolArray]:
+    """Texts as rows of so many ASCII characters, where they end, and which are of the form; the others are `other`."""
+    has_form = pc.fill_null(pc.match_substring_regex(texts, pattern), False)
+    kept = pc.if_else(has_form, texts, other)
+    padded = pc.ascii_rpad(kept, width)
+    chars = np.frombuffer(padded.buffers()[2] or b"", np.uint8, len(padded) * width).reshape(-1, width)
+    ends = pc.binary_length(kept).to_numpy(zero_copy_only=False).astype(np.int64)
+    return chars, ends, np.asarray(has_form.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _number(found: Array, name: str) -> IntArray:
-    return _digits(pc.struct_field(found, name))
+def _digits(chars: Numbers, start: int, stop: int) -> IntArray:
+    """The number of decimal digits between two columns."""
+    value = np.zeros(len(chars), np.int64)
+    for column in range(start, stop):
+        value = value * 10 + chars[:, column] - ord("0")
+    return value
 
 
-def _digits(texts: Array) -> IntArray:
-    """Decimal digits as numbers; 0 for an empty text and for null."""
-    present = pc.fill_null(pc.replace_substring_regex(texts, "^$", "0"), "0")
-    return np.asarray(present.cast(pa.int64()).to_numpy(zero_copy_only=False))
+def _fraction(chars: Numbers, start: int) -> IntArray:
+    """The nanoseconds of up to nine digits."""
+    value, goes_on = np.zeros(len(chars), np.int64), np.ones(len(chars), np.bool_)
+    for column in range(start, start + 9):
+        goes_on = goes_on & (chars[:, column] >= ord("0")) & (chars[:, column] <= ord("9"))
+        value = value * 10 + np.where(goes_on, chars[:, column] - ord("0"), 0)
+    return value
+
+
+def _zone(chars: Numbers, ends: IntArray) -> tuple[IntArray, BoolArray]:
+    """The minutes that a zone is ahead of UTC, 0 without one, and whether there is such a zone."""
+    rows = np.arange(len(chars))
+
+    def before_end(distance: int) -> Numbers:
+        return np.asarray(chars[rows, ends - distance], np.int64)
+
+    def digit(distance: int) -> Numbers:
+        return before_end(distance) - ord("0")
+
+    # A zone has a colon or it has none; no other text of the form has a sign there.
+    has_colon = np.isin(before_end(6), (ord("+"), ord("-")))
+    sign = np.where(has_colon, before_end(6), before_end(5))
+    hours = np.where(has_colon, digit(5) * 10 + digit(4), digit(4) * 10 + digit(3))
+    minutes = digit(2) * 10 + digit(1)
+    has_zone = np.isin(sign, (ord("+"), ord("-")))
+    ahead = np.where(sign == ord("-"), -1, 1) * (hours * 60 + minutes)
+    return np.where(has_zone, ahead, 0), ~has_zone | ((hours < 24) & (minutes < 60))
+
+
+def _days_in(chars: Numbers) -> tuple[IntArray, BoolArray]:
+    """The days that rows of characters begin with, and which are in the calendar."""
+    year, month, day = _digits(chars, 0, 4), _digits(chars, 5, 7), _digits(chars, 8, 10)
+    exists = (year > 0) & (month > 0) & (month < 13) & (day > 0)
+    month = np.where(exists, month, 1)
+    return days_of(year, month, day), exists & (day <= _month_days(year, month))
 
 
 def render_days(days: Array) -> Array:
