@@ -684,7 +684,7 @@ def test_every_record_is_loaded_superseded_dropped_or_in_the_quarantine(
 
 PATCHES = st.lists(
     st.tuples(
-        st.sampled_from(["node", "node", "edge"]),
+        st.sampled_from(["node", "node", "edge", "keyed edge"]),
         st.sampled_from(["ann", "bob", "cid", "ghost"]),
         st.sampled_from([None, None, "ann", "m", "n"]),
         st.sampled_from([None, 1, "old"]),
@@ -695,12 +695,18 @@ PATCHES = st.lists(
 #: Every person whom a patch may name has a mail, so that what it leaves behind is taken.
 SEED = [person("cid", mail="m", tag=-1), person("bob", mail="n", tag=-1), person("ann", tag=-1)]
 EDGES_OF_SEED = [knows(name, "ann", tag=-1) | {"id": f"e-{name}"} for name in ("ann", "bob")]
+EDGES_OF_SEED += [{"edge": "Rates", "from": name, "to": "ann", "data": {"tag": -1}} for name in ("ann", "bob", "cid")]
 
 
 def patch_record(tag: int, item: tuple[Any, ...]) -> dict[str, Any]:
     kind, name, mail, number = item
     if kind == "node":
         return person(name, tag=tag, age=number, **({} if mail is None else {"mail": mail}))
+    if kind == "keyed edge":
+        # Its ends name it; without one of them nothing does.
+        return {"edge": "Rates", "from": name, "data": {"tag": tag, "since": number}} | (
+            {} if mail is None else {"to": mail}
+        )
     ends = {} if mail is None else {"from": name, "to": mail}
     return {"edge": "Knows", "id": f"e-{name}", "data": {"tag": tag, "since": number}} | ends
 
@@ -768,6 +774,11 @@ MANY_PATCHES: list[tuple[Any, ...]] = [
     ("edge", "bob", "ghost3", 1),
     ("edge", "ghost", "ghost3", 1),
     ("edge", "ghost4", None, 1),
+    ("keyed edge", "bob", "ann", 1),
+    ("keyed edge", "bob", "ann", "old"),
+    ("keyed edge", "cid", "ghost", 1),
+    ("keyed edge", "cid", None, 1),
+    ("keyed edge", "cid", "m", 1),
 ]
 
 

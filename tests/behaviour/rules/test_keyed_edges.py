@@ -205,6 +205,14 @@ def test_a_patch_may_insert_edges_that_are_not_there(graph: Graph, load: Load) -
     assert held(graph) == {'["ann","bob"]': (9, "first"), '["bob","ann"]': (None, None)}
 
 
+def test_one_of_the_records_of_an_edge_patches_it(graph: Graph, load: Load) -> None:
+    records = [knows("ann", "bob", since=2), {"edge": "Knows", "id": '["ann","bob"]', "data": {"since": 3}}]
+    with pytest.raises(LoadRejectedError, match="is given 2 times"):
+        load(*records, mode="patch")
+    load(*records, mode="patch", on_duplicate="last")
+    assert held(graph) == {'["ann","bob"]': (3, "first")}
+
+
 def test_a_patch_of_a_frame_finds_edges_by_its_columns(graph: Graph, load: Load) -> None:
     graph.load(frames={"Knows": [{"from": "ann", "to": "bob", "since": 3}]}, mode="patch")
     assert held(graph) == {'["ann","bob"]': (3, "first")}
