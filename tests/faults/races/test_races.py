@@ -203,6 +203,34 @@ def test_no_published_snapshot_holds_an_edge_without_its_ends(root: Path, crew: 
     assert len({edge["tag"] for edge in edges}) == len(edges)
 
 
+@pytest.mark.parametrize("crew", ALL_KINDS, indirect=True)
+@pytest.mark.parametrize("count", sizes(3, 30))
+def test_of_one_edge_with_a_key_that_everybody_inserts_there_is_one(root: Path, crew: Crew, count: int) -> None:
+    earlier = setup_people(root, "hub", *(f"p{number}" for number in range(count)))
+    reports = crew.run("rate_alike", root, count=count)
+    check_all_acknowledged(reports)
+    receipts = acknowledged(reports)
+    assert len(receipts) == crew.size * count
+    check_graph(root, receipts, earlier)
+    with Graph.open(root, read_only=True) as graph:
+        edges = table_rows(graph, graph.snapshot(), "edge:Rates", ["id", "by"])
+    assert sorted(edge["id"] for edge in edges) == sorted(f'["p{number}","hub"]' for number in range(count))
+    assert {edge["by"] for edge in edges} <= set(range(crew.size))
+
+
+@pytest.mark.parametrize("count", sizes(2, 20))
+def test_of_one_edge_with_a_key_that_everybody_appends_the_first_wins(root: Path, crew: Crew, count: int) -> None:
+    earlier = setup_people(root, "hub", *(f"p{number}" for number in range(count)))
+    reports = crew.run("append_alike", root, count=count)
+    for number in range(count):
+        outcomes = [report[number] for report in reports]
+        losers = [outcome for outcome in outcomes if "error" in outcome]
+        assert len(losers) == crew.size - 1
+        assert {loser["error"] for loser in losers} == {"LoadKeyConflictError"}
+        assert all(f'["p{number}","hub"]' in loser["message"] for loser in losers)
+    check_graph(root, acknowledged(reports), earlier)
+
+
 @pytest.mark.parametrize("count", sizes(2, 20))
 def test_first_writes_to_a_type_on_a_new_branch_share_one_fork(root: Path, crew: Crew, count: int) -> None:
     with Graph.open(root) as graph:

@@ -30,6 +30,7 @@ node City5 { name: String @key  visits: I64 }
 node City6 { name: String @key  visits: I64 }
 node City7 { name: String @key  visits: I64 }
 edge Knows: Person -> Person { tag: String? }
+edge Rates: Person -> Person { by: I64?  @key(src, dst) }
 """
 #: Notes get a language; those that are there are English.
 WITH_LANGUAGE = SCHEMA.replace("{ text: String }", "{ text: String  lang: String? }")
@@ -47,6 +48,9 @@ ADD_EDGE = """
 query add($from: String, $to: String, $tag: String) {
     insert Knows { from: $from, to: $to, tag: $tag }
 }
+"""
+ADD_RATING = """
+query add($from: String, $to: String, $by: I64) { insert Rates { from: $from, to: $to, by: $by } }
 """
 DELETE_PERSON = "query drop($name: String) { delete Person where name = $name }"
 SET_VISITS = """
@@ -161,6 +165,24 @@ def insert_edges(graph: Graph, who: int, count: int) -> list[Outcome]:
     return outcomes
 
 
+def rate_alike(graph: Graph, who: int, count: int) -> list[Outcome]:
+    """Everybody inserts the same edges, which have a key."""
+    outcomes: list[Outcome] = []
+    for number in range(count):
+        edge = {"from": f"p{number}", "to": "hub", "by": who}
+        until_acknowledged(lambda edge=edge: graph.mutate(ADD_RATING, edge), outcomes)
+    return outcomes
+
+
+def append_alike(graph: Graph, who: int, count: int) -> list[Outcome]:
+    """Everybody brings the same edges by loads that may not replace any; nothing is submitted twice."""
+    records = [{"from": f"p{number}", "to": "hub", "by": who} for number in range(count)]
+    return [
+        attempt(lambda record=record: graph.load(frames={"Rates": [record]}, mode="append", engine="local"))
+        for record in records
+    ]
+
+
 def delete_persons(graph: Graph, who: int, names: list[str]) -> list[Outcome]:
     """Delete persons with all of their edges."""
     outcomes: list[Outcome] = []
@@ -262,6 +284,8 @@ JOBS: dict[str, Callable[..., list[Outcome]]] = {
         write_own_branch,
         increment,
         edges_against_deletes,
+        rate_alike,
+        append_alike,
         update_at_the_door,
         create_branch,
         delete_branch,
