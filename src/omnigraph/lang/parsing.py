@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, cast
@@ -285,6 +285,22 @@ _ENDLESS_STRING = "a string that never ends"
 _ENDLESS_COMMENT = "a comment that never ends"
 
 
+#: A terminal that is one word, with what must not follow it.
+_KEYWORD = re.compile(r"(@?[A-Za-z_]+)(?:\(\?[=!].*|\\b.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a text got that somebody still types."""
+
+    #: Whether it is a text as it stands.
+    is_whole: bool = False
+    #: The place of a mistake that nothing behind it can mend; None where the text may go on.
+    failed_at: int | None = None
+    #: The terminals that may follow, by name. None follows within a string or a comment.
+    expected: frozenset[str] = frozenset()
+
+
 class DeclarationGrammar(Generic[T]):
     """A grammar whose texts are sequences of declarations, with the words for its errors.
 
@@ -354,6 +370,30 @@ class DeclarationGrammar(Generic[T]):
             # A text can fail as a whole although its pieces parse: what stands between them is then to blame.
             findings.add(partial(self._explain, source, first))
         return tuple(parsed), findings
+
+    @cached_property
+    def keywords(self) -> Mapping[str, str]:
+        """The words that the grammar knows, by the names of their terminals."""
+        found = ((item.name, _KEYWORD.fullmatch(item.pattern.value)) for item in self._lark.terminals)
+        return {name: match[1] for name, match in found if match}
+
+    def progress(self, text: str) -> Progress:
+        """How far a text gets, and what may follow it.
+
+        Raises:
+            CompilerError: it is too large, or nothing that a parser should see.
+        """
+        check_readable(SourceText(text), self._code)
+        parser = self._lark.parse_interactive(text)
+        try:
+            parser.exhaust_lexer()
+        except EscapeFailure as failure:
+            return Progress(failed_at=failure.offset)
+        except UnexpectedInput as failure:
+            span, found = _place(text, failure)
+            return Progress(failed_at=None if found in (_ENDLESS_STRING, _ENDLESS_COMMENT) else span.start)
+        expected = frozenset(parser.accepts())  # type: ignore[no-untyped-call]  # lark leaves it untyped
+        return Progress("$END" in expected, None, expected)
 
     def _parse_text(self, text: str | TextSlice[str]) -> Sequence[T]:
         return cast("Sequence[T]", self._lark.parse(text))

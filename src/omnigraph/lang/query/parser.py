@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -10,7 +11,7 @@ from typing import Literal, cast
 from lark import Token, v_args
 
 from omnigraph.core.source import UNNAMED, Findings, SourceText, Span
-from omnigraph.lang.parsing import DeclarationGrammar, TreeBuilder, only, span_of, whole_number
+from omnigraph.lang.parsing import DeclarationGrammar, Progress, TreeBuilder, only, span_of, whole_number
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.advice import advise
 
@@ -60,6 +61,20 @@ def parse_queries_all(source: SourceText) -> tuple[ast.QueryFile, Findings]:
                 SYNTAX_ERROR, query.name_span, "this query has no name", "write `query name(…) { … }` around it"
             )
     return ast.QueryFile(tuple(query for query in queries if not query.is_bare)), findings
+
+
+def progress_of(text: str) -> Progress:
+    """How far a text gets that somebody still types: whether it is whole, may go on, or is wrong.
+
+    Raises:
+        CompilerError: it is too large, or nothing that a parser should see.
+    """
+    return _grammar().progress(text)
+
+
+def keywords() -> Mapping[str, str]:
+    """The keywords of the language, by the names that `Progress.expected` has for them."""
+    return _grammar().keywords
 
 
 @cache
