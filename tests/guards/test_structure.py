@@ -48,7 +48,7 @@ def _imported(*words: str) -> list[str]:
     return json.loads(run.stdout.rpartition("@")[2])
 
 
-@each_case("words", [("--help",), ("version",), ("schema", "--help"), ("mutate", "--help")])
+@each_case("words", [("--help",), ("version",), ("schema", "--help"), ("shell", "--help")])
 def test_help_imports_no_heavy_library(words: tuple[str, ...]) -> None:
     assert _imported(*words) == []
 

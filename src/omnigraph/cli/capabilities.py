@@ -85,7 +85,7 @@ def _rules() -> Iterator[CommandRule]:
         (Capability.ANY, "query, explain, show, branch list, export, blob get", _READS),
         (Capability.ANY, "blob stat, commit list, commit show, commit changes", _READS),
         (Capability.ANY, "changes poll, changes baseline, diff, log, schema show", _READS),
-        (Capability.ANY, "mutate, load, ingest, branch create, branch delete", _WRITES),
+        (Capability.ANY, "mutate, shell, load, ingest, branch create, branch delete", _WRITES),
         (Capability.ANY, "branch merge, schema apply", _WRITES),
         (Capability.SERVED, "graphs list", (_SERVER, _PROFILE)),
         (Capability.DIRECT, "init", ()),

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol, TextIO, TypeVar, cast
 
-from omnigraph.errors import MergeConflictsError, OmniError, UnauthorizedError
+from omnigraph.core.env_settings import Variable
+from omnigraph.errors import MergeConflictsError, OmniError, UnauthorizedError, is_panic
 from omnigraph.errors.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -222,6 +224,23 @@ def print_error(error: OmniError, *, as_json: bool) -> None:
         print_warning(error.message)
         if isinstance(error, UnauthorizedError):
             print_warning(_HOW_TO_LOG_IN)
+
+
+_DEBUG = Variable("OMNIGRAPH_DEBUG", "Prints the stack trace of an internal error.", default="off", values="`1`")
+
+
+def print_internal_error(error: BaseException) -> bool:
+    """Print a failure that nothing foresaw; false for what is not one, such as the end of the process.
+
+    A person never sees a stack trace unasked.
+    """
+    if not isinstance(error, Exception) and not is_panic(error):
+        return False
+    if _DEBUG.text():
+        traceback.print_exception(error)
+    else:
+        print_warning(f"internal error: {error!r} (set OMNIGRAPH_DEBUG=1 for the stack trace)")
+    return True
 
 
 # ---- Progress bars and progress lines
@@ -511,6 +530,16 @@ class Interrupts:
         _say(_GIVEN_UP if self._count >= _LAST else _WAITING, number)
         if self._count >= _LAST:
             os._exit(_SIGNALLED + number)
+
+
+def notes_of(end: BaseException) -> list[str]:
+    """What stopped work says about itself: the notes of an interrupt, and of what it became on its way."""
+    notes: list[str] = []
+    cause: BaseException | None = end
+    while cause is not None:
+        notes += getattr(cause, "__notes__", [])
+        cause = cause.__cause__ or cause.__context__
+    return list(dict.fromkeys(notes))
 
 
 def _say(sentence: str, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What a command reads: texts of queries, their parameters, and standard input."""
+"""What a command reads: texts of queries, their parameters, standard input, and answers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 import click
+from click.exceptions import Exit
 
 from omnigraph.cli.command_line import Option
+from omnigraph.cli.console import is_confirmed, print_warning
 from omnigraph.core.source import UNNAMED, SourceText, decode_source
-from omnigraph.errors import BadRequestError, InputFileError, OmniError, ParameterError
+from omnigraph.errors import BadRequestError, InputFileError, OmniError, ParameterError, ResourceLimitError
 from omnigraph.errors.writes import with_source_named
 
 if TYPE_CHECKING:
     from omnigraph.api.graph_api import GraphApi
     from omnigraph.api.reading_api import TargetKeywords
+    from omnigraph.api.results import MutationResult
     from omnigraph.client.remote_graph import RemoteGraph
     from omnigraph.lang.query.signature import FieldDescriptor
 
@@ -156,7 +159,7 @@ class ParameterFlags:
             BadRequestError: they are not a JSON object.
             InputFileError: the file cannot be read.
         """
-        values, texts = self._object(), _assignments(self.param or [])
+        values, texts = self._object(), assignments(self.param or [])
         if twice := values.keys() & texts.keys():
             raise click.BadParameter(f"the parameter `{min(twice)}` is given twice")
         return GivenParameters(values, texts)
@@ -210,7 +213,7 @@ class GivenParameters:
         return values
 
 
-def _assignments(words: Sequence[str]) -> dict[str, str]:
+def assignments(words: Sequence[str]) -> dict[str, str]:
     """`NAME=VALUE` words as names and texts; a name may begin with the `$` that it has in the query."""
     texts: dict[str, str] = {}
     for word in words:
@@ -281,3 +284,29 @@ def parameters_of_stored(server: RemoteGraph, name: str) -> Sequence[FieldDescri
 
     entries = map(StoredQueryEntry.from_json, server.queries())
     return next((entry.params for entry in entries if entry.name == name), ())
+
+
+# ---- Consent to large mutations
+
+
+#: More nodes and edges than these are changed at a terminal only after a question.
+ASK_ABOVE = 1_000
+
+
+def confirmed(run: Callable[[int | None], MutationResult], *, asks: bool) -> MutationResult:
+    """Run a mutation; one that changes much only after a question, where there is a person to ask.
+
+    Raises:
+        Exit: the answer was no. Nothing was written.
+    """
+    from omnigraph.api.results import AFFECTED_RESOURCE
+
+    try:
+        return run(ASK_ABOVE if asks else None)
+    except ResourceLimitError as refused:
+        if refused.resource != AFFECTED_RESOURCE:
+            raise
+        if not is_confirmed(f"this changes {refused.actual:,} nodes and edges"):
+            print_warning("nothing was written")
+            raise Exit(1) from None
+        return run(None)

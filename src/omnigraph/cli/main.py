@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Collection, Sequence
 from functools import cache
 from importlib import import_module
@@ -17,17 +16,16 @@ from omnigraph.cli.console import (
     NOTHING_WRITTEN,
     Interrupts,
     guarded_streams,
+    notes_of,
     print_error,
+    print_internal_error,
     print_json,
     print_warning,
     taking_interrupts,
 )
 from omnigraph.cli.flags import GRAPH_ID
 from omnigraph.cli.scoped import CommandGroup, ScopedCommand
-from omnigraph.core.env_settings import Variable
-from omnigraph.errors import OmniError, is_panic
-
-_DEBUG = Variable("OMNIGRAPH_DEBUG", "Prints the stack trace of an internal error.", default="off", values="`1`")
+from omnigraph.errors import OmniError
 
 # ---- Normalising the arguments
 
@@ -112,6 +110,7 @@ _COMMANDS = {
     "ingest": "data.ingest",
     "mutate": "query.mutate",
     "query": "query.query",
+    "shell": "shell.shell",
     "show": "show.show",
     "export": "data.export",
     "snapshot": "history.snapshot",
@@ -231,24 +230,15 @@ def _run(words: list[str], interrupts: Interrupts) -> None:
         print_error(error, as_json=as_json)
         # A signal to the whole group ends Spark too, and its failure may come first.
         sys.exit(error.exit_code if interrupts.stopped_by is None else interrupts.exit_code)
-    except BaseException as error:
-        # The outermost edge: a person never sees a stack trace unasked.
-        if not isinstance(error, Exception) and not is_panic(error):
+    except BaseException as error:  # the outermost edge
+        if not print_internal_error(error):
             raise
-        if _DEBUG.text():
-            traceback.print_exc()
-        else:
-            print_warning(f"internal error: {error!r} (set OMNIGRAPH_DEBUG=1 for the stack trace)")
         sys.exit(1)
 
 
 def _print_interrupt(interrupt: KeyboardInterrupt, interrupts: Interrupts, *, as_json: bool) -> None:
     """One sentence about work that Ctrl-C or another signal stopped, with what it says about itself."""
-    cause: BaseException | None = interrupt
-    notes = list(interrupts.notes)
-    while cause is not None:
-        notes += getattr(cause, "__notes__", [])
-        cause = cause.__cause__ or cause.__context__
+    notes = [*interrupts.notes, *notes_of(interrupt)]
     # A command that has begun says what it left.
     sentence = ", ".join([interrupts.sentence, *dict.fromkeys(notes or [NOTHING_WRITTEN])])
     if as_json:

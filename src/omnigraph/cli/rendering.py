@@ -1,4 +1,4 @@
-"""Values, commits, changes and conflicts as text."""
+"""Values, commits, changes, receipts and conflicts as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omnigraph.errors.writes import usable_strategies
 
 if TYPE_CHECKING:
     from omnigraph.api.diffs import ReportedDiff
-    from omnigraph.api.results import ExampleChange
+    from omnigraph.api.results import ExampleChange, MutationResult
     from omnigraph.branches.changes import Cause, Change
     from omnigraph.branches.diffs import Diff, NetChange
     from omnigraph.commit.rows import GraphCommit, TypeChanges
@@ -291,6 +291,32 @@ def _properties(row: Mapping[str, object]) -> str:
     values = image_values({"properties": row["properties"]})
     present = {name: text for name, text in values.items() if text != "null"}
     return ", ".join(f"{name}: {fit(text, VALUE_WIDTH)}" for name, text in present.items())
+
+
+# ---- Receipts of mutations
+
+
+def receipt_lines(result: MutationResult) -> Iterator[str]:
+    """The receipt as a person reads it, or what would change."""
+    nodes, edges = counted(result.affected_nodes, "node"), counted(result.affected_edges, "edge")
+    if result.dry_run:
+        yield f"{nodes}, {edges} would change on {result.branch}; nothing was written"
+        yield from _preview_lines(result)
+    elif result.commit is None:
+        yield "nothing matched, nothing changed"
+    else:
+        yield f"{nodes}, {edges} in commit {commit_text(result.commit.commit_id)} on {result.branch}"
+
+
+def _preview_lines(result: MutationResult) -> Iterator[str]:
+    """The numbers of every type, and under them a few of its changes."""
+    for change in result.changes:
+        yield type_changes_line(change, width=max(len(item.type_key) for item in result.changes))
+        examples = [item for item in result.examples if item.type_key == change.type_key]
+        yield from (f"    {change_line(item)}" for item in examples)
+        rest = change.inserted + change.updated + change.deleted - len(examples)
+        if rest:
+            yield f"    … and {rest:,} more"
 
 
 # ---- Merge conflicts as tables

@@ -66,6 +66,9 @@ class RowForm:
     limit: int | None = None
     color: Color = Color.AUTO
     is_paged: bool = True
+    #: How a person asks for more rows, and for all columns.
+    more_rows: str = "--limit N"
+    all_columns: str = "--format kv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,24 +299,24 @@ def terminal_lines(result: Result, form: RowForm, layout: TableLayout, *, width:
     found = first_rows(result, limit)
     if form.format is RowFormat.KV:
         yield from _styled_pairs(result.columns, found.rows)
-        yield Text(_count(result, found), "dim")
+        yield Text(_count(result, found, form), "dim")
         return
     cells = [[_cell(value, type_.base) for value, type_ in zip(row, result.types, strict=True)] for row in found.rows]
     columns = [_column(name, type_.base) for name, type_ in zip(result.columns, result.types, strict=True)]
     table = TerminalTable(columns, cells, width, layout)
     if cells:
         yield from table.lines()
-    yield Text(_count(result, found), "dim")
+    yield Text(_count(result, found, form), "dim")
     if cells and (hidden := table.hidden_columns):
-        yield Text(f"{counted(hidden, 'more column')} to the right: --format kv shows all", "dim")
+        yield Text(f"{counted(hidden, 'more column')} to the right: {form.all_columns} shows all", "dim")
 
 
-def _count(result: Result, found: FirstRows) -> str:
+def _count(result: Result, found: FirstRows, form: RowForm) -> str:
     shown = len(found.rows)
     if found.total is None:
-        return f"first {shown:,} rows {_origin(result)}; there are more: --limit N"
+        return f"first {shown:,} rows {_origin(result)}; there are more: {form.more_rows}"
     if shown < found.total:
-        return f"first {shown:,} of {found.total:,} rows {_origin(result)}; more: --limit N"
+        return f"first {shown:,} of {found.total:,} rows {_origin(result)}; more: {form.more_rows}"
     return f"{counted(shown, 'row')} {_origin(result)}"
 
 

@@ -9,14 +9,16 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, islice
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.console import unguarded
+from omnigraph.cli.console import print_lines, unguarded
+from omnigraph.errors.text import printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -65,27 +67,48 @@ def paged(screen: Screen, lines: Sequence[Text], *, is_allowed: bool = True) -> 
         console.print(line, soft_wrap=True, highlight=False)
     text = sink.getvalue()
     fits = screen.height is None or len(lines) < screen.height
-    if fits or not is_allowed or not _through_pager(text):
+    pager = None if fits or not is_allowed else _pager()
+    if pager is None:
         stream = unguarded(sys.stdout)
         stream.write(text)
         stream.flush()
+    else:
+        _show_in(pager, (text,))
 
 
-def _through_pager(text: str) -> bool:
-    """Show a text in the pager; false where there is none."""
+def print_pages(lines: Iterable[str], *, is_allowed: bool = True) -> None:
+    """Print lines for people as they are made, through their pager when they are more than fit on the terminal."""
+    screen = terminal(Color.AUTO)
+    pager = _pager() if is_allowed and screen is not None and screen.height is not None else None
+    if pager is None or screen is None:
+        print_lines(lines)
+        return
+    rest = iter(lines)
+    first = list(islice(rest, screen.height))
+    if len(first) == screen.height:
+        _show_in(pager, (f"{printable(line)}\n" for line in chain(first, rest)))
+    else:
+        print_lines(first)
+
+
+def _pager() -> list[str] | None:
+    """The command of the pager; None where there is none."""
     words = shlex.split(os.environ.get("PAGER", "less"))
-    if not words or words == ["cat"] or shutil.which(words[0]) is None:
-        return False
+    return None if not words or words == ["cat"] or shutil.which(words[0]) is None else words
+
+
+def _show_in(words: Sequence[str], texts: Iterable[str]) -> None:
+    """Show texts in a pager, which gets them as they are made."""
+    sys.stdout.flush()
     # As git does: colours stay, and a text that fits on the screen is only printed.
     settings = {**os.environ, "LESS": os.environ.get("LESS", "FRX")}
     with subprocess.Popen(words, stdin=subprocess.PIPE, env=settings, encoding="utf-8", errors="replace") as pager:
         assert pager.stdin is not None, "made with a pipe"
         with _interrupts_ignored():
             with suppress(BrokenPipeError):  # it was left before the end
-                pager.stdin.write(text)
+                pager.stdin.writelines(texts)
                 pager.stdin.close()
             pager.wait()
-    return True
 
 
 @contextmanager

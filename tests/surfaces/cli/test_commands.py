@@ -261,9 +261,10 @@ print("\\n@@" + json.dumps(report))
 """
 
 
-def probe_all(lines: list[list[str]]) -> dict[str, Any]:
-    """What several command lines load in one process, one after the other."""
-    run = subprocess.run([sys.executable, "-c", PROBE.format(lines=lines)], capture_output=True, text=True, check=True)
+def probe_all(lines: list[list[str]], piped: str = "") -> dict[str, Any]:
+    """What several command lines load in one process, one after the other; the first that asks gets the piped text."""
+    program = [sys.executable, "-c", PROBE.format(lines=lines)]
+    run = subprocess.run(program, input=piped, capture_output=True, text=True, check=True)
     return json.loads(run.stdout.rpartition("@@")[2])
 
 
@@ -279,12 +280,14 @@ def test_reads_exports_and_small_merges_start_no_jvm(past: History, tmp_path: Pa
             ["explain", "--analyze", "--store", past.uri, "-e", text],
             ["export", past.uri],
             ["branch", "merge", "review", "--store", graph.uri],
-        ]
+            ["shell", graph.uri],
+        ],
+        piped='match { $i: Item } return { $i.k }\ninsert Item { k: "shell" }\n.log\n.diff main review\n',
     )
-    assert report["codes"] == [0] * 4
+    assert report["codes"] == [0] * 5
     assert {"lance", "omnigraph.pipeline.export.job", "omnigraph.graph.branches"} <= set(report["modules"])
     assert report["asked"] == []
-    assert not {"pyspark", "py4j"} & set(report["modules"])
+    assert not {"pyspark", "py4j", "prompt_toolkit"} & set(report["modules"])
     assert [name for name in report["pandas"] if not name.startswith("pyarrow")] == []
 
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 from omnigraph.cli.command_line import Argument
 from omnigraph.cli.commands.data import load_lines
 from omnigraph.cli.commands.history import branch_heads, head_labels, merge_lines
-from omnigraph.cli.commands.query import receipt_lines
 from omnigraph.cli.console import print_text, terminal_progress
-from omnigraph.cli.rendering import diff_summary, draw_commits, net_change_line
+from omnigraph.cli.rendering import diff_summary, draw_commits, net_change_line, receipt_lines
 from omnigraph.cli.rows import RowForm, render_rows
 from omnigraph.cli.scoped import scoped
 from omnigraph.errors import BadRequestError, InputFileError

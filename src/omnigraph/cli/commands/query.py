@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,15 +13,22 @@ from click.exceptions import Exit
 
 from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.config import Alias, Defaults, config_path, read_operator_config
-from omnigraph.cli.console import is_confirmed, print_json, print_result, print_text, print_warning
+from omnigraph.cli.console import print_json, print_result, print_text, print_warning
 from omnigraph.cli.flags import AsJson, Branch, OptionalSchemaFile, Point, QueryName, Quiet, ReadBranch, Timeout
-from omnigraph.cli.input import STORED, ParameterFlags, QuerySource, parameters_of, parameters_of_stored
-from omnigraph.cli.rendering import change_line, commit_text, type_changes_line
+from omnigraph.cli.input import (
+    ASK_ABOVE,
+    STORED,
+    ParameterFlags,
+    QuerySource,
+    confirmed,
+    parameters_of,
+    parameters_of_stored,
+)
+from omnigraph.cli.rendering import receipt_lines
 from omnigraph.cli.rows import RowFlags, print_rows
 from omnigraph.cli.scope import Address, connect, server_scope
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, TableLayout, counted
-from omnigraph.errors import ResourceLimitError
 
 if TYPE_CHECKING:
     from omnigraph.api.results import MutationResult
@@ -62,25 +69,22 @@ def query(
             values = given.typed(lambda: parameters_of_stored(server, text), text)
             place, commit = state["branch"], state["snapshot"]
             found = server.run(text, values, branch=place, snapshot=commit, expect_mutation=False, timeout_s=timeout)
-            print_rows(found, form, _layout(defaults), quiet=quiet)
+            print_rows(found, form, table_layout(defaults), quiet=quiet)
         return
     with address.open(read_only=True) as graph:
         values = given.typed(lambda: parameters_of(graph, text, name, **state), name)
         result = graph.query(text, values, name=name, timeout_s=timeout, **state)
-        print_rows(result, form, _layout(defaults), quiet=quiet)
+        print_rows(result, form, table_layout(defaults), quiet=quiet)
 
 
-def _layout(defaults: Defaults) -> TableLayout:
+def table_layout(defaults: Defaults) -> TableLayout:
+    """The layout of tables that is configured."""
     return TableLayout(
         defaults.table_max_column_width or MAX_COLUMN_WIDTH, defaults.table_cell_layout or CellLayout.TRUNCATE
     )
 
 
 # ---- `omnigraph mutate`
-
-
-#: More nodes and edges than these are changed at a terminal only after a question.
-ASK_ABOVE = 1_000
 
 
 @scoped("mutate")
@@ -141,48 +145,6 @@ def mutate(
 
             result = confirmed(change, asks=asks)
     print_result(result, receipt_lines(result), json=json)
-
-
-def confirmed(run: Callable[[int | None], MutationResult], *, asks: bool) -> MutationResult:
-    """Run a mutation; one that changes much only after a question, where there is a person to ask.
-
-    Raises:
-        Exit: the answer was no. Nothing was written.
-    """
-    from omnigraph.api.results import AFFECTED_RESOURCE
-
-    try:
-        return run(ASK_ABOVE if asks else None)
-    except ResourceLimitError as refused:
-        if refused.resource != AFFECTED_RESOURCE:
-            raise
-        if not is_confirmed(f"this changes {refused.actual:,} nodes and edges"):
-            print_warning("nothing was written")
-            raise Exit(1) from None
-        return run(None)
-
-
-def receipt_lines(result: MutationResult) -> Iterator[str]:
-    """The receipt as a person reads it, or what would change."""
-    nodes, edges = counted(result.affected_nodes, "node"), counted(result.affected_edges, "edge")
-    if result.dry_run:
-        yield f"{nodes}, {edges} would change on {result.branch}; nothing was written"
-        yield from _preview_lines(result)
-    elif result.commit is None:
-        yield "nothing matched, nothing changed"
-    else:
-        yield f"{nodes}, {edges} in commit {commit_text(result.commit.commit_id)} on {result.branch}"
-
-
-def _preview_lines(result: MutationResult) -> Iterator[str]:
-    """The numbers of every type, and under them a few of its changes."""
-    for change in result.changes:
-        yield type_changes_line(change, width=max(len(item.type_key) for item in result.changes))
-        examples = [item for item in result.examples if item.type_key == change.type_key]
-        yield from (f"    {change_line(item)}" for item in examples)
-        rest = change.inserted + change.updated + change.deleted - len(examples)
-        if rest:
-            yield f"    … and {rest:,} more"
 
 
 # ---- `omnigraph explain`
@@ -335,7 +297,7 @@ def alias(
     with connect(server_scope(found.server, config, found.graph), config) as graph:
         values = given.typed(lambda: parameters_of_stored(graph, found.query), found.query)
         result = graph.run(found.query, alias_params(name, found, args or [], values), expect_mutation=False)
-        print_rows(result, form, _layout(config.defaults), quiet=quiet)
+        print_rows(result, form, table_layout(config.defaults), quiet=quiet)
 
 
 def alias_params(name: str, alias: Alias, args: Sequence[str], given: Mapping[str, object]) -> dict[str, object]:
