@@ -362,7 +362,10 @@ def _constraint_changes(pair: _Pair) -> Iterator[Step]:
         if rule.meaning() in old_meanings:
             yield pair.unsupported(f"{rule} cannot move between property and body spelling")
         elif rule.kind == "key":
-            yield pair.unsupported(f"{rule} cannot be added: the ids of existing rows would change")
+            yield pair.unsupported(
+                f"{rule} cannot be added: the ids of existing rows would change; declare a new type with it, "
+                "load its rows there, and drop this one"
+            )
         else:
             yield AddConstraint(
                 type_kind=pair.kind,
