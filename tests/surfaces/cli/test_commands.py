@@ -195,8 +195,9 @@ def test_the_demo_tells_the_whole_story(tmp_path) -> None:
     assert "write fragments: 385 rows" in result.stderr
     graph = tmp_path / "kept" / "demo.omni"
     assert f"the graph stays at {graph}" in result.stdout
-    query, show, server = [shlex.split(line, comments=True) for line in result.stdout.splitlines()[-3:]]
-    assert (show[1:], server[1:]) == (
+    query, shell, show, server = [shlex.split(line, comments=True) for line in result.stdout.splitlines()[-4:]]
+    assert (shell[1:], show[1:], server[1:]) == (
+        ["shell", str(graph)],
         ["show", str(graph), "--out", "demo.html"],
         ["--store", str(graph), "--unauthenticated"],
     )

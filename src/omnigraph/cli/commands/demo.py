@@ -95,6 +95,7 @@ def next_steps(root: Path) -> list[str]:
     query = 'match { $p: Paper { stage: "retracted" } } return { $p.title }'
     return [
         f"{folder}omnigraph query {graph} -e '{query}'",
+        f"{folder}omnigraph shell {graph}   # a prompt: `.help` lists its commands",
         f"{folder}omnigraph show {graph} --out demo.html",
         f"{folder}omnigraph-server --store {graph} --unauthenticated   # the page: http://127.0.0.1:8080/",
     ]
