@@ -11,7 +11,7 @@ import json
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import (
@@ -29,33 +29,35 @@ from typing import (
     is_typeddict,
 )
 
+from omnigraph.frozen import frozen
+
 Json = dict[str, object]
 
 # ---- How a field differs from its plain form
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """The member has another name than the field."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class When:
     """The member is there only if its owner says so."""
 
     test: Callable[..., bool]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Absent:
     """What a body without the member means, from the fields that were read before it."""
 
     value: Callable[[Mapping[str, object]], object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Through:
     """The value has the JSON form of another type, `form`: there is a way to it and back."""
 
@@ -64,7 +66,7 @@ class Through:
     decode: Callable[..., object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spread:
     """The value is several members of the same object."""
 
@@ -79,7 +81,7 @@ ENTITY_TYPE = Spread(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """A sentence about the member, for the JSON schema."""
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from omnigraph.api.graph_api import GraphApi
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.lang.query.compiler import compile_query
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def load_ipython_extension(shell: Shell) -> None:
     shell.register_magic_function(gq, "line_cell", "gq")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Call:
     """One use of the magic."""
 

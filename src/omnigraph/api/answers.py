@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from omnigraph.codec import OMIT_NONE, Document, Key, Text
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.errors.writes import RowImage
+from omnigraph.frozen import frozen
 from omnigraph.lang.query.signature import FieldDescriptor, Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Health(Document):
     """A server that lives."""
 
@@ -21,7 +21,7 @@ class Health(Document):
     internal_schema_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GraphEntry(Document):
     """A graph."""
 
@@ -29,35 +29,35 @@ class GraphEntry(Document):
     uri: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Graphs(Document):
     """Graphs by id."""
 
     graphs: list[GraphEntry]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Commits(Document):
     """Commits, newest first."""
 
     commits: list[GraphCommit]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Branches(Document):
     """Names, sorted."""
 
     branches: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Entity(Document):
     """One entity, or null."""
 
     entity: RowImage | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TargetAnswer(Document):
     """The state that was read: a commit, or a branch at a graph version or a moment."""
 
@@ -67,7 +67,7 @@ class TargetAnswer(Document):
     as_of: Annotated[str | None, OMIT_NONE] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rows(Document):
     """The rows of a read, and the commit whose state they show."""
 
@@ -80,7 +80,7 @@ class Rows(Document):
     truncated: Annotated[bool | None, OMIT_NONE, Text("with `first`: whether there are more rows")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Plan(Document):
     """The plan of a query."""
 
@@ -91,7 +91,7 @@ class Plan(Document):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StoredQueryEntry(Document):
     """A stored query as a caller may run it."""
 
@@ -103,14 +103,14 @@ class StoredQueryEntry(Document):
     params: list[FieldDescriptor]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StoredQueryList(Document):
     """Stored queries by name."""
 
     queries: list[StoredQueryEntry]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SchemaProperty(Document):
     """A property of a type; `annotations` are spelled as in the schema."""
 
@@ -121,7 +121,7 @@ class SchemaProperty(Document):
     annotations: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SchemaType(Document):
     """A node or edge type; the last four are those of edges."""
 
@@ -134,7 +134,7 @@ class SchemaType(Document):
     key: Annotated[list[str] | None, OMIT_NONE] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SchemaAnswer(Document):
     """The accepted schema, as text and as types."""
 
@@ -142,7 +142,7 @@ class SchemaAnswer(Document):
     types: Mapping[str, list[SchemaType]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RpcAnswer(Document):
     """The result or the error of a JSON-RPC request."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from types import TracebackType
 from typing import Self
@@ -18,11 +18,12 @@ from omnigraph.branches.diffs import NET_CHANGES, Diff, DiffPage, DiffStats, Net
 from omnigraph.core.arrow import Rows, pa
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import ChangeCursorRejectedError
+from omnigraph.frozen import frozen
 
 _DIFF_PAGE = "diff-page"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@frozen(kw_only=True, slots=False, repr=False)
 class ReportedDiff(ShownDiff):
     """The differences of two snapshots as a server told them; reads like a `Diff`."""
 
@@ -116,7 +117,7 @@ class ReportedDiff(ShownDiff):
         return ReportedDiff(whole=replace(pages[0], changes=changes, next_page_token=None), states=states)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DiffFilter:
     """Kinds, types and operations as a caller gave them; a page token belongs to one filter."""
 

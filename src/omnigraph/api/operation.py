@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from enum import Enum
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
+from omnigraph.frozen import frozen
 from omnigraph.policy.rules import Action
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Cost(Enum):
         return self in (Cost.BOUNDED_READ, Cost.BOUNDED_WRITE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tool:
     """An operation as agents see it."""
 
@@ -79,7 +80,7 @@ class Tool:
     rows: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flag:
     """A parameter of a method on a command line; one that is required is an argument."""
 
@@ -90,7 +91,7 @@ class Flag:
     choices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """An operation as people call it, where its command is generated."""
 
@@ -102,7 +103,7 @@ class Command:
     loss: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True, slots=False)
 class Operation:
     """One operation of a server."""
 

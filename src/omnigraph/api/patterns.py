@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.codec import Document
 from omnigraph.core.source import SourceText
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import Catalog, NodeDef
 
 # ---- The pattern of a result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeColumn(Document):
     """A column whose values are ids of nodes of one type."""
 
@@ -28,7 +29,7 @@ class NodeColumn(Document):
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EdgeColumns(Document):
     """The edges, or paths, between the nodes of two columns; the columns are in the direction of the edge."""
 
@@ -44,7 +45,7 @@ class EdgeColumns(Document):
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ResultPattern(Document):
     """The nodes and edges in the rows of a result."""
 

@@ -6,7 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
@@ -24,6 +24,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.errors.writes import RowImage
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.steps import SchemaSteps, step_from_json
 from omnigraph.pipeline.engine_choice import ChosenEngine
 
@@ -50,7 +51,7 @@ AFFECTED_RESOURCE = "affected_rows"
 _IsDryRun = When(lambda result: result.dry_run)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExampleChange(Document):
     """A change that a mutation would make: an insert has only `after`, a delete only `before`; without blobs."""
 
@@ -77,7 +78,7 @@ class ExampleChange(Document):
         return "delete" if self.after is None else "update"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MutationResult(Document):
     """The receipt of a mutation; `commit` is None when nothing matched, and after a dry run."""
 
@@ -94,7 +95,7 @@ class MutationResult(Document):
     examples: Annotated[tuple[ExampleChange, ...], _IsDryRun] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BranchReceipt(Document):
     """A branch that was created or deleted, and by whom; `base` is where a new one begins, as it was asked for."""
 
@@ -104,7 +105,7 @@ class BranchReceipt(Document):
     actor: Actor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LoadedType(Document):
     """Records of one type."""
 
@@ -121,7 +122,7 @@ class LoadedType(Document):
     dropped: Annotated[int, OMIT_EMPTY, Text("edges that were left out because an end does not exist")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LoadQuarantine(Document):
     """The bad records of a load that went to a quarantine; `folder` and `command` are None after a dry run."""
 
@@ -136,7 +137,7 @@ class LoadQuarantine(Document):
     command: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LoadResult(Document):
     """The receipt of a load; `commit` is None after a dry run."""
 
@@ -250,7 +251,7 @@ class MergeOutcome(StrEnum):
     CONFLICTS = "conflicts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MergeResult(Document):
     """The receipt of a merge; `commit` is None when there was nothing to merge, and after a dry run."""
 
@@ -278,7 +279,7 @@ class MergeResult(Document):
 # ---- Receipts of schema changes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SchemaApplyResult(Document):
     """The receipt of a schema change; `commit` is None when the schemas meant the same already."""
 
@@ -342,7 +343,7 @@ class SchemaApplyResult(Document):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SchemaDiff:
     """Two schema texts, and the steps between them."""
 
@@ -374,7 +375,7 @@ class TextSink(Protocol):
 ExportTarget = str | os.PathLike[str] | TextSink
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExportResult(Document):
     """The result of an export. `files` is empty when it went to a stream."""
 
@@ -396,7 +397,7 @@ class ExportResult(Document):
         return sum(self.nodes.values()) + sum(self.edges.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BaselineResult(Document):
     """The result of a baseline: its target, and the cursor to go on from."""
 
@@ -439,7 +440,7 @@ class BlobKind(StrEnum):
     EXTERNAL = "external"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BlobCell:
     """The address of a blob cell: a property of one entity."""
 
@@ -456,7 +457,7 @@ class BlobCell:
         return {"entity": kind, "type": name, "id": self.entity_id, "property": self.property}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BlobInfo:
     """The facts about a cell without its bytes."""
 

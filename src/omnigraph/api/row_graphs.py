@@ -17,6 +17,7 @@ from omnigraph.core.types import PropertyType
 from omnigraph.display.drawings import Edge, Node
 from omnigraph.display.pictures import Picture, check_limit, picture_of
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     import networkx
@@ -46,7 +47,7 @@ class FoundNode:
     properties: dict[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FoundEdge:
     """An edge between two nodes and what is known about it."""
 

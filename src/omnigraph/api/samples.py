@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from omnigraph.core.ids import node_table_key
 from omnigraph.core.source import with_hint
 from omnigraph.core.types import NUMERICS, EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
@@ -34,7 +34,7 @@ _COMPARED = 2_000
 _COMPARABLE = frozenset(Scalar) - {Scalar.BLOB, Scalar.F32, Scalar.F64}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GraphReader:
     """Reads parts of one state of a graph."""
 
@@ -182,7 +182,7 @@ def _edge_query(edge: EdgeDef, properties: Sequence[str], limit: int | None = No
     return f"query edges() {{ match {{ {match} }} return {{ {columns} }}{_limit(limit)} }}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Identity:
     """What a node is found by: its key, or everything that is known about it, as ids cannot be compared."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from omnigraph.core.ids import TableKey
 from omnigraph.display.tables import block
 from omnigraph.display.text import counted, fitted
 from omnigraph.errors.text import one_line
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from omnigraph.api.reading_api import ReadingApi
@@ -23,7 +23,7 @@ _LISTED = 40
 _WIDTH = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GraphSummary:
     """What a graph holds at the head of main."""
 

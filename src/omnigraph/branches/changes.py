@@ -32,6 +32,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.errors.writes import RowImage
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.compare import operation_codes
 from omnigraph.pipeline.worker_set import WorkerChoice
 from omnigraph.writes.columns import blob_columns
@@ -51,7 +52,7 @@ _IMAGE_ROWS = 512
 _BLOB_IMAGE_ROWS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Cause(Document):
     """The commit that made some changes. `authored_at` is in microseconds since the epoch."""
 
@@ -63,7 +64,7 @@ class Cause(Document):
     authored_at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChangedType(Document):
     """The type of an entity that changed; its id stays when it gets another name."""
 
@@ -71,7 +72,7 @@ class ChangedType(Document):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Change(Document):
     """The change of one entity: an insert has only `after`, a delete only `before`, an update both."""
 
@@ -93,7 +94,7 @@ class Change(Document):
         return self.type.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChangesPage(Document):
     """Some changes of a commit; `next_page_token` is None on the last page."""
 
@@ -153,7 +154,7 @@ def cause_of(commit: GraphCommit) -> Cause:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CommitChanges:
     """The changes of one commit."""
 
@@ -319,7 +320,7 @@ def check_binding(body: Mapping[str, object], expected: Mapping[str, tuple[objec
             raise ChangeCursorRejectedError(sentence)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Position:
     """The last entity of a commit that was returned: its type and its id, which may be represented by a hash."""
 

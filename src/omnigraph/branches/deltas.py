@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from hashlib import sha256
 
@@ -22,6 +22,7 @@ from omnigraph.core.types import BaseType, Scalar, ScalarType, is_wider
 from omnigraph.core.values import blob_text
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.writes import RowImage
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.accepted import AcceptedSchema
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.pipeline.compare import RowShape, row_shape
@@ -84,7 +85,7 @@ class Operation(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChangeFilter:
     """Empty members select everything."""
 
@@ -158,7 +159,7 @@ _WIDE_NAMES = {"I64": "int64", "F64": "float64"}
 _OPS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TypeDelta:
     """The changes of one type between two snapshots."""
 
@@ -202,7 +203,7 @@ def operation(code: int) -> Operation:
     return _OPS[code]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KnownType:
     """A type of a schema, and the stable numbers of its properties."""
 
@@ -219,7 +220,7 @@ def known_types(schema: AcceptedSchema) -> dict[TableKey, KnownType]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class State:
     """A snapshot with the types of its schema."""
 
@@ -317,7 +318,7 @@ class DeltaReader:
         self._filed.clear()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Comparison:
     """The comparison of rows of a type whose schema may have changed in between."""
 

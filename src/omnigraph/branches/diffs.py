@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Annotated, Self
 
@@ -15,6 +15,7 @@ from omnigraph.codec import OMIT_NONE, Document
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.arrow import Rows, pa
 from omnigraph.core.ids import TableKey
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.compare import OPERATIONS, operation_codes
 
 #: Net changes as an Arrow table.
@@ -31,7 +32,7 @@ NET_CHANGES = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NetChange(Document):
     """One entity that differs. Of an edge, `endpoints` are those of the newer row, or of the one that is gone."""
 
@@ -43,7 +44,7 @@ class NetChange(Document):
     endpoints: Annotated[dict[str, str] | None, OMIT_NONE] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DiffStats(Document):
     """The number of differences."""
 
@@ -53,7 +54,7 @@ class DiffStats(Document):
     types_affected: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DiffPage(Document):
     """Some differences of two states, what differs in all, and the token of the next page."""
 
@@ -68,7 +69,7 @@ class DiffPage(Document):
     next_page_token: Annotated[str | None, OMIT_NONE] = None
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@frozen(kw_only=True, slots=False, repr=False)
 class Diff(ShownDiff):
     """The differences of two snapshots, by type key and id. Iterate over it, or take `to_arrow()` for many.
 

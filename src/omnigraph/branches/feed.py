@@ -7,7 +7,6 @@ that ends inside of one carries a page token, which is good for the rest of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
 
@@ -34,6 +33,7 @@ from omnigraph.errors import (
     HistoryReclaimedError,
     ResourceLimitError,
 )
+from omnigraph.frozen import frozen
 
 DEFAULT_POLL_COMMITS = 128
 MAX_POLL_COMMITS = 512
@@ -44,7 +44,7 @@ AFTER = "after:"
 _CURSOR, _PAGE = "cursor", "page"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChangeBlock(Document):
     """Changes of one commit; not complete when the rest of them is on the next page."""
 
@@ -56,7 +56,7 @@ class ChangeBlock(Document):
 _IsLast = When(lambda page: page.next_page_token is None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FeedPage(Document):
     """One page of a poll: with a page token there are more, with a cursor the poll is over.
 
@@ -69,7 +69,7 @@ class FeedPage(Document):
     caught_up: Annotated[bool, _IsLast] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FeedCall:
     """One call: where to begin, and how much to tell."""
 
@@ -92,7 +92,7 @@ class FeedCall:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True, slots=False)
 class Feed:
     """The feed of a branch, as one call sees it."""
 

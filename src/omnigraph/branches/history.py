@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from omnigraph.branches.changes import (
     Change,
@@ -32,6 +31,7 @@ from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
 from omnigraph.core.source import with_hint
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
 from omnigraph.errors.writes import RowImage
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.exchange import ScratchPlace
 from omnigraph.pipeline.workers import Silent
@@ -40,7 +40,7 @@ from omnigraph.spark import ElasticWorkers
 _COMMIT_PAGE = "commit-page"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Selection:
     """Kinds, types and operations as a caller gave them; None is everything."""
 

@@ -23,6 +23,7 @@ from omnigraph.errors import (
     ReadSetConflictError,
 )
 from omnigraph.errors.writes import RowImage
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 from omnigraph.lang.schema.rules import EdgesPerSource, End, TableRules, Unique, rule_name
 from omnigraph.pipeline.compare import row_shape
@@ -133,7 +134,7 @@ _KINDS = {
 # Nothing here moves a table: what comes out is committed by the protocol of every write, or thrown away.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MergeInput:
     """Everything that a merge is a function of."""
 

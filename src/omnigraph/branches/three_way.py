@@ -8,7 +8,7 @@ of ids that are the same for all states: one task decides about each range.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from omnigraph.branches.truth_table import ABSENT, Base, Choice, base_rows, choose
 from omnigraph.core.arrow import Array, Column, Rows, pa, pc
 from omnigraph.errors import MAX_CONFLICTS
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.compare import DELTA, RowShape
 from omnigraph.pipeline.copying import (
     PLAN,
@@ -90,7 +91,7 @@ def plan_rows(
 # ---- tasks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Bucket:
     """The rows of all states in a range of ids, for the task that decides about it."""
 
@@ -178,7 +179,7 @@ def _plan_in_tasks(
 # ---- decisions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ChosenRows:
     """Rows of the source for the target, and the ids of the rows that it has not any more."""
 
@@ -190,7 +191,7 @@ class _ChosenRows:
         return [str(item) for item in self.deleted_ids.to_pylist()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Decided:
     taken: _ChosenRows
     #: What would be taken besides if every conflict were decided for the source.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from omnigraph.commit.lineage import BaseStep, base_commits, base_steps
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.errors import ConflictKind
+from omnigraph.frozen import frozen
 
 # ---- The merge truth table and its evaluation
 #
@@ -109,7 +109,7 @@ _TABLE = _lookup()
 # through the other. Their own merge is the base then: a virtual one, decided id by id and never written down.
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Base:
     """The base of a merge, and how it is put together."""
 

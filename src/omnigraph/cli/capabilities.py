@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
 from omnigraph.api.operations import OPERATIONS
+from omnigraph.frozen import frozen
 
 
 class Capability(StrEnum):
@@ -31,7 +31,7 @@ class ScopeFlag(StrEnum):
     PROFILE = "--profile"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandRule:
     """The target kind and the scope flags of one command."""
 

@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,6 +19,7 @@ from omnigraph.cli.tables import CellLayout
 from omnigraph.client.addresses import BEARER_TOKEN, owner_of
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, InputFileError
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from omnigraph.core.yaml_files import YamlDocument, YamlValue
@@ -48,7 +49,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _MIN_COLUMN_WIDTH = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Profile:
     """A named scope. Whether it is exactly one of the three is looked at when it is used."""
 
@@ -58,7 +59,7 @@ class Profile:
     default_graph: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Defaults:
     """The default values of flags."""
 
@@ -70,7 +71,7 @@ class Defaults:
     default_graph: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Alias:
     """A personal name of a stored read query."""
 
@@ -82,7 +83,7 @@ class Alias:
     format: RowFormat | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OperatorConfig:
     """Everything that the file says."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -13,6 +12,7 @@ import click
 
 from omnigraph.cli.command_line import Argument, Option
 from omnigraph.client.addresses import looks_like_address
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.engine_choice import Engine
 
 # ---- Flags that several commands share, declared once
@@ -158,7 +158,7 @@ class PointArguments(TypedDict):
     as_of: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """The state that is read."""
 
@@ -191,7 +191,7 @@ class FilterArguments(TypedDict):
     ops: list[Operation] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeFilter:
     """The changes that are shown."""
 

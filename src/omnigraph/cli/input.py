@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Unpack
@@ -20,6 +19,7 @@ from omnigraph.cli.console import is_confirmed, print_warning
 from omnigraph.core.source import UNNAMED, SourceText, decode_source
 from omnigraph.errors import BadRequestError, InputFileError, OmniError, ParameterError, ResourceLimitError
 from omnigraph.errors.writes import with_source_named
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from omnigraph.api.graph_api import GraphApi
@@ -81,7 +81,7 @@ QueryText = Annotated[str | None, Option("--query-string", "-e", metavar="GQ", h
 STORED = "a query by its name alone is stored on a server"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuerySource:
     """The text of a query, from a file or from the command line."""
 
@@ -138,7 +138,7 @@ Param = Annotated[
 Declared = Callable[[], Sequence["FieldDescriptor"]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParameterFlags:
     """The parameters of a query."""
 
@@ -186,7 +186,7 @@ class ParameterFlags:
         return values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GivenParameters:
     """Parameters as values, and as texts whose types the query declares."""
 

@@ -8,7 +8,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +20,7 @@ from omnigraph.cli.screen import Color, paged, terminal
 from omnigraph.cli.tables import Cell, CellLayout, Column, TableLayout, TerminalTable, counted, fit, text_table
 from omnigraph.core.source import UNNAMED
 from omnigraph.errors.text import one_line
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -55,7 +55,7 @@ class RowFormat(StrEnum):
 TERMINAL_ROWS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowForm:
     """The form of printed rows."""
 
@@ -71,7 +71,7 @@ class RowForm:
     all_columns: str = "--format kv"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowFlags:
     """How rows are printed."""
 
@@ -265,7 +265,7 @@ _COUNTING_S = 0.5
 _LIST_WIDTH = 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirstRows:
     """The first rows of a result, and how many there are, where counting them took no time."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from omnigraph.cli.capabilities import Capability, CommandRule, ScopeFlag
 from omnigraph.cli.config import OperatorConfig, active_profile, find_token, read_credentials, read_operator_config
 from omnigraph.cli.console import is_confirmed, print_warning
 from omnigraph.client.addresses import graph_in_url, is_server_url, looks_like_address, server_url
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from omnigraph.api.graph_api import GraphApi
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # ---- Resolving the graph of a command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScopeFlags:
     """The scope flags of a command line, as they were written."""
 
@@ -58,7 +58,7 @@ class ScopeFlags:
         return {how: value for how, value in values.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreScope:
     """The storage of one graph, opened in this process."""
 
@@ -68,7 +68,7 @@ class StoreScope:
         return self.uri
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerScope:
     """A server, or one graph behind it."""
 

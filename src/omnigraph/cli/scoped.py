@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import update_wrapper
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import click
 from click.exceptions import Exit
@@ -239,7 +239,8 @@ def _group(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     kind = parameter.annotation
     if not isinstance(kind, type) or not is_dataclass(kind):
         return []
-    return list(inspect.signature(kind, eval_str=True).parameters.values())
+    hints = get_type_hints(kind, include_extras=True)
+    return [item.replace(annotation=hints[item.name]) for item in inspect.signature(kind).parameters.values()]
 
 
 def _words(parameter: inspect.Parameter) -> Iterator[str]:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, islice
 from threading import current_thread, main_thread
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.cli.console import print_lines, unguarded
 from omnigraph.errors.text import printable
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,7 +32,7 @@ class Color(StrEnum):
     NEVER = "never"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Screen:
     """The terminal that a person looks at; `height` is None where nothing is scrolled away."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from omnigraph.errors.text import one_line
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -81,7 +81,7 @@ class CellLayout(StrEnum):
     WRAP = "wrap"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableLayout:
     """The layout of a table."""
 
@@ -89,7 +89,7 @@ class TableLayout:
     cells: CellLayout = CellLayout.TRUNCATE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """A column of a table: its name, and how its cells stand."""
 
@@ -108,7 +108,7 @@ _ELLIPSIS = "…"
 _NARROWEST = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TerminalTable:
     """Rows in columns that fit a width."""
 

@@ -6,12 +6,12 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.core.env_settings import Variable
 from omnigraph.core.ids import is_graph_id
 from omnigraph.errors import BadRequestError, without_credentials
+from omnigraph.frozen import frozen
 
 BEARER_TOKEN = Variable(
     "OMNIGRAPH_BEARER_TOKEN",
@@ -26,7 +26,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 _GRAPHS = "/graphs/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ServerAddress:
     """The address of a server, and of a graph on it."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import TracebackType
 from typing import NoReturn
 
@@ -39,6 +39,7 @@ from omnigraph.errors import (
     RecoveryRequiredError,
     StorageError,
 )
+from omnigraph.frozen import frozen
 from omnigraph.storage.datasets.staged import (
     StagedWrite,
     check_written,
@@ -56,7 +57,7 @@ _log = logging.getLogger(__name__)
 _WINDOWS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Intent:
     """The intent of a writer, before it holds the lock."""
 
@@ -69,7 +70,7 @@ class Intent:
     schema_change: SchemaChange | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StagedTable:
     """A staged write and the identity of its table."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.codec import Document
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import Compare
 from omnigraph.storage.datasets.staged import (
@@ -45,7 +45,7 @@ _COLUMNS: dict[str, tuple[pa.DataType, bool]] = {
 _SCHEMA = pa.schema([pa.field(name, type_, null) for name, (type_, null) in _COLUMNS.items()])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecoveryRecord(Document):
     """One settled sidecar. `created_at` is in microseconds since the epoch."""
 

@@ -20,6 +20,7 @@ from omnigraph.commit.snapshot import ManifestState
 from omnigraph.core.env_settings import Variable, WholeNumber
 from omnigraph.core.ids import fnv1a64
 from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError
+from omnigraph.frozen import frozen
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy, policy_of
 from omnigraph.storage.lease import LEASE_S, LEASE_VARIABLE, LONGEST_LEASE_S, SHORTEST_LEASE_S, Tenure, request_limit_s
@@ -38,7 +39,7 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NewCommit:
     """The facts of a commit that its writer decides; the rest follows from its changes and the head."""
 
@@ -63,7 +64,7 @@ class NewCommit:
         return self.schema_files[SCHEMA_SOURCE].decode(), json.dumps(contract, sort_keys=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GraphEnvironment:
     """The stores, the manifest and the lock of one graph. Thread-safe."""
 
@@ -269,7 +270,7 @@ _FOLD_FRAGMENTS = WholeNumber("OMNIGRAPH_FOLD_FRAGMENTS", 64, "Small fragments b
 _MILLISECONDS = re.compile(r"[0-9]{1,9}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GraphSettings:
     """Settings of an open graph."""
 

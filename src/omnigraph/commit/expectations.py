@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from typing_extensions import override
@@ -18,6 +18,7 @@ from omnigraph.errors import (
     PreconditionFailedError,
     ReadSetConflictError,
 )
+from omnigraph.frozen import frozen
 
 #: Commits of these kinds change no row, so a caller's expected head survives them.
 ROLLBACK_KIND = "rollback"
@@ -38,7 +39,7 @@ class Requirement(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeadIs(Requirement):
     """The caller's own precondition: the branch is at this commit, or only physical commits followed it."""
 
@@ -50,7 +51,7 @@ class HeadIs(Requirement):
             raise PreconditionFailedError(head.branch, self.commit_id, head.commit_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaseStays(Requirement):
     """Only ordinary commits followed this one, and no merge: the base of a merge into the branch stays the same."""
 
@@ -62,7 +63,7 @@ class BaseStays(Requirement):
             raise ReadSetConflictError(f"branch {head.branch}", self.commit_id, head.commit_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NothingFollows(Requirement):
     """The branch is at this very commit: not even a physical one followed."""
 
@@ -74,7 +75,7 @@ class NothingFollows(Requirement):
             raise ReadSetConflictError(f"branch {head.branch}", self.commit_id, head.commit_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotPublished(Requirement):
     """There is no commit of this id, on any branch."""
 
@@ -87,7 +88,7 @@ class NotPublished(Requirement):
             raise ReadSetConflictError(member, None, "it is published already")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OnlyBranch(Requirement):
     """There is no other branch."""
 
@@ -97,7 +98,7 @@ class OnlyBranch(Requirement):
             raise BranchesExistError(others)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewBranch:
     """A branch that a write makes together with its data; it must not exist yet."""
 
@@ -147,7 +148,7 @@ class NewBranch:
             raise ReadSetConflictError(f"branch {self.name}", None, "it exists already")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Expectations:
     """The state that a writer prepared its work against; it has to hold still when it publishes."""
 

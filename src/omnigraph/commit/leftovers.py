@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from omnigraph.commit.environment import GraphEnvironment
@@ -13,6 +13,7 @@ from omnigraph.commit.sweep import has_unsettled, settle_all
 from omnigraph.core.budget import finishing
 from omnigraph.core.env_settings import Duration
 from omnigraph.errors import OmniError, QueryCancelledError, QueryTimeoutError, SparkError, StorageError
+from omnigraph.frozen import frozen
 from omnigraph.storage.answers import abandoned_answers, remove_abandoned
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import Removal, find_orphans, list_dataset, remove_files, remove_fork
@@ -38,7 +39,7 @@ _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reclaimed:
     """The files that were removed, or in a preview would be."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import combinations
 
 from omnigraph.codec import Document
 from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.errors import StorageError, StorageFailure
+from omnigraph.frozen import frozen
 
 # ---- The commit graph
 
@@ -85,7 +86,7 @@ def merge_bases(commits: Mapping[str, GraphCommit], one: Sequence[str], other: S
 BasePair = tuple[frozenset[str], str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaseStep:
     """The bases of two lines, and for each base but the first the step for what it has in common with those before."""
 
@@ -208,14 +209,14 @@ def after_parents(commit: GraphCommit, head: Head, find: Callable[[str], GraphCo
 # ---- The log
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LoggedCommit(GraphCommit):
     """A commit, and whether it was made on a branch that is gone."""
 
     branch_deleted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Log(Document):
     """Everything that branches build on, newest first, and where they are."""
 

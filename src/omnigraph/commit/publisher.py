@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Annotated, TypeAlias, TypeVar
 
@@ -51,6 +51,7 @@ from omnigraph.commit.snapshot import (
 from omnigraph.core.cache import LruCache
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import LeaseLostError, RetryableCommitConflictError, StorageError
+from omnigraph.frozen import frozen
 from omnigraph.storage.lease import Tenure, fence_metadata, read_fence
 from omnigraph.storage.location import GraphLocation
 from omnigraph.storage.manifest_table import ManifestTable, ManifestView, PublishContention
@@ -72,7 +73,7 @@ KEPT_VERSIONS = 10
 UNFENCED = Tenure()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Changes:
     """The changes that a publish makes visible on one branch."""
 
@@ -82,7 +83,7 @@ class Changes:
     schema_hash: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ManifestFold(Document):
     """The result of a fold of the manifest."""
 
@@ -91,7 +92,7 @@ class ManifestFold(Document):
     versions_removed: Annotated[int, Key("old_versions_removed")]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Position:
     """A state of the manifest in which the expectations of a writer hold, and the head that it follows."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Target:
     """The target of a read. `snapshot` excludes everything else; `version` and `as_of` each other."""
 

@@ -12,12 +12,12 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.snapshot import ManifestState
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import OutsideRootError, RetryableCommitConflictError, StorageError, StorageFailure
+from omnigraph.frozen import frozen
 from omnigraph.storage.datasets.checksums import FileSum, recorded_sums, replace_records, sum_bytes
 from omnigraph.storage.datasets.opening import rebased, with_bases_in_file
 from omnigraph.storage.location import RECORDED_ROOT, GraphLocation, attached_version
@@ -80,7 +80,7 @@ def recorded_root(objects: ControlObjects) -> str | None:
     return found if isinstance(found, str) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Change:
     """A manifest as it is, and as it should be."""
 
@@ -90,7 +90,7 @@ class _Change:
     is_foreign: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Line:
     """A fork: its folder below the root, and its manifests by their names in it."""
 

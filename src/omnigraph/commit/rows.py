@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -14,6 +14,7 @@ from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_NONE, Absent, Do
 from omnigraph.core.ids import TableKey
 from omnigraph.core.values import render_datetime
 from omnigraph.errors import DamageError, OutsideRootError, StorageFormatError
+from omnigraph.frozen import frozen
 from omnigraph.storage.location import check_dataset_path, check_fork_name
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ MANIFEST_SCHEMA = pa.schema(
 Row = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TablePin(Document):
     """The version of one dataset that a snapshot reads."""
 
@@ -67,7 +68,7 @@ class TablePin(Document):
 _Unsaid = Absent(lambda _: "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@frozen(kw_only=True, repr=False)
 class GraphCommit(Document):
     """One atomic publish. Times are in microseconds since the epoch.
 
@@ -102,7 +103,7 @@ class GraphCommit(Document):
         return f"<GraphCommit {self.commit_id}: {self.kind}{actor}, {place}, {moment}>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TypeChanges(Document):
     """The row changes of a merge in one type of the target."""
 
@@ -112,7 +113,7 @@ class TypeChanges(Document):
     deleted: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Head:
     """The position of a branch after one publish, with everything a snapshot needs.
 
@@ -142,7 +143,7 @@ class Head:
         return branch_key(self.branch, self.incarnation)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Tombstone:
     """A dropped dataset: hides its entries up to and including `version`."""
 
@@ -152,7 +153,7 @@ class Tombstone:
     graph_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PublishedVersion:
     """One published version of a dataset on one branch."""
 

@@ -9,7 +9,7 @@ away again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.publisher import Changes
@@ -19,6 +19,7 @@ from omnigraph.commit.targets import pin_of
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
+from omnigraph.frozen import frozen
 from omnigraph.storage.datasets.partitions import TableAddress, open_address
 from omnigraph.storage.datasets.staged import NewTable, commit_new_table, sync_commit
 from omnigraph.storage.datasets.tables import dataset_exists
@@ -30,7 +31,7 @@ from omnigraph.storage.objects import ControlObjects
 _FIRST = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SchemaChange:
     """The schema that a write makes the accepted one, and what happens to tables as a whole."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from omnigraph.commit.publisher import Manifest
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import SourceText
 from omnigraph.errors import NotFoundError, OmniError, StorageError, StorageFailure
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.accepted import (
     AcceptedSchema,
     Identities,
@@ -34,7 +34,7 @@ from omnigraph.storage.objects import ControlObjects
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True, slots=False)
 class GraphSchema:
     """The accepted schema with everything derived from it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -14,6 +13,7 @@ from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.validation import problems_of
 from omnigraph.errors import RecoveryRequiredError
+from omnigraph.frozen import frozen
 from omnigraph.storage.location import RECOVERY_FOLDER, SCHEMA_FILES, check_dataset_path, check_fork_name
 from omnigraph.storage.objects import ControlObjects
 
@@ -227,7 +227,7 @@ class Decision(StrEnum):
     REFUSE = "refuse"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TableFacts:
     """One table as it is now. `head_version` is None when the dataset, or its branch, does not exist."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, ClassVar
 
@@ -21,11 +21,12 @@ from omnigraph.commit.rows import (
 )
 from omnigraph.core.ids import TableKey, is_ulid
 from omnigraph.errors import BadRequestError, BranchExistsError, BranchNotFoundError, DamageError, ReadSetConflictError
+from omnigraph.frozen import frozen
 
 # ---- Snapshots from manifest rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Snapshot(Document):
     """The dataset versions that are visible together at one point of one branch. Immutable."""
 
@@ -55,7 +56,7 @@ class Snapshot(Document):
         return INTERNAL_SCHEMA_VERSION
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True, slots=False)
 class History:
     """Every row that states of the past follow from."""
 
@@ -165,7 +166,7 @@ def _is_hidden(history: History, pin: TablePin, published: int, graph_version: i
 # ---- Branch heads
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ManifestState:
     """The current position of every branch. Immutable."""
 

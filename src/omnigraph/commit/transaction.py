@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
@@ -34,6 +33,7 @@ from omnigraph.errors import (
     RetryableCommitConflictError,
     StorageError,
 )
+from omnigraph.frozen import frozen
 from omnigraph.storage.datasets.staged import StagedWrite
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import create_fork, refuse_forks
@@ -50,7 +50,7 @@ LOST_RACES = (ExpectedVersionMismatchError, ReadSetConflictError)
 _UNRELATED = (StorageError, RecoveryRequiredError, RetryableCommitConflictError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RetryPolicy:
     """The handling of a write that lost a race before any effect, and of its leftovers when it fails."""
 

@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import SimpleQueue
 from threading import Condition, Event, Lock, Thread
 from typing import Generic, Protocol, TypeVar
 
 from omnigraph.errors import BadRequestError, QueryCancelledError, QueryTimeoutError, ResourceLimitError
+from omnigraph.frozen import frozen
 
 # ---- The budget of a read
 #
@@ -479,7 +480,7 @@ class LinkedSignal:
 _LONGEST_S = 10**9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReadLimits:
     """The limits of a read: time, cancellation, and the size of its answer.
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic, InputFileError, Severity
 from omnigraph.errors.text import one_line
+from omnigraph.frozen import frozen
 
 # ---- Suggestions and enumerations in messages
 
@@ -156,7 +157,7 @@ def span_field() -> Span:
     return nowhere
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceText:
     """A text and the name under which it is reported."""
 

@@ -6,8 +6,9 @@ that the type checker proves complete.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from omnigraph.frozen import frozen
 
 #: Largest vector dimension; Arrow's fixed-size lists count in signed 32 bits.
 MAX_VECTOR_DIMENSION = 2_147_483_647
@@ -47,7 +48,7 @@ def integer_range(scalar: Scalar) -> tuple[int, int]:
     return _INTEGER_RANGES[scalar]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScalarType:
     """A plain scalar."""
 
@@ -57,7 +58,7 @@ class ScalarType:
         return self.scalar.value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnumType:
     """A string out of a closed set. `values` are sorted, because their order never means anything."""
 
@@ -71,7 +72,7 @@ class EnumType:
         return f"enum({', '.join(self.values)})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListType:
     """A list of one scalar type; elements may be null in storage."""
 
@@ -85,7 +86,7 @@ class ListType:
         return f"[{self.item.value}]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VectorType:
     """A vector of 32-bit floats with a fixed length."""
 
@@ -102,7 +103,7 @@ class VectorType:
 BaseType = ScalarType | EnumType | ListType | VectorType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PropertyType:
     """A base type and whether null is a value of it."""
 

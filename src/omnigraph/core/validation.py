@@ -7,8 +7,9 @@ field by its path in what was given, says what belongs there, and what stands th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -51,7 +52,7 @@ _EMPTY = frozenset({"too_short", "string_too_short"})
 _CHOICES = frozenset({"literal_error", "enum"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """One thing that is wrong: where in the value, and what."""
 

@@ -7,7 +7,6 @@ every question about a value records what is wrong and goes on, so that one read
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +15,7 @@ import yaml
 from omnigraph.core.source import Findings, SourceText, Span, did_you_mean, read_source
 from omnigraph.core.validation import Problem
 from omnigraph.errors import BadRequestError, CompilerError, ConfigurationError, Diagnostic, InputFileError
+from omnigraph.frozen import frozen
 
 _STRING = "tag:yaml.org,2002:str"
 _INTEGER = "tag:yaml.org,2002:int"
@@ -116,7 +116,7 @@ class YamlDocument:
             raise ConfigurationError(tuple(ordered), self.findings.error_count)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class YamlValue:
     """A value and its place. Questions about it answer None, or nothing, when it is of another kind."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -15,13 +15,14 @@ from omnigraph.display.layout import arrange, extent
 from omnigraph.display.shapes import Box, Line, Point, line, shift, tag, turns_of, words
 from omnigraph.display.text import cells_of, fitted
 from omnigraph.errors.text import one_line
+from omnigraph.frozen import frozen
 
 #: What happened to a node or an edge between two states; None where nothing did.
 Mark = Literal["inserted", "updated", "deleted"]
 MARKS: tuple[Mark, ...] = ("inserted", "updated", "deleted")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Node:
     """A node of a picture."""
 
@@ -34,7 +35,7 @@ class Node:
     mark: Mark | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Edge:
     """An edge of a picture; the ends are keys of nodes."""
 
@@ -49,7 +50,7 @@ class Edge:
     is_path: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeType:
     """A node type of a schema."""
 
@@ -60,7 +61,7 @@ class NodeType:
     count: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EdgeType:
     """An edge type of a schema, between the names of node types."""
 
@@ -70,7 +71,7 @@ class EdgeType:
     count: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LegendItem:
     """A name with its class: what the colour, or the line, of a thing means."""
 
@@ -86,7 +87,7 @@ class LegendItem:
         return tag("path", class_="line", d="M-8 0H8") if is_line else tag("circle", class_="dot", r=5)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Drawing:
     """A drawing: SVG around the origin, what it covers, and what its colours mean."""
 

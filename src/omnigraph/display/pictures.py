@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +19,7 @@ from omnigraph.display.shapes import tag
 from omnigraph.display.text import counted, short_text
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import one_line
+from omnigraph.frozen import frozen
 
 #: Nodes of a picture, unless the caller says how many; and at most.
 SHOWN_NODES = 100
@@ -31,7 +32,7 @@ _HEIGHTS = (220, 640)
 _ENDINGS = (".html", ".svg")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Picture:
     """A picture of a graph: shown by notebooks, and saved with `save`.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from omnigraph.frozen import frozen
 
 #: Length and half width of an arrow head.
 _HEAD = (9.0, 4.0)
@@ -21,7 +22,7 @@ class Point(NamedTuple):
     y: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Box:
     """A rectangle around its middle, or a circle in it."""
 
@@ -44,7 +45,7 @@ class Box:
         return Point(self.middle.x + dx * min(share, 1), self.middle.y + dy * min(share, 1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Line:
     """A line with its arrow head, where it has one, and the place and direction of its name."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from omnigraph.display.text import cells_of, counted, fitted, short_text
 from omnigraph.errors.text import one_line
+from omnigraph.frozen import frozen
 
 #: Widest cells of a table of text: of few columns, and of many; and what is between two of them.
 _WIDEST = 40
@@ -19,7 +19,7 @@ _ID_CELLS = 26
 _WIDTH = (100, 24)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Column:
     """A column: its name, what kind of values it has, and the values, which are JSON."""
 
@@ -31,7 +31,7 @@ class Column:
     is_id: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Table:
     """Columns of values under a title, with a sentence about them."""
 

@@ -7,7 +7,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType, TracebackType
 from typing import NoReturn, assert_never
@@ -31,6 +30,7 @@ from omnigraph.embedding.providers import (
     undecodable,
 )
 from omnigraph.errors import BadRequestError, OmniError
+from omnigraph.frozen import frozen
 
 # ---- The embedder: retries, deadline and validation
 
@@ -43,7 +43,7 @@ _MOST_DOUBLINGS = 10
 _LEAST_TIMEOUT_S = 0.001
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Call:
     """One request to the provider with all its attempts."""
 
@@ -213,7 +213,7 @@ class ProviderName(StrEnum):
     MOCK = "mock"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ProviderDefaults:
     """Defaults of a provider, which variables override."""
 
@@ -285,7 +285,7 @@ _BACKOFF = WholeNumber(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbeddingSettings:
     """Provider, model and retries. Holds a key, and prints without it.
 

@@ -21,6 +21,7 @@ from omnigraph.embedding.client import EmbeddingClient
 from omnigraph.embedding.providers import EmbedPurpose
 from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.sources.records import MAX_LINE_BYTES
 from omnigraph.pipeline.workers import Progress, Silent, StageProgress
 
@@ -60,7 +61,7 @@ class EmbedSpec(BaseModel):
     types: Mapping[str, TypeSpec] = Field(min_length=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Selector:
     """`[Type:]field=value`."""
 
@@ -69,7 +70,7 @@ class Selector:
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbedFiles:
     """One run over files: everything that a caller chooses."""
 
@@ -144,7 +145,7 @@ class _ManifestBody(BaseModel):
     embeddings: EmbedSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SeedManifest:
     """The embedding part of a seed manifest; paths are resolved."""
 
@@ -252,7 +253,7 @@ _WAITING_LINES = 4_096
 _WAITING_BYTES = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbedFilesResult(Document):
     """The result of a run."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from omnigraph.codec import Document, Key
@@ -40,6 +39,7 @@ from omnigraph.embedding.row_vectors import (
 from omnigraph.embedding.stale_rows import EmbedTarget, TargetWork, WorkFinder, embed_targets
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.errors.requests import EMBED
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.engine_choice import Engine, choose_engine, rows_of
 from omnigraph.pipeline.workers import Progress, Workers
 from omnigraph.spark import ElasticWorkers, choose_workers
@@ -57,7 +57,7 @@ _TEXT_BYTES = 4_096
 _KEPT_MS = 7 * 24 * 60 * 60 * 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbeddedProperty(Document):
     """The result of a run for one vector property, or of its preview."""
 
@@ -76,7 +76,7 @@ class EmbeddedProperty(Document):
     checked_since: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbedResult(Document):
     """The receipt of a run; `commit` is None when there was nothing to do, and after a dry run."""
 
@@ -107,7 +107,7 @@ class EmbedResult(Document):
         return sum(item.reused for item in self.properties)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbedCall:
     """One call of `embed`."""
 

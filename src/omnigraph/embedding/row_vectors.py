@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +20,7 @@ from omnigraph.embedding.client import EmbeddingClient, EmbeddingSettings, creat
 from omnigraph.embedding.providers import ApiKey, EmbedPurpose
 from omnigraph.embedding.stale_rows import TargetWork
 from omnigraph.errors import OmniError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.copying import mark_replaced
 from omnigraph.pipeline.workers import Message, TaskSecret, Workers, raise_failure
 from omnigraph.storage.datasets.filters import ROW_ADDRESS, ROW_ID
@@ -65,7 +66,7 @@ def text_digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KeptAddress:
     """The place of the vectors of one model and dimension. Plain values that travel to other processes."""
 
@@ -187,7 +188,7 @@ _TASKS_HERE = 2_000
 _TASKS_PER_CORE = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TextRows:
     """Rows of one state of a table whose texts need vectors."""
 
@@ -198,7 +199,7 @@ class TextRows:
     row_ids: NDArray[np.uint64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbedLimits:
     """Limits of the requests to the provider."""
 
@@ -208,7 +209,7 @@ class EmbedLimits:
     rate: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbedItem:
     """The texts of one task."""
 
@@ -223,7 +224,7 @@ class EmbedItem:
     run: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbeddedRows:
     """Rows whose vectors are kept now, and where."""
 
@@ -398,7 +399,7 @@ class VectorsGoneError(Exception):
     """Kept vectors were removed by another run before they were written: prepare again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """The place of the vectors of some rows, from the first row id to the last."""
 
@@ -407,7 +408,7 @@ class Piece:
     parts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ColumnEdit:
     """The new vectors of one property. Row ids are sorted."""
 
@@ -432,7 +433,7 @@ class ColumnEdit:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EditItem:
     """Rows that get vectors; those of one fragment when `fragment` says so."""
 

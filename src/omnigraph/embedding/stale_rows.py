@@ -20,6 +20,7 @@ from omnigraph.core.arrow import Batch, pc
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import VectorType
 from omnigraph.errors import HistoricalVersionReclaimedError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.accepted import Identities
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.pipeline.compare import DELETED, UPDATED, RowShape
@@ -49,7 +50,7 @@ EMBED_KIND = "embed"
 UNCHANGING_KINDS = PHYSICAL_KINDS | {"schema_apply"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VectorColumn:
     """A vector and the text that it stands for, in a table at the head of a branch."""
 
@@ -67,7 +68,7 @@ class Outdated:
     checked_since: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommitDelta:
     """The changes of one commit in the rows of a type. Ids are of rows in both states, unless it says so."""
 
@@ -220,7 +221,7 @@ _PROBED_IDS = 4_096
 _SCANNED_ROWS = 8_192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmbedTarget:
     """A `Vector(N) @embed("source")` property."""
 
@@ -241,7 +242,7 @@ class EmbedTarget:
         return f"{self.type_name}.{self.property}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TargetWork:
     """The rows of one property that need a vector at one state. Row ids are sorted."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from omnigraph.core.budget import Budget
 from omnigraph.engine.entities import Entities, row_id_array
 from omnigraph.engine.rows import BoolArray, IntArray, Numbers, read_batches
 from omnigraph.errors import DamageError
+from omnigraph.frozen import frozen
 from omnigraph.lang.query.ir import Direction
 from omnigraph.storage.datasets.filters import OneOf
 from omnigraph.storage.datasets.reads import read_rows, scan_rows
@@ -40,7 +41,7 @@ def ends_among(ids: Array, known: Array, edges: str) -> IntArray:
     return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """One direction of the edges."""
 
@@ -190,7 +191,7 @@ _SCAN_ROWS = 1 << 17
 _PROBE_IDS = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reach:
     """The neighbours of nodes: node `i` of the question has `targets[offsets[i]:offsets[i + 1]]`."""
 
@@ -374,7 +375,7 @@ def neighbours_of(reach: Reach, places: IntArray) -> tuple[IntArray, IntArray]:
     return index, ranges(reach.offsets[places], counts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReachPart:
     """A part of a question: the rows `start` to before `stop`, and where their neighbours are."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from omnigraph.engine.context import Context, counts_rows
 from omnigraph.engine.predicates import with_columns
 from omnigraph.engine.projection import entity_columns, groupable, operand_column, shown
 from omnigraph.engine.rows import Rows
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import AggregateFunction
 
@@ -28,7 +28,7 @@ _SKIP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _COUNTS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Measure:
     """One number that is kept per group: a weighted sum, a weighted count of what is not null, or an extreme."""
 

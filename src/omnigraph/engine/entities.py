@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from omnigraph.core.arrow import Rows as ArrowRows
 from omnigraph.core.budget import Budget
 from omnigraph.core.cache import LruCache, SingleFlight
 from omnigraph.engine.rows import IntArray, plain_numbers
+from omnigraph.frozen import frozen
 from omnigraph.storage.datasets.filters import ROW_ID
 from omnigraph.storage.datasets.reads import read_rows, take_rows
 from omnigraph.storage.datasets.tables import Table
@@ -40,7 +40,7 @@ _TAKEN_BYTES = 1 << 25
 _LOOSE_WIDTH = 48
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Numbering:
     """Row ids of a table as dense numbers: a row's number is its place among the sorted row ids."""
 

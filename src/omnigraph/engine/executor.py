@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from omnigraph.core.budget import Budget
@@ -20,6 +19,7 @@ from omnigraph.engine.ranking import ranked_rows
 from omnigraph.engine.rows import Rows
 from omnigraph.engine.text_search import is_text_ready
 from omnigraph.engine.wanted_indexes import scalar_index_name, vector_index_name
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ RESULT_ROWS = 1 << 16
 RESULT_BYTES = 1 << 26
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResultStream:
     """The columns of a result, and its rows as they are made."""
 
@@ -196,7 +196,7 @@ _OTHER_SHARE = 0.3
 _TEXT_SHARE = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Step:
     """One operator: how it runs, and how many rows are expected behind it."""
 
@@ -206,7 +206,7 @@ class _Step:
     rows: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """The physical choices of a read, made before it runs."""
 

@@ -19,6 +19,7 @@ from omnigraph.engine.predicates import keep_true, push_down
 from omnigraph.engine.projection import entity_columns
 from omnigraph.engine.rows import BATCH_ROWS, Rows, batch_rows, gathered, read_batches
 from omnigraph.engine.text_search import text_matches
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import (
     CompareOp,
@@ -194,7 +195,7 @@ def _pairs(rows: Rows, nodes: Rows) -> Rows:
 # budget between batches, accounts what the open batches hold, and measures, so that no operator can forget to.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScanHints:
     """Hints for the first scan of a query."""
 
@@ -231,7 +232,7 @@ class Operator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Stage:
     operator: Operator
     label: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.core.env_settings import Variable, WholeNumber, available_memory
+from omnigraph.frozen import frozen
 
 # ---- Settings of the query engine, from the environment
 
@@ -52,7 +52,7 @@ _QUERY_MEMORY = WholeNumber(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EngineSettings:
     """Settings of the execution of reads."""
 
@@ -109,7 +109,7 @@ class TraversalPath(StrEnum):
     EDGE_SCAN = "edge scan"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TraversalFacts:
     """The facts that the choice depends on."""
 

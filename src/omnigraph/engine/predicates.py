@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -16,6 +15,7 @@ from omnigraph.core.values import StoredValue
 from omnigraph.engine.context import Context
 from omnigraph.engine.rows import BATCH_ROWS, BoolArray, Column, IntArray, Numbers, Rows, plain_numbers
 from omnigraph.engine.text_search import text_matches
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import CompareOp, Comparison, Constant, Operand, ParamRef, Predicate, PropertyRef, value_of
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, HasItem, HasText
@@ -40,7 +40,7 @@ _MAX_COMPARISONS = 2000
 _MAX_CHARACTERS = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pushed:
     """The filter that storage evaluates, and the remaining predicates."""
 
@@ -155,7 +155,7 @@ _MAX_I64 = 2**63 - 1
 _TWO_TO_63 = float(2**63)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Values:
     """One side of a comparison: a column with a value per row."""
 
@@ -163,7 +163,7 @@ class Values:
     base: BaseType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fixed:
     """One side of a comparison: the same value for all rows."""
 

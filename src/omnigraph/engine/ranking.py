@@ -7,7 +7,6 @@ entities that could be among the first are there before the further order keys b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -28,6 +27,7 @@ from omnigraph.engine.scores import (
     score_entities,
 )
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 
 #: Candidates that are tried first when a match behind the ranking may drop some of them.
@@ -38,7 +38,7 @@ _MAX_CANDIDATES = 1 << 15
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Arm:
     """The outcome of one ranking: entities with their scores, and the rows of the match that they have."""
 
@@ -173,7 +173,7 @@ def _rows_of(arm: _Arm, variable: str) -> tuple[Rows, IntArray]:
 # ---- fusion
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Ranking:
     """The best entities of one arm of a fusion, best first, and rows of the match that have all of theirs."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from omnigraph.core.arrow import Array, Batch, pa
 from omnigraph.core.budget import PATIENT_ROWS, Budget
+from omnigraph.frozen import frozen
 
 # ---- Names for the arrays that travel between operators
 
@@ -54,7 +55,7 @@ def batch_rows(width: int) -> int:
     return min(BATCH_ROWS, max(1 << 12, _BATCH_CELLS // max(width, 1)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rows:
     """A bag of rows. Immutable; arrays are shared between bags and never written to."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -17,6 +16,7 @@ from omnigraph.engine.text_analysis import query_terms
 from omnigraph.engine.text_columns import NO_ROWS, Scored
 from omnigraph.engine.text_search import find_text_column
 from omnigraph.engine.wanted_indexes import VECTOR_PROBES
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.storage.datasets.filters import Filter
 from omnigraph.storage.datasets.reads import DISTANCE, nearest_rows
@@ -33,7 +33,7 @@ _VECTOR_ROWS = 1 << 14
 GROWTH = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidates:
     """Entities with their scores. Those that were left out come behind all of these."""
 
@@ -44,7 +44,7 @@ class Candidates:
     is_complete: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CandidateRequest:
     """A request for the best candidates."""
 

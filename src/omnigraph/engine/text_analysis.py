@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 
 # ---- English stems by the Porter 2 rules
 #
@@ -237,7 +237,7 @@ _IS_UNSEPARATED = re.compile(f"[{_UNSEPARATED}]")
 _RUNS = re.compile("[0-9A-Za-z\u0080-\U0010ffff]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Term:
     """One term of a text."""
 
@@ -248,7 +248,7 @@ class Term:
     is_counted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Analysis:
     """The terms of a text, and how many positions the text takes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from math import log
 
@@ -15,6 +15,7 @@ from omnigraph.engine.adjacency import ranges
 from omnigraph.engine.entities import Entities, row_id_array
 from omnigraph.engine.rows import BoolArray, FloatArray, IntArray, Numbers
 from omnigraph.engine.text_analysis import Analysis, analyse_run, words_of
+from omnigraph.frozen import frozen
 from omnigraph.storage.datasets.reads import NO_ROW, read_rows
 
 # ---- Segments: the terms of some thousand neighbouring texts, from terms to texts
@@ -38,7 +39,7 @@ _CLASSES = np.array(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Runs:
     """The runs of letters and digits of some texts: each distinct run once, and which text has which."""
 
@@ -77,7 +78,7 @@ def split_runs(texts: Array) -> Runs:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextSegment:
     """The terms of neighbouring texts, sorted by their UTF-8 bytes, each with the texts that have it.
 
@@ -216,7 +217,7 @@ def _sorted_segment(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Segments:
     """The segments of one fragment, in the order of its texts."""
 
@@ -273,7 +274,7 @@ _POSITIONS = 1 << 32
 NO_ROWS: IntArray = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scored:
     """Row ids with their scores, in no particular order."""
 
@@ -281,7 +282,7 @@ class Scored:
     scores: FloatArray
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class LiveSegment:
     """A segment, and which of its texts are alive."""
 
@@ -463,7 +464,7 @@ def _sums(places: list[Numbers], shares: list[FloatArray], count: int) -> FloatA
 _DISTANCES = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tokens:
     """The words of a text column: each distinct word once, and which rows have which."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import EdgeDef, IndexKind, NodeDef, index_kinds
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex
 
@@ -16,7 +16,7 @@ VECTOR_INDEX_MIN_ROWS = 10_000
 VECTOR_PROBES = 24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WantedIndex:
     """One index that a type should have, on one column."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from omnigraph.codec import COMPLETE, OMIT_EMPTY, Document, Key, Member, encode_members, own_members
+from omnigraph.frozen import frozen
 
 # ---- The base of all errors
 
@@ -23,7 +23,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Diagnostic(Document):
     """One finding in a source text: a stable code, a place and a sentence.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
 from omnigraph.codec import ENTITY_TYPE, HIDDEN, OMIT_NONE, Document, Key, When
 from omnigraph.errors.base import OmniError
 from omnigraph.errors.requests import BadRequestError, InputFileError
+from omnigraph.frozen import frozen
 
 # ---- Errors of commits
 
@@ -191,7 +192,7 @@ class RowImage(TypedDict):
 _Side = Annotated[RowImage | None, When(lambda conflict: conflict.kind.is_about_a_row)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MergeConflict(Document):
     """One conflict.
 
@@ -263,7 +264,7 @@ _RELATIONS = "relations (ends of edges, @unique, counts)"
 LINE, RECORD, ROW = "line", "record", "row"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BadRecord(Document):
     """One refused record: where it stands, what is wrong with it."""
 
@@ -290,7 +291,7 @@ class BadRecord(Document):
         return f"{self.source}, {self.unit} {self.line}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RuleReport(Document):
     """The number of records that violate one rule, and the first of them."""
 
@@ -299,7 +300,7 @@ class RuleReport(Document):
     examples: tuple[BadRecord, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LoadReport(Document):
     """Every rule that records of a load violate: exact totals, and up to 100 examples of each."""
 

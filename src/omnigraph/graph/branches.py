@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.api.listings import branch_list
@@ -34,6 +34,7 @@ from omnigraph.core.ids import check_branch_name, is_ulid
 from omnigraph.errors import BadRequestError, BranchNotFoundError, MergeConflictsError, OmniError, ReadSetConflictError
 from omnigraph.errors.requests import MERGE
 from omnigraph.errors.writes import STRATEGIES
+from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.maintenance.cleanup import reclaim_forks_quietly
 from omnigraph.pipeline.workers import Progress
@@ -124,7 +125,7 @@ _MAX_ROWS_IN_WINDOW = 100_000
 POLICY = RetryPolicy(is_bulk=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MergeCall:
     """One call of `merge`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from omnigraph.api.reading_api import FilterKeywords, TargetKeywords
@@ -17,6 +17,7 @@ from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name
 from omnigraph.core.source import nearest
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 from omnigraph.pipeline.engine_choice import (
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 # ---- Exporting a snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExportCall:
     """What is written where, and by whom."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from omnigraph.api.listings import check_branch_choice, commit_list
@@ -16,6 +16,7 @@ from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
 from omnigraph.core.ids import check_branch_name
 from omnigraph.errors.requests import DIFF
 from omnigraph.errors.writes import RowImage
+from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def diff(
     return replace(found, states=_States(graph))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _States:
     """The states of a graph for the pictures of its differences."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, BranchNotFoundError, LoadReport
 from omnigraph.errors.requests import LOAD
+from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.graph.quarantines import Reload, quarantine_place, quarantined
 from omnigraph.pipeline.engine_choice import AUTO_LOCAL_MAX_BYTES, ChosenEngine, bytes_of, choose_engine
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from omnigraph.spark import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LoadCall:
     """One call of `load`."""
 

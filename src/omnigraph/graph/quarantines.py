@@ -7,13 +7,14 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from omnigraph.api.results import LoadQuarantine
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, LoadReport
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.export.files import Staging, staging
 from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
 from omnigraph.pipeline.load.quarantine import MAPPING, REASONS, Quarantined
@@ -51,7 +52,7 @@ def _is_free(path: Path) -> bool:
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reload:
     """What loads a quarantine again: the rules of the first load, as the command line says them."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
@@ -27,6 +26,7 @@ from omnigraph.engine.operators import Profile
 from omnigraph.engine.text_search import keep_text_column
 from omnigraph.engine.wanted_indexes import indexed_texts
 from omnigraph.errors import QuerySelectionError
+from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.explain import explain_ir
@@ -185,7 +185,7 @@ def _bind(graph: OpenGraph, query: ir.ReadIR, params: Mapping[str, object] | Non
     return {**bind_params(query, params), ir.NOW: graph.environment.clock() // 1000}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _QueryEmbedding:
     """Embeds the text of a `nearest` into the space of its property."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import ConflictError, SchemaViolationsError, UnsupportedSchemaError
+from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.schema.accepted import AcceptedSchema
 from omnigraph.lang.schema.catalog import Catalog, TypeKind
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # ---- Applying a schema change
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SchemaCall:
     """One call of `apply_schema`."""
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import BaseType, Scalar, ScalarType
+from omnigraph.frozen import frozen
 from omnigraph.inference.names import words_of
 from omnigraph.pipeline.violations import shown
 
 STRING = ScalarType(Scalar.STRING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Notation:
     """A type, and how texts are read as its values."""
 
@@ -29,7 +30,7 @@ class Notation:
     bounds: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Texts:
     """The distinct texts of a column, without white space around them, and how often each one occurs."""
 

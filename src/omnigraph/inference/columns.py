@@ -7,7 +7,7 @@ load accepts. The canonical spellings that come out of it are the ids of the val
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.frozen import frozen
 from omnigraph.inference.column_texts import STRING, Notation, Texts
 from omnigraph.inference.dates import is_ambiguous
 from omnigraph.inference.names import words_of
@@ -29,7 +30,7 @@ from omnigraph.pipeline.shape.values import Reading, Timestamps
 _LONGEST_KEY = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SampledColumn:
     """The values of a column that were read."""
 
@@ -45,7 +46,7 @@ class SampledColumn:
     is_mixed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Keys:
     """The values of a column as ids: per row the place of its text, and -1 for null."""
 
@@ -58,7 +59,7 @@ class Keys:
         return len(self.texts) == int((self.places >= 0).sum())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Column:
     """A column and what was guessed about it."""
 

@@ -7,7 +7,8 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from omnigraph.frozen import frozen
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: In the order of preference.
@@ -18,7 +19,7 @@ _NUMBER = re.compile(r"[-+]?[0-9][0-9.,: /-]*")
 _NAME = re.compile(r"[^\W\d][\w .()#%/&+:-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Dialect:
     """How a CSV file is written."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from omnigraph.core.arrow import pc
 from omnigraph.core.types import BaseType, PropertyType, Scalar, ScalarType
+from omnigraph.frozen import frozen
 from omnigraph.inference.column_texts import STRING
 from omnigraph.inference.columns import Column
 from omnigraph.inference.names import distinct_names, property_name, type_name, unused
@@ -24,7 +25,7 @@ from omnigraph.inference.roles import Role, RoleEnd, Roles, Wishes
 _I32, _I64 = ScalarType(Scalar.I32), ScalarType(Scalar.I64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Property:
     """A property and the column that feeds it."""
 
@@ -39,7 +40,7 @@ class Property:
         return PropertyType(base=self.column.base, nullable=not self.is_required)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class End:
     """One end of edges: the columns of its key, and the node type."""
 
@@ -54,7 +55,7 @@ class End:
     is_made: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rows:
     """A table as a source of one type."""
 
@@ -68,7 +69,7 @@ class Rows:
     is_frame: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeType:
     """A node type, and where its nodes come from."""
 
@@ -89,7 +90,7 @@ class NodeType:
         return tuple(found[name] for name in dict.fromkeys((*first, *found)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EdgeId:
     """The columns that are the id of an edge, with what stands between them."""
 
@@ -99,7 +100,7 @@ class EdgeId:
     repeated: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EdgeType:
     """An edge type, and where its edges come from."""
 
@@ -114,7 +115,7 @@ class EdgeType:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Design:
     """All types, and what is worth knowing about them."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow
 
 from omnigraph.core.arrow import Array, Rows, pa, pc
 from omnigraph.core.types import BaseType
+from omnigraph.frozen import frozen
 from omnigraph.inference.column_texts import STRING
 from omnigraph.inference.columns import Column
 from omnigraph.inference.design import Design, NodeType, Property
@@ -33,7 +34,7 @@ class DistinctFrames(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FrameLoad:
     """Frames and the mapping that loads them."""
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from omnigraph.codec import HIDDEN, OMIT_EMPTY, Document
 from omnigraph.core.arrow import Rows as ArrowRows
 from omnigraph.errors import BadRequestError, InputFileError
+from omnigraph.frozen import frozen
 from omnigraph.inference.columns import Column, SampledColumn, look_at
 from omnigraph.inference.design import Design, EdgeType, NodeType, counted, design_of
 from omnigraph.inference.frames import of_single_frames
@@ -30,7 +31,7 @@ from omnigraph.pipeline.shape.columns import is_list_type
 # ---- What is proposed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PropertyGuess(Document):
     """A property, the column that feeds it, and what the guess rests on."""
 
@@ -40,7 +41,7 @@ class PropertyGuess(Document):
     evidence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EndGuess(Document):
     """One end of edges: its columns, the type of its nodes, and what the guess rests on."""
 
@@ -49,7 +50,7 @@ class EndGuess(Document):
     evidence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TypeGuess(Document):
     """A node or an edge type, the tables that feed it, and what the guess rests on."""
 
@@ -64,7 +65,7 @@ class TypeGuess(Document):
     evidence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Proposal(Document):
     """A schema and a mapping for data, with what every guess rests on.
 
@@ -159,7 +160,7 @@ def propose_for_rows(frames: Mapping[str, FrameRows], wishes: Wishes | None = No
     return _proposal(design, of_single_frames(design), [], [])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FrameRows:
     """The rows of a frame, or some of them."""
 

@@ -8,7 +8,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.frozen import frozen
 from omnigraph.inference.column_texts import STRING
 from omnigraph.inference.columns import Column, Keys
 from omnigraph.inference.names import singular, word_set
 from omnigraph.inference.samples import Table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class InnerTable:
     """The items of a column of lists: a column for each of their members, or one for the items themselves."""
 
@@ -34,7 +35,7 @@ class InnerTable:
     columns: tuple[Column, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Profile:
     """A table and its columns."""
 
@@ -59,7 +60,7 @@ class Profile:
         return next(column for column in self.columns if column.name == name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Key:
     """Columns that identify the rows of a table."""
 
@@ -70,7 +71,7 @@ class Key:
     repeated: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reference:
     """Columns of a table whose values are keys of a table."""
 

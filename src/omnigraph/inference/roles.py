@@ -10,6 +10,7 @@ from omnigraph.core.arrow import pc
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.inference.column_texts import STRING
 from omnigraph.inference.columns import Column
 from omnigraph.inference.inner import inner_profile
@@ -38,7 +39,7 @@ from omnigraph.inference.relations import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Wishes:
     """What a caller knows better, by the names of types."""
 
@@ -48,7 +49,7 @@ class Wishes:
     edges: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RoleEnd:
     """One end of edges: its columns, and the table of its nodes or the words of a type that is made of the values."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow
@@ -15,6 +15,7 @@ from omnigraph.core.arrow import Array, Rows, pa, pc
 from omnigraph.core.env_settings import WholeNumber
 from omnigraph.errors import InputFileError
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 from omnigraph.inference.columns import SampledColumn
 from omnigraph.inference.csv_dialect import BYTE_ORDER_MARK, Dialect
 from omnigraph.inference.tables import FileTable, LeftOut, read_up_to
@@ -36,7 +37,7 @@ INFER_MAX_BYTES = WholeNumber(
 _BLOCK_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Table:
     """One table and a sample of it."""
 

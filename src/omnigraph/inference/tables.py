@@ -7,11 +7,12 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.inference.csv_dialect import BYTE_ORDER_MARK, Dialect, sniff
 from omnigraph.inference.names import words_of
 from omnigraph.pipeline.sources.inputs import InputFile, find_files, open_text, readable
@@ -26,7 +27,7 @@ _JSON_ENDINGS = ("json", "jsonl", "ndjson")
 _COLUMNAR_ENDINGS = ("parquet", "pq", "orc")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LeftOut:
     """A file or a column that nothing is proposed for, and why."""
 
@@ -37,7 +38,7 @@ class LeftOut:
 # ---- Finding tables among files
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FileTable:
     """Files that hold one table, looked at but not read."""
 

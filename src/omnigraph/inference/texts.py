@@ -6,8 +6,8 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from omnigraph.frozen import frozen
 from omnigraph.inference.column_texts import STRING
 from omnigraph.inference.columns import Column
 from omnigraph.inference.design import Design, EdgeId, EdgeType, End, NodeType, Property, Rows, counted, listed
@@ -140,7 +140,7 @@ def one_line(text: str) -> str:
 # ---- The mapping
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Noted:
     """A value with the comment behind it."""
 

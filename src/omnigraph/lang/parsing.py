@@ -29,6 +29,7 @@ from omnigraph.core.types import (
     VectorType,
 )
 from omnigraph.errors import Diagnostic
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from lark.lexer import Lexer
@@ -106,7 +107,7 @@ class Literal_:
         return hash(self.meaning)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TypeExpr:
     """A type as written. `name` is the scalar of a scalar or list type; it may not exist."""
 
@@ -153,7 +154,7 @@ class TypeExpr:
         return PropertyType(base, self.nullable)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TypeFailure:
     """Why a type is wrong."""
 
@@ -289,7 +290,7 @@ _ENDLESS_COMMENT = "a comment that never ends"
 _KEYWORD = re.compile(r"(@?[A-Za-z_]+)(?:\(\?[=!].*|\\b.*)?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """How far a text got that somebody still types."""
 

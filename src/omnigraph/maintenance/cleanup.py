@@ -16,6 +16,7 @@ from omnigraph.commit.snapshot import History
 from omnigraph.commit.sweep import settle_all
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import OmniError, RetryableCommitConflictError, StorageError
+from omnigraph.frozen import frozen
 from omnigraph.maintenance.cleanup_plan import (
     MICROSECONDS,
     CleanupPlan,
@@ -58,7 +59,7 @@ _log = logging.getLogger(__name__)
 # ---- What a cleanup removed, or in a preview would remove, and what it kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DatasetCleanup(Document):
     """One dataset: a node or edge type, or the directory of one that the manifest does not know."""
 
@@ -79,7 +80,7 @@ class DatasetCleanup(Document):
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CleanupReport(Document):
     """What a cleanup did; without `confirmed` what it would do."""
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from stat import S_ISREG
 
 from omnigraph.commit.environment import GraphEnvironment
@@ -28,6 +28,7 @@ from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.commit.snapshot import History
 from omnigraph.core.env_settings import Duration
 from omnigraph.errors import StorageError
+from omnigraph.frozen import frozen
 from omnigraph.maintenance.retention import Line, Retained, RetentionPolicy, published_heads, reachable, type_keys
 from omnigraph.storage.answers import abandoned_answers
 from omnigraph.storage.datasets.versions import (
@@ -102,7 +103,7 @@ def _named_by_sidecars(environment: GraphEnvironment) -> Iterator[tuple[str, str
 # ---- Datasets: old versions, or all of it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DatasetPlan:
     """What is to happen to one dataset."""
 
@@ -131,7 +132,7 @@ class DatasetPlan:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CleanupPlan:
     """What is to go, and what was kept for it."""
 

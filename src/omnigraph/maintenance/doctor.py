@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from omnigraph.commit.environment import GraphEnvironment
@@ -23,6 +23,7 @@ from omnigraph.commit.snapshot import snapshot_of
 from omnigraph.commit.sweep import has_unsettled
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError, OmniError, RecoveryRequiredError, is_panic
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import unbuilt_indexes
 from omnigraph.maintenance.cleanup_plan import find_leftovers, is_busy, plan_cleanup
 from omnigraph.maintenance.findings import DiskUse, DoctorReport, Finding, Health, Inspection, worst_first
@@ -314,7 +315,7 @@ def _check_versions(look: Inspection) -> Iterator[Finding]:
 # ---- What dead writers left: forks of no branch, files of no version, answers of no operation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Left:
     """What nothing refers to."""
 

@@ -14,6 +14,7 @@ from omnigraph.commit.rows import TablePin
 from omnigraph.commit.snapshot import History, ManifestState
 from omnigraph.commit.targets import open_pin
 from omnigraph.errors import DamageError, OmniError
+from omnigraph.frozen import frozen
 from omnigraph.maintenance.retention import type_keys
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import DatasetListing, list_versions
@@ -34,7 +35,7 @@ class Health(StrEnum):
 _ORDER = (Health.ERROR, Health.WARNING, Health.INFO, Health.OK)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding(Document):
     """One thing that a check found."""
 
@@ -47,7 +48,7 @@ class Finding(Document):
     is_damage: Annotated[bool, HIDDEN] = field(default=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DiskUse(Document):
     """The disk use of one dataset, with all of its versions and forks."""
 
@@ -58,7 +59,7 @@ class DiskUse(Document):
     forks: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DoctorReport(Document):
     """Everything that was found, the worst first."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from omnigraph.codec import HIDDEN, Document
@@ -17,6 +16,7 @@ from omnigraph.core.budget import ReadLimits, bounded, work_steps
 from omnigraph.core.ids import TableKey
 from omnigraph.engine.wanted_indexes import index_spec, wanted_indexes
 from omnigraph.errors.requests import INDEXES
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, IndexKind, NodeDef
 from omnigraph.storage.datasets.filters import AllOf, IsNull
 from omnigraph.storage.datasets.indexes import IndexSpec, list_indexes, needs_work, stage_indices
@@ -25,7 +25,7 @@ from omnigraph.storage.datasets.tables import Table
 # ---- What building indexes returns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PendingIndex(Document):
     """A declared index that cannot be built yet; the next run tries again."""
 
@@ -35,7 +35,7 @@ class PendingIndex(Document):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BuiltIndexes:
     """What one type got."""
 
@@ -43,7 +43,7 @@ class BuiltIndexes:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexReport:
     """The outcome of a run; `commit` is None when there was nothing to do."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from omnigraph.codec import Document
 from omnigraph.commit.environment import GraphEnvironment
@@ -11,6 +10,7 @@ from omnigraph.commit.rows import Head
 from omnigraph.commit.schemas import read_schema_files
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.ids import TableKey
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import TableRules, derive_rules
 from omnigraph.pipeline.exchange import Scratch, ScratchPlace
 from omnigraph.pipeline.keys import Joins
@@ -24,7 +24,7 @@ from omnigraph.storage.datasets.tables import Table
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EdgesOutside(Document):
     """Nodes of one branch whose number of edges of a type is not what its `@card` allows."""
 

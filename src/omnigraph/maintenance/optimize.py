@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from omnigraph.codec import OMIT_NONE, Document, Key
@@ -23,6 +23,7 @@ from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import ConflictError, ExpectedVersionMismatchError, OmniError
 from omnigraph.errors.requests import OPTIMIZE
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.maintenance.indexes import PendingIndex, plan_indexes, table_indexes
 from omnigraph.pipeline.workers import Message, Progress, Workers
@@ -136,7 +137,7 @@ DRIFT = "drift_needs_repair"
 MOVED = "moved"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OptimizedTable(Document):
     """What happened to one table."""
 
@@ -152,7 +153,7 @@ class OptimizedTable(Document):
     pending_indexes: tuple[PendingIndex, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OptimizeReport(Document):
     """The outcome of a run; `commit` is None when no table had anything to gain."""
 
@@ -172,7 +173,7 @@ class OptimizeReport(Document):
         return None if self.commit is None else self.commit.commit_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OptimizeCall:
     """One call of `optimize`."""
 
@@ -184,7 +185,7 @@ class OptimizeCall:
     limits: ReadLimits = NO_LIMITS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Prepared:
     """The staged work of one table."""
 

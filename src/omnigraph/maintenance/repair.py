@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -24,6 +23,7 @@ from omnigraph.commit.transaction import Transaction
 from omnigraph.core.arrow import Array
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import StorageError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef
 from omnigraph.storage.datasets.fragments import stage_delete
 from omnigraph.storage.datasets.row_changes import Movement, has_same_rows, movements
@@ -40,7 +40,7 @@ NODES_AT_ONCE = 32_000_000
 MAX_EXAMPLES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DanglingEdges(Document):
     """The edges of one type on one branch that lack an end."""
 
@@ -53,7 +53,7 @@ class DanglingEdges(Document):
     addresses: Annotated[NDArray[np.uint64], HIDDEN]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UncheckedEdges:
     """A type of edges that cannot be read, or whose nodes cannot."""
 
@@ -237,7 +237,7 @@ class RepairAction(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RepairedTable(Document):
     """One dataset: where the manifest says it is, where it is, why, and what was done."""
 
@@ -252,7 +252,7 @@ class RepairedTable(Document):
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RepairReport(Document):
     """The outcome of a run: every dataset that some branch writes to, other damage, and the commits that healed it."""
 
@@ -303,7 +303,7 @@ def decide_repair(drift: Drift, *, can_publish: bool, confirm: bool, force: bool
 # ---- the shell
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Found:
     report: RepairedTable
     pin: TablePin

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from enum import StrEnum
 from itertools import islice
@@ -19,6 +19,7 @@ from omnigraph.commit.snapshot import History, branch_of
 from omnigraph.core.env_settings import parse_duration_s
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 
 # ---- The policy: what a caller asks for, and the floor below which no cleanup goes
 
@@ -33,7 +34,7 @@ _KEEP_MOST = 2**62
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RetentionPolicy:
     """Which states of live branches stay readable; with both, those that either of the two keeps."""
 
@@ -43,7 +44,7 @@ class RetentionPolicy:
     age_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CleanupCall:
     """One cleanup as it was asked for."""
 
@@ -115,7 +116,7 @@ class Reason(StrEnum):
     READER = "reader"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Retained:
     """What stays."""
 

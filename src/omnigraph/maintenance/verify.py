@@ -15,6 +15,7 @@ from omnigraph.commit.rebasing import recorded_root
 from omnigraph.commit.schemas import find_schema
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, OmniError, StorageError
+from omnigraph.frozen import frozen
 from omnigraph.maintenance.minimum import EdgesOutside
 from omnigraph.maintenance.reading_aside import AsideReader
 from omnigraph.maintenance.retention import type_keys
@@ -71,7 +72,7 @@ class FileStatus(StrEnum):
         return self not in (FileStatus.OK, FileStatus.UNRECORDED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VerifiedFile(Document):
     """One file, or the part of a table that several files make up."""
 
@@ -88,7 +89,7 @@ class VerifiedFile(Document):
         return f"{self.name}{owner}: {self.status}{': ' if self.message else ''}{self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VerifyReport(Document):
     """Every file that a readable state of the graph needs, in the order of their names."""
 
@@ -155,7 +156,7 @@ def verify_graph(
     return replace(report, recorded=run.record())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Wanted:
     """A version that has to be readable. Without `rows` it may have been cleaned up, and its rows were not counted."""
 

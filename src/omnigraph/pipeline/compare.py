@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow
 
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 from omnigraph.pipeline.exchange import BUCKET, Exchange, Scratch, run_exchange
 from omnigraph.pipeline.worker_set import WorkerSet
@@ -175,7 +175,7 @@ OPERATIONS = 3
 _NOWHERE = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RowShape:
     """The columns that rows of a type are compared by. Plain values that travel to other processes."""
 
@@ -308,7 +308,7 @@ def _lost_rows(
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ReadRowIds:
     buckets: int
 
@@ -323,7 +323,7 @@ class _ReadRowIds:
             yield pa.RecordBatch.from_arrays(columns, schema=_ROW_IDS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _KeepLost:
     folder: AnswerFolder
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,6 +12,7 @@ import numpy as np
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import MAX_CONFLICTS, InternalError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import ValueRule
 from omnigraph.pipeline.exchange import BUCKET, Exchange, Scratch, joined_keys, key_files, run_exchange, write_keys
 from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
@@ -61,7 +62,7 @@ class Action(IntEnum):
     DELETE = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HeldRows:
     """A part in memory."""
 
@@ -79,7 +80,7 @@ class HeldRows:
         return self.rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FiledRows:
     """A part that is a batch of a file. Picklable."""
 
@@ -99,7 +100,7 @@ class FiledRows:
 PlannedRows: TypeAlias = HeldRows | FiledRows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PlannedConflict:
     """An id that a merge cannot decide about."""
 
@@ -110,7 +111,7 @@ class PlannedConflict:
     holder: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RowPlan:
     """The row changes of a merge in one table."""
 
@@ -177,7 +178,7 @@ _MARKED_ROWS = 2_000_000
 _ADDRESSES = pa.schema([(BUCKET, pa.int32()), ("address", pa.int64())])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CopyPlan:
     """The rows to copy from the source, and the rows of the target to replace and to delete."""
 
@@ -196,7 +197,7 @@ class CopyPlan:
         return self.rows if self.before is None or contested is None else contested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Copied:
     """Staged rows, and the values among them that violate a rule: texts about the first, and how many."""
 
@@ -243,7 +244,7 @@ def stage_copy(plan: CopyPlan, engine: WorkerSet, scratch: Scratch, root: GraphL
 # ---- rows that come
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CopyItem:
     """Rows that one task copies: new ones, or ones that replace rows of the target."""
 
@@ -361,7 +362,7 @@ def _mark(
     return shrunk, [answer["ledger"] for answer in answers]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ReadAddresses:
     target: TableAddress
     buckets: int
@@ -372,7 +373,7 @@ class _ReadAddresses:
         yield pa.RecordBatch.from_arrays(columns, schema=_ADDRESSES)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _MarkRows:
     target: TableAddress
     ledgers: AnswerFolder
@@ -407,7 +408,7 @@ def mark_replaced(target: Table, row_ids: NDArray[np.uint64], workers: Workers) 
 # ---- sources of edges that go
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SourceItem:
     """Edges whose sources one task reads."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.compare import (
     DELTA,
     OPERATIONS,
@@ -88,7 +89,7 @@ class HeldDelta:
         """Remove files of the rows, after which nothing can be read any more; there are none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DeltaPart:
     """A file with some of the rows, ordered by id; parts follow each other in that order."""
 
@@ -100,7 +101,7 @@ class DeltaPart:
     first_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FiledDelta:
     """Rows in files, with the interface of `HeldDelta`. They are streamed; memory does not grow with their number."""
 
@@ -213,7 +214,7 @@ _SENT = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Pair:
     """Two states of a table that are compared; None is a table that does not exist."""
 
@@ -227,7 +228,7 @@ class Pair:
     with_moved: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Side:
     """Rows of one state of a pair that one task reads."""
 
@@ -327,7 +328,7 @@ def sample_ids(item: tuple[RowPart, float]) -> Message:
 # ---- matching
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ReadSide:
     shapes: tuple[tuple[RowShape, RowShape], ...]
     splitters: Array
@@ -340,7 +341,7 @@ class _ReadSide:
             yield pa.RecordBatch.from_arrays(plain, schema=_SENT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Match:
     folder: AnswerFolder
     #: By the number of the pair.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from omnigraph.core.env_settings import WholeNumber
 from omnigraph.core.extras import is_installed
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 
 AUTO_LOCAL_MAX_BYTES = WholeNumber(
     "OMNIGRAPH_AUTO_LOCAL_MAX_BYTES",
@@ -28,7 +28,7 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChosenEngine(Document):
     """Where bulk work is done, and why.
 
@@ -48,7 +48,7 @@ class ChosenEngine(Document):
         return f"{'in process' if self.is_local else 'on Spark'}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Amount:
     """How much work there is, and how much of it a process does by itself."""
 

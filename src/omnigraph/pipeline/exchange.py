@@ -8,7 +8,6 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -17,6 +16,7 @@ from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.core.budget import work_steps
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, OmniError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.keys import text_bytes
 from omnigraph.pipeline.workers import Item, Message, Workers, advance
 from omnigraph.storage.answers import (
@@ -48,7 +48,7 @@ _HASHED_BYTES = 4096
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Exchange(Generic[Item]):
     """The items to read, their buckets, and the function of a bucket. Travels to other processes."""
 
@@ -185,7 +185,7 @@ def _exchanged_here(exchange: Exchange[Item], workers: Workers, folder: AnswerFo
 _SCHEMA = pa.schema([pa.field("key", pa.utf8())])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyFiles(Sequence[str]):
     """Keys in files of an operation. Read as a sequence they stream by; picklable, for tasks that read a file each."""
 
@@ -248,7 +248,7 @@ SCRATCH = Variable(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScratchPlace:
     """A place for the files of an operation."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from omnigraph.core.ids import derive_id, new_ulid
 from omnigraph.core.types import BaseType, EnumType, Scalar, ScalarType
 from omnigraph.core.values import canonical_spelling
 from omnigraph.errors import MAX_EXAMPLES, InternalError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import Example
 from omnigraph.pipeline.row_sets import RowSet
 from omnigraph.storage.datasets.filters import ROW_ADDRESS, OneOf, to_sql
@@ -193,7 +194,7 @@ _MAX_PROBED = 500_000
 _PROBE_SHARE = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KeyScan:
     """Some fragments of a table, and the members of the key that is read from them."""
 

@@ -6,11 +6,12 @@ Writes check only sources that gain or lose an edge, so that a node can come bef
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.core.arrow import Column, Rows, pc
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import EdgesPerSource, Example, TableRules
 from omnigraph.pipeline.keys import SMALL_ROWS, key_scans, text_key
 from omnigraph.pipeline.tally import Counted, Side, Tally
@@ -53,7 +54,7 @@ def _has_minimum(rules: TableRules) -> bool:
     return isinstance(rules.per_source, EdgesPerSource) and rules.per_source.low > 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Outside:
     """A mask of nodes with too few or too many edges. Travels to tasks."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from omnigraph.core.arrow import Array, Batch, Field, pa, pc, stored_array
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import is_wider
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.backfill import Call, Constant, Expression, PropertyValue, used_properties
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.lang.schema.plan import MigrationPlan
@@ -72,7 +73,7 @@ def evaluate(expression: Expression, batch: Batch, field: Field) -> Array:
 # without new values needs no task at all, whatever the size of the table.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ColumnChange:
     """One column of the table as it will be, and where its values come from.
 
@@ -102,7 +103,7 @@ class ColumnChange:
         return used | ({self.origin} if self.origin is not None else set())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TableChange:
     """All columns of a table as they will be, in their order."""
 
@@ -111,7 +112,7 @@ class TableChange:
     is_rewritten: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reshaped:
     """A staged change, and the rows that lack a required value."""
 
@@ -119,7 +120,7 @@ class Reshaped:
     nulls: ViolationCounts = field(default_factory=ViolationCounts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Item:
     address: TableAddress
     key: TableKey
@@ -236,7 +237,7 @@ def _write_rows(item: _Item) -> Message:
 _KEYS = {TypeKind.NODE: node_table_key, TypeKind.EDGE: edge_table_key}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TableMigration:
     """One table that goes on: what becomes of its columns, and what its rows have to satisfy from now on."""
 
@@ -259,7 +260,7 @@ class TableMigration:
         return self.change.is_rewritten or wanted != now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TableMigrations:
     """Everything that a plan does to tables."""
 

@@ -8,7 +8,7 @@ ever in one place together with their rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
 from omnigraph.core.budget import work_steps
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.exchange import BUCKET, Exchange, KeyFiles, hash_buckets, run_exchange, text_hashes
 from omnigraph.pipeline.keys import KeyScan, cut_scans, find_keys, first_members, is_few, scan_keys, total_rows
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, Workers
@@ -35,7 +36,7 @@ class Side(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Counted:
     """Rows that are counted: those of scans, or one for each key in some files."""
 
@@ -68,7 +69,7 @@ Breaks = Callable[[Rows], Column]
 Handle = Callable[[int, Iterator[Rows]], Message]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BrokenKeys:
     """Tallies of keys: here while they are few, else in files."""
 
@@ -281,7 +282,7 @@ def _found_here(one: Counted, wanted: Array, asked: Sequence[Counted]) -> Iterat
             yield table.filter(pc.is_in(table["key"], wanted))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ReadTallies:
     buckets: int
     owner: str | None
@@ -295,7 +296,7 @@ class _ReadTallies:
             yield from tallies.add_column(0, _SENT.field(0), buckets).to_batches()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Keep:
     breaks: Breaks
     folder: AnswerFolder
@@ -311,7 +312,7 @@ class _Keep:
 # ---- finding rows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Search:
     number: int
     scan: KeyScan
@@ -341,7 +342,7 @@ def _joined(rows: Rows, keys: Rows, wanted: Array) -> Rows:
     return matched
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ReadMatches:
     buckets: int
 
@@ -360,7 +361,7 @@ class _ReadMatches:
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Match:
     handle: Handle
 

@@ -7,7 +7,6 @@ the fragment that held it gets a deletion mark. Fragments without either stay as
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
 from omnigraph.core.budget import work_steps
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.exchange import BUCKET, Exchange, hash_buckets, key_files, run_exchange, text_hashes, write_keys
 from omnigraph.pipeline.keys import KeyScan, cut_scans, find_keys, is_few, key_scans, scan_keys, text_key, total_rows
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, Workers
@@ -66,7 +66,7 @@ class LoadMode(StrEnum):
     PATCH = "patch"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Upserted:
     """The row changes of an upsert in one table."""
 
@@ -204,7 +204,7 @@ def _upserted(fragments: Sequence[str], answers: Sequence[Message], old_sources:
 # ---- which record of the load replaces which row
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ReadIds:
     schema: pyarrow.Schema
     buckets: int
@@ -237,7 +237,7 @@ def _last_records(keys: Array, addresses: Array) -> tuple[Array, Array]:
     return coded.dictionary, pa.array(last)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Decide:
     folder: AnswerFolder
 
@@ -279,7 +279,7 @@ def _matched(keys: Array, addresses: Array, old: Rows) -> tuple[Rows, Rows]:
 # ---- what that means for fragments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Apply:
     """Writes fragments of the load again, and marks those of the table. Travels to tasks."""
 
@@ -354,7 +354,7 @@ def _present_ids(column: Column) -> NDArray[np.uint64]:
 # ---- the fragments that change
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RewriteItem:
     """One fragment of new rows that has to be written again."""
 
@@ -369,7 +369,7 @@ class RewriteItem:
     ledgers: AnswerFolder | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ShrinkItem:
     """Rows of one old fragment that are replaced."""
 
@@ -400,7 +400,7 @@ def rewrite_fragment(item: RewriteItem) -> Message:
     return {"fragments": written, "rows": count, "ledger": ledger.name}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ClearItem:
     """One fragment of new rows that loses some of them."""
 

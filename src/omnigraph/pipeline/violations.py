@@ -12,6 +12,7 @@ from omnigraph.core.arrow import Array, pa
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import MAX_EXAMPLES, BadRecord, LoadReport
 from omnigraph.errors.writes import LINE
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import (
     DistinctIds,
     EdgesPerSource,
@@ -189,7 +190,7 @@ def in_file(record: BadRecord, lines_before: int, unit: str) -> BadRecord:
 GRAPH = "graph"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """The origin of a record: source, number, and what is counted."""
 
@@ -223,7 +224,7 @@ def _record(
 # Written once over `Joins`; which side of a comparison is large is the business of the joins.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Image:
     """One table as it would be after the write."""
 
@@ -261,7 +262,7 @@ class Image:
         return [number for number in fragment_sizes(self.table) if number not in known]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TableChanges(ChangedRows):
     """The tables of one write, as the checker sees them."""
 
@@ -376,7 +377,7 @@ def required(key: TableKey, column: str) -> Required:
     return Required(type_name=key.name, property=column, code="OG-MF-104")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _ValueItem:
     address: TableAddress
     fragments: tuple[int, ...]

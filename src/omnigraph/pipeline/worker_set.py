@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.keys import Joins
 from omnigraph.pipeline.upsert import Matcher
 from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Progress, Silent, Workers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkerSet:
     """Workers with their joins and matcher, for one bulk operation."""
 

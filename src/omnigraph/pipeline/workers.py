@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
 from typing_extensions import override
@@ -14,6 +14,7 @@ from omnigraph.core.arrow import Batch
 from omnigraph.core.budget import check_work, work_steps
 from omnigraph.errors import OmniError
 from omnigraph.errors.bodies import error_from_body
+from omnigraph.frozen import frozen
 
 # ---- Progress of bulk work
 #
@@ -245,7 +246,7 @@ class LocalWorkers(Workers):
         yield _PlainSecret(secret)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PlainSecret(TaskSecret):
     """A secret that stays in its process."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from omnigraph.core.extras import need
 from omnigraph.errors import BadRequestError, InternalError
+from omnigraph.frozen import frozen
 from omnigraph.policy.rules import (
     CODE,
     Action,
@@ -373,7 +373,7 @@ class PolicyGate:
 _ANSWERS = ("allow", "deny")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PolicyCase:
     """One request and the answer that is expected."""
 
@@ -382,7 +382,7 @@ class PolicyCase:
     is_allowed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CaseResult:
     """The result of one policy test."""
 

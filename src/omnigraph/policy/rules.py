@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.core.ids import check_branch_name
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, PolicyDeniedError
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from omnigraph.core.yaml_files import YamlDocument, YamlValue
@@ -69,7 +70,7 @@ _SCOPE_KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rule:
     """One permission: the members of a group may do some actions on some branches."""
 
@@ -81,7 +82,7 @@ class Rule:
     target_branch_scope: Scope = Scope.ANY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PolicyRules:
     """The content of a policy file. What no rule allows is denied."""
 
@@ -97,7 +98,7 @@ class PolicyRules:
 _SHOWN_LENGTH = 80
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyRequest:
     """May this actor do this?
 
@@ -149,7 +150,7 @@ class PolicyRequest:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """The answer: `rule` is the smallest id of the rules that allow it, None when none does."""
 

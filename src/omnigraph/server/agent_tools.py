@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from urllib.parse import quote, urlencode
@@ -15,6 +14,7 @@ from omnigraph.codec import Json
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 from omnigraph.lang.query.signature import FieldDescriptor, ValueKind
 from omnigraph.policy.rules import Action
 from omnigraph.server.calls import GraphCall
@@ -30,7 +30,7 @@ from omnigraph.server.stored_queries import StoredQuery
 Arguments = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GraphTool:
     """One tool, hidden from callers that may do none of `needs` on any branch."""
 

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from omnigraph.api.operations import OPERATIONS
 from omnigraph.core.budget import ReadLimits
 from omnigraph.errors import BadRequestError, OmniError
+from omnigraph.frozen import frozen
 from omnigraph.graph.graph import Graph
 from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
 from omnigraph.server.admission import StreamSlots
@@ -31,7 +31,7 @@ _log = logger(__name__)
 _OPENED_AT_ONCE = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FreshAuthority:
     """Tokens and policies as they are on disk now. `policies` is empty in the open state."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -28,6 +28,7 @@ from omnigraph.errors import (
     UnauthorizedError,
     is_panic,
 )
+from omnigraph.frozen import frozen
 from omnigraph.graph.graph import Graph
 from omnigraph.policy.policy import READ_ONLY, PolicyGate
 from omnigraph.policy.rules import Action, Decision, PolicyRequest
@@ -74,7 +75,7 @@ _MAX_TOKEN_CHARACTERS = 4096
 _NO_GATE = Decision(allowed=True, rule=None, message="the server is open")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Call:
     """A request whose caller is known."""
 
@@ -133,7 +134,7 @@ class Call:
         return outcome  # noqa: RET504  # a scope may swallow a cancellation, so nothing returns from inside it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GraphCall(Call):
     """A request about one graph."""
 

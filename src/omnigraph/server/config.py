@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from omnigraph.core.ids import DEFAULT_GRAPH, is_graph_id
 from omnigraph.core.yaml_files import YamlDocument, YamlValue
 from omnigraph.errors import BadRequestError, InputFileError
+from omnigraph.frozen import frozen
 
 # ---- Stored query files
 
@@ -18,7 +18,7 @@ from omnigraph.errors import BadRequestError, InputFileError
 _ENDING = ".gq"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuerySource:
     """A file of queries. All of them are stored, or with `name` that one alone, maybe under another tool name."""
 
@@ -70,7 +70,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _ANCHORED = re.compile(r"/|~|[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ServedGraph:
     """One graph of a server. `store` is an address that does not depend on the working directory."""
 
@@ -82,7 +82,7 @@ class ServedGraph:
     external_blobs: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ServerConfig:
     """The graphs of a server, sorted by id, and the policy of the server itself."""
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import h11
@@ -24,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from omnigraph.api.operation import JSON
 from omnigraph.errors import OmniError, RequestTimeoutError, TooManyRequestsError, TransportError
+from omnigraph.frozen import frozen
 from omnigraph.server.responses import json_bytes, logger
 from omnigraph.server.settings import ServerSettings
 
@@ -38,7 +38,7 @@ _ALL_BUSY = "all connections of the server are busy: try again later, or raise O
 _LEAST_TAKEN_BYTES = 48 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ConnectionLimits:
     """Limits of the number of connections, and of the time that a client may take."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -14,6 +13,7 @@ from starlette.requests import Request
 from omnigraph.api.operation import JSON
 from omnigraph.codec import Json
 from omnigraph.errors import InternalError, ResourceLimitError
+from omnigraph.frozen import frozen
 from omnigraph.server.responses import json_bytes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _KEPT = (b"authorization", b"host")
 _SHARED = ("asgi", "http_version", "scheme", "server", "client", "root_path")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class InnerRequest:
     """A request to a route of this server. `path` is below the graph unless it is `is_flat`."""
 

@@ -12,7 +12,6 @@ import base64
 import binascii
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -22,6 +21,7 @@ from omnigraph import __version__
 from omnigraph.api.operation import Operation
 from omnigraph.codec import Json
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.server.agent_tools import GraphTool, run_tool, visible_tools
 from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import parse_body, read_json_bytes
@@ -73,7 +73,7 @@ def _unsupported(requested: str) -> ProtocolError:
 # ---- Messages
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RpcRequest:
     """One request or notification of JSON-RPC 2.0."""
 

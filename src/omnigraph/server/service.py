@@ -26,6 +26,7 @@ from omnigraph.core.cache import LruCache
 from omnigraph.core.env_settings import Variable
 from omnigraph.core.extras import need
 from omnigraph.errors import BadRequestError, InputFileError, TooManyRequestsError, without_credentials
+from omnigraph.frozen import frozen
 from omnigraph.graph.graph import Graph
 from omnigraph.policy.policy import PolicyGate
 from omnigraph.server.admission import Admission, BodyMemory, Metrics, StreamSlots
@@ -359,7 +360,7 @@ def _path_pattern(path: str) -> str:
 STREAMS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OpenGraph:
     """One graph that is served."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from omnigraph.core.budget import MemoryAccount, ReadLimits, Turns
 from omnigraph.core.env_settings import Duration, Variable, WholeNumber, available_memory
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 
 MEBIBYTE = 1024 * 1024
 #: One load of the largest body has to fit.
@@ -117,7 +117,7 @@ class BodyLimit(NamedTuple):
     setting: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ServerSettings:
     """Limits and choices of one process."""
 

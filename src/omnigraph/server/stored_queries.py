@@ -10,6 +10,7 @@ from omnigraph.api.answers import StoredQueryEntry
 from omnigraph.api.operations import OPERATIONS
 from omnigraph.core.source import Findings, SourceText, Span, did_you_mean
 from omnigraph.errors import CompilerError, Diagnostic
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.compiler import check_declaration, check_query, read_queries
 from omnigraph.lang.query.parser import parse_queries_all
@@ -32,7 +33,7 @@ _LONG_TOOL_NAME = "R202"
 _BEGINNING = Span(0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StoredQuery:
     """One stored query. `source` holds its text alone, and does not name the file that it stands in."""
 
@@ -70,7 +71,7 @@ class StoredQuery:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegistryFinding:
     """One finding, and the query it is about; None for a file that does not parse."""
 
@@ -86,7 +87,7 @@ class RegistryFinding:
         return {"query": self.query} | self.diagnostic.to_json()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckReport:
     """The findings about stored queries: breakages stop a server from serving the graph, warnings do not."""
 
@@ -179,7 +180,7 @@ def check_files(sources: Iterable[QuerySource | Path], catalog: Catalog) -> Chec
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Declared:
     """A declaration and the file that it stands in."""
 
@@ -229,7 +230,7 @@ def _gather(sources: Iterable[QuerySource | Path]) -> tuple[list[StoredQuery], _
     return list(found.values()), breakages
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _File:
     text: SourceText
     queries: tuple[ast.Query, ...]

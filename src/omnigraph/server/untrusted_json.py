@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 
 # ---- Limits and parsing of untrusted JSON
 #
@@ -33,7 +33,7 @@ _RESOURCE = "http_request_values"
 _TOO_DEEP = "the body is nested too deeply"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class JsonSize:
     """The size of a JSON text."""
 

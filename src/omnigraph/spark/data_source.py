@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from os import PathLike
 from typing import TYPE_CHECKING, NoReturn
@@ -40,6 +40,7 @@ from omnigraph.core.arrow import Array, Field
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.lazy_exports import late_types
 from omnigraph.errors import BadRequestError, InternalError, NotFoundError, StorageError, StorageFailure
+from omnigraph.frozen import frozen
 from omnigraph.spark.tasks import Batches, BatchFunction, numbers_in
 from omnigraph.storage.datasets.blob_columns import plain_bytes
 from omnigraph.storage.datasets.partitions import (
@@ -162,7 +163,7 @@ def _freeze() -> None:
 _OPTIONS = ("path", "type", "branch", "snapshot", "version", "columns", "where")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReadRequest:
     """One read, checked as far as that goes without the graph."""
 
@@ -208,7 +209,7 @@ class ReadRequest:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PinnedScan:
     """A scan of a pinned table, as tasks need it. Travels to the executors."""
 
@@ -232,7 +233,7 @@ class PinnedScan:
                     yield to_spark(batch, wanted)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PinnedRead:
     """A read whose snapshot is decided."""
 

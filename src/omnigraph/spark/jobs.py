@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Event, Lock, Thread, current_thread, main_thread
 from types import FrameType
@@ -21,6 +20,7 @@ from pyspark.util import InheritableThread
 from omnigraph.core.budget import check_work, finishing
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import SparkError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.workers import job_name
 from omnigraph.spark.kinds import is_connect, is_stopped
 from omnigraph.spark.tasks import raise_carried
@@ -196,7 +196,7 @@ _END_TIMEOUT_S = 60.0
 _KILL_S = 2.0 + 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figures:
     """The progress of the tasks of a job."""
 

@@ -13,13 +13,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import SparkError
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -45,7 +45,7 @@ exec {java} "$@"
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Java:
     """One usable Java runtime."""
 
@@ -207,7 +207,7 @@ _RECORDING = ".recording"
 _ABANDONED_S = 24 * 3600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Archive:
     """The use of the archive by a session: use it, record it, or neither."""
 
@@ -294,7 +294,7 @@ _SHOWN_CHARACTERS = 400
 _LOGGED_ERROR = re.compile(r"^[0-9/]+ [0-9:]+ ERROR [^:\s]+: (.+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Jvm:
     """A running JVM that this process started."""
 

@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from omnigraph.core.env_settings import Variable, cache_folder
 from omnigraph.core.lazy_exports import late_types
 from omnigraph.errors import BadRequestError, SparkError
+from omnigraph.frozen import frozen
 from omnigraph.spark.jvm import (
     Archive,
     Java,
@@ -77,7 +78,7 @@ _MEMORY_FORM = re.compile(r"[1-9][0-9]*[kmgt]b?", re.IGNORECASE)
 _GIB = 1024**3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SparkSettings:
     """Settings of the session that OmniGraph starts; a session of the caller is left as it is."""
 

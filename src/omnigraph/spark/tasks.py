@@ -7,12 +7,12 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from threading import Lock, Timer
 from typing import Generic, TypeAlias, TypeVar
 
 from omnigraph.core.arrow import Batch
 from omnigraph.errors import OmniError, StorageError, StorageFailure
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.workers import Message, failure_message, listening, raise_failure
 
 # ---- Errors and caches inside Spark tasks
@@ -160,7 +160,7 @@ _EVERY_S = 1.0
 _BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowTally:
     """A folder with one file per task; travels to tasks."""
 

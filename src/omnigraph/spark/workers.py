@@ -10,7 +10,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import SparkError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.exchange import BUCKET, Exchange, Shuffles, by_bucket, gathered
 from omnigraph.pipeline.workers import STOPPING, Item, Message, Progress, TaskSecret, Workers, raise_failure
 from omnigraph.spark.jobs import Figures, SparkJobs, interrupts_later, released, shielded, spark_errors
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 # an event log leaves out the values of those whose name says that they are secret. One half is useless by itself.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sealed(TaskSecret):
     """A secret as it travels with the items of a stage. Its other half is a property of the Spark job."""
 
@@ -370,7 +371,7 @@ def _shipped(spark: SparkSession, values: list[object]) -> Iterator[_Shipped]:
         yield _Shipped(name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shipped:
     """Values that travel with the function of a task, or the name of their file, which every executor has."""
 
@@ -394,7 +395,7 @@ class _Shipped:
 _ITEMS: Kept[object] = Kept()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Guard:
     """The wrapper of every task: its errors, its row count, and its failpoints."""
 

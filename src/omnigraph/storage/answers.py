@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ import pyarrow
 
 from omnigraph.core.arrow import Batch, Schema, pa
 from omnigraph.core.ids import is_ulid, new_ulid
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.location import STAGING_FOLDER, GraphLocation, inside
 from omnigraph.storage.objects import (
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[0-9a-z-]+")
 _ENDING = ".arrow"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AnswerFolder:
     """The folder of one bulk operation, as any process can reach it. Picklable."""
 
@@ -52,7 +52,7 @@ class AnswerFolder:
         return f"{self.name}/{answer}{_ENDING}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Answer:
     """A file that a task wrote."""
 

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -18,6 +18,7 @@ from obstore.store import from_url
 
 from omnigraph.core.values import managed_cell, reference_cell
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError, ExternalBlobSourceError, ResourceLimitError
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import readable
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _SECRETS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExternalUri:
     """An address in its normal form."""
 
@@ -72,7 +73,7 @@ class ExternalUri:
         return f"{self.scheme}://{self.authority}/{path}{slash}{query}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExternalPolicy:
     """The bases that are allowed. Picklable: it travels to the tasks of a load."""
 

@@ -6,7 +6,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from threading import Event, Lock
 
 from typing_extensions import override
@@ -14,6 +13,7 @@ from typing_extensions import override
 from omnigraph.core.env_settings import Variable
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import LeaseLostError, StorageError
+from omnigraph.frozen import frozen
 from omnigraph.storage.objects import ControlObjects, owner_of, put_owned
 
 # ---- One holder's time with a lease on an object store, and how others see that it ended
@@ -71,7 +71,7 @@ class Observation:
             return now - self._since
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseBody:
     """What a lease object says. What is missing or damaged counts as the lease of a dead writer."""
 

@@ -6,13 +6,13 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.core.ids import TableKey, directory_name
 from omnigraph.errors import BadRequestError, OutsideRootError
+from omnigraph.frozen import frozen
 
 # ---- Where a graph lives, and the names of everything below its root
 
@@ -42,7 +42,7 @@ _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _SUPPORTED = "a local path, file:// or s3://"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GraphLocation:
     """The root of a graph: an absolute local path, or an `s3://bucket/prefix`."""
 

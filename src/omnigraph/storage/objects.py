@@ -10,7 +10,6 @@ import ssl
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
@@ -25,6 +24,7 @@ from obstore.store import LocalStore, from_url
 from omnigraph.core.env_settings import Duration, WholeNumber
 from omnigraph.errors import DamageError, OutsideRootError, StorageError, StorageFailure
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import store_code, translated
 from omnigraph.storage.location import GraphLocation, inside, is_dataset_path, is_deletable, manifest_names, walk
 from omnigraph.storage.store_variables import CONNECTION, STORE_CONNECT_TIMEOUT, STORE_TIMEOUT, store_endpoint
@@ -212,7 +212,7 @@ def why_silent(endpoint: str) -> str | None:
 # On disk no name leads through a link: `OutsideRootError` tells when one would.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredObject:
     """The bytes of an object and the tag of exactly this state of it."""
 
@@ -441,7 +441,7 @@ _KINDS = ("edges", "nodes")
 _SHARED = frozenset({"data", "_deletions", "_indices", "_transactions", "_versions"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StoredFile:
     """One file: its name below the root of the graph, its size and when it was written last."""
 

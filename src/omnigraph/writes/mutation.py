@@ -16,6 +16,7 @@ from omnigraph.core.types import MOMENTS, BaseType, EnumType, PropertyType, Scal
 from omnigraph.core.values import MANAGED, StoredValue, canonical_spelling, coerce_json, spelled_cell
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.writes import RowImage
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.accepted import Identities
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, member_base
@@ -84,7 +85,7 @@ class Affected:
     edges: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StatementRunner:
     """Runs statements in order; each sees what the earlier ones did."""
 
@@ -246,7 +247,7 @@ def _columns(rows: pa.Table, *names: str) -> list[list]:  # type: ignore[type-ar
 # ---- Compiling a mutation to staged writes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MutationOutcome:
     """The number of entities that a mutation touched."""
 
@@ -254,7 +255,7 @@ class MutationOutcome:
     affected_edges: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PreparedMutation:
     """A validated mutation: what it changes and what it was validated against. Nothing is staged yet."""
 
@@ -322,7 +323,7 @@ def prepare_mutation(
 _EXAMPLES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RowChange:
     """The change of one row: an insert has only `after`, a delete only `before`. Blobs are left out of both."""
 
@@ -331,7 +332,7 @@ class RowChange:
     after: RowImage | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TablePreview:
     """The changes of a mutation in one table: their numbers, and a few of them, updates first."""
 

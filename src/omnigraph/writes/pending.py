@@ -15,6 +15,7 @@ from omnigraph.core.arrow import stored_values
 from omnigraph.core.ids import TableKey
 from omnigraph.core.values import StoredValue, canonical_spelling
 from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import EdgesPerSource, End, Example, RowRule, TableRules, Unique
 from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
@@ -138,7 +139,7 @@ def validate(
         raise BadRequestError(violation.texts[0])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PendingChanges(ChangedRows):
     """Pending rows and the committed ones that stay, as the checker sees them. An id has one row."""
 

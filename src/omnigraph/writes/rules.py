@@ -13,6 +13,7 @@ from omnigraph.core.arrow import Batch, Column, Rows, pa, pc, stored_values
 from omnigraph.core.ids import TableKey
 from omnigraph.core.values import to_f32
 from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import (
     DistinctIds,
     EnumValues,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Violation:
     """One rule that rows of a table violate: how many there are, and some of them."""
 

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +37,7 @@ from omnigraph.cli.scoped import CommandGroup, scoped
 from omnigraph.cli.tables import counted
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, LoadReport
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.engine_choice import Engine
 from omnigraph.pipeline.shape.leniency import Dangling, Duplicates
 
@@ -327,7 +327,7 @@ def _export_lines(result: ExportResult) -> list[str]:
 app = CommandGroup(help="Read single blob cells.")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cell:
     """The cell of a blob."""
 

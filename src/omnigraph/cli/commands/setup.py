@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated
 
 import click
@@ -27,6 +27,7 @@ from omnigraph.cli.flags import AsJson
 from omnigraph.cli.scope import ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
 from omnigraph.cli.scoped import CommandGroup, scoped
 from omnigraph.cli.tables import text_table
+from omnigraph.frozen import frozen
 
 # ---- `omnigraph profile`
 
@@ -37,7 +38,7 @@ app = CommandGroup(help="Look at the scopes of your configuration.")
 _DEFAULTS = "(defaults)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScopeView:
     """A scope as it is shown; `binding` is what the file says, `target` what it stands for."""
 

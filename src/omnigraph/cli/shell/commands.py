@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import dropwhile, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from omnigraph.cli.shell.session import Session
 from omnigraph.cli.tables import text_table
 from omnigraph.core.source import with_hint
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.lang.query.compiler import read_queries
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _Run = Callable[[Session, str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """One command."""
 

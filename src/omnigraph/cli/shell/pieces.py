@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from omnigraph.errors import CompilerError
+from omnigraph.frozen import frozen
 from omnigraph.lang.query.parser import progress_of
 
 #: Commands begin with it; no text does.
@@ -21,7 +21,7 @@ _PART = re.compile(r'"|//|/\*|[{(\[]|[})\]]|;|[^\s"/{}()\[\];]+|/')
 _STRING_END = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """A command, a text, or a command with the text behind it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
@@ -21,11 +21,12 @@ from omnigraph.core.types import (
     scalar_of,
 )
 from omnigraph.core.values import StoredValue
+from omnigraph.frozen import frozen
 
 # ---- What the checker knows of arguments, and what it is told
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """What is known of an argument before a query runs."""
 
@@ -95,7 +96,7 @@ ONE_KIND_OF_MOMENT: Final = "`date(…)` gives the day of a DateTime, `datetime(
 # ---- Kinds of arguments
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """What one argument of a function may be."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, assert_never
 
 from omnigraph.core.source import Span, span_field
 from omnigraph.core.values import quote
+from omnigraph.frozen import frozen
 from omnigraph.lang import parsing
 
 # ---- The syntax tree of a query file
@@ -40,7 +40,7 @@ Literal_ = parsing.Literal_
 TypeExpr = parsing.TypeExpr
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListLiteral:
     """`[a, b]`; nested lists are an error found later."""
 
@@ -48,7 +48,7 @@ class ListLiteral:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variable:
     """`$name`: a bound variable, a parameter, or `$_`. The name is kept without its dollar."""
 
@@ -56,7 +56,7 @@ class Variable:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PropertyAccess:
     """`$variable.property`."""
 
@@ -65,7 +65,7 @@ class PropertyAccess:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alias:
     """A bare name: a result column."""
 
@@ -73,7 +73,7 @@ class Alias:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """`function(arguments)`; which functions exist is known to the checker only."""
 
@@ -91,7 +91,7 @@ Value = Literal_ | ListLiteral | Variable | Call
 # ---- match clauses
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PropertyMatch:
     """`property: value` inside a binding."""
 
@@ -100,7 +100,7 @@ class PropertyMatch:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binding:
     """`$p: Paper { … }`."""
 
@@ -111,7 +111,7 @@ class Binding:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounds:
     """`{min,max}`; a missing maximum is an error found later."""
 
@@ -120,7 +120,7 @@ class Bounds:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hop:
     """The edge of a traversal: its word, whether it is `<word>`, and its bounds."""
 
@@ -130,7 +130,7 @@ class Hop:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traversal:
     """`$a $w:cites $b`; `edge` is None when no edge variable is written."""
 
@@ -141,7 +141,7 @@ class Traversal:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filter:
     """`left operator right`."""
 
@@ -151,7 +151,7 @@ class Filter:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Condition:
     """A call that stands as a clause of its own."""
 
@@ -159,7 +159,7 @@ class Condition:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Negation:
     """`not { … }`."""
 
@@ -173,7 +173,7 @@ Clause = Negation | Binding | Traversal | Filter | Condition
 # ---- reads
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Projection:
     """`expression as alias`."""
 
@@ -182,7 +182,7 @@ class Projection:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sort:
     """`expression asc|desc`; `direction` is None when none is written."""
 
@@ -191,7 +191,7 @@ class Sort:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limit:
     """`limit n`."""
 
@@ -199,7 +199,7 @@ class Limit:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadBody:
     """`match { … } return { … } order { … } limit n`."""
 
@@ -213,7 +213,7 @@ class ReadBody:
 # ---- mutations
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assignment:
     """`property: value`."""
 
@@ -222,7 +222,7 @@ class Assignment:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Predicate:
     """The one comparison of a `where`."""
 
@@ -232,7 +232,7 @@ class Predicate:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Insert:
     """`insert Type { … }`."""
 
@@ -242,7 +242,7 @@ class Insert:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Update:
     """`update Type set { … } where …`."""
 
@@ -253,7 +253,7 @@ class Update:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delete:
     """`delete Type where …`."""
 
@@ -266,7 +266,7 @@ class Delete:
 Statement = Insert | Update | Delete
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MutationBody:
     """One or more statements."""
 
@@ -280,7 +280,7 @@ Body = ReadBody | MutationBody
 # ---- declarations
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Param:
     """`$name: Type?`."""
 
@@ -289,7 +289,7 @@ class Param:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Note:
     """`@description("…")` or `@instruction("…")`."""
 
@@ -298,7 +298,7 @@ class Note:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Query:
     """One query declaration, or the body that is a whole text: then its parameters follow from their use."""
 
@@ -311,7 +311,7 @@ class Query:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueryFile:
     """All queries of one text, in source order."""
 

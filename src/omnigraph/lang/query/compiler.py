@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from omnigraph.core.cache import LruCache
 from omnigraph.core.source import MAX_PARTS, MAX_PATTERNS, Findings, SourceText, did_you_mean, read_source
 from omnigraph.core.types import PropertyType
 from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError, QuerySelectionError
+from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import SCALARS, repeated
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Context, Scope
@@ -258,7 +259,7 @@ _CACHE_ENTRIES = 256
 _LISTED = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CompiledQuery:
     """A query that passed every check, with what it returns, reads and writes."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.core.source import OPAQUE
 from omnigraph.errors import CompilerError
+from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import SCALARS, Progress
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.expressions import FUNCTIONS
@@ -28,7 +29,7 @@ class Completion:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completions:
     """The words that may stand at a place, best first."""
 
@@ -62,7 +63,7 @@ _TOKEN = re.compile(rf"(?P<opaque>{OPAQUE})|\$\w*|@?\w+|[^\w\s]", re.DOTALL)
 _WHOLE_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Token:
     text: str
     #: Whether what comes behind the text belongs to it: to a string or a comment.
@@ -324,7 +325,7 @@ _OPERATORS = frozenset({"=", ">", "<", "!", "contains", "starts_with"})
 _LONGEST_HOP = 13
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Hop:
     """An edge that leaves a variable."""
 

@@ -24,6 +24,7 @@ from omnigraph.core.types import (
     scalar_of,
 )
 from omnigraph.core.values import coerce_json, narrowed, parse_date, parse_datetime
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.advice import function_advice, name_advice
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
@@ -31,14 +32,14 @@ from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 # ---- Name resolution and findings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeVariable:
     """A variable bound to nodes; `definition` is None when its type is wrong, which is reported already."""
 
     definition: NodeDef | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EdgeVariable:
     """A variable bound to edges; `definition` is None when its type is wrong, which is reported already."""
 

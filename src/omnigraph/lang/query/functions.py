@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import FLOATS, BaseType, ListType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import StoredValue, parse_date, parse_datetime, quote
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import arguments as kinds
 from omnigraph.lang.query.arguments import ONE_KIND_OF_MOMENT, Argument, Fault, Kind, Misuse
 from omnigraph.lang.query.operand_types import common_type
@@ -50,7 +50,7 @@ def _unchecked(_name: str, _arguments: Arguments) -> None:
     """There is nothing to check beyond the kinds of the arguments."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Function:
     """One function: what people read about it, and how the type of its result follows from its arguments."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.core.source import Findings
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import TypeExpr
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.expressions import RANK_FUNCTIONS, TEXT_FUNCTIONS, Context, Scope
@@ -17,7 +18,7 @@ _STRING = ScalarType(Scalar.STRING)
 _I64 = ScalarType(Scalar.I64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inferred:
     """The parameters of a text, and advice for the variables whose type does not follow from their use."""
 

@@ -24,12 +24,12 @@ unspecified, and `limit` then keeps any rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
 from omnigraph.core.types import PropertyType, Scalar, ScalarType
 from omnigraph.core.values import StoredValue, narrowed
+from omnigraph.frozen import frozen
 
 #: Reserved parameter that carries the one instant of `now()`: fixed per query, in epoch milliseconds.
 NOW = "__now"
@@ -75,7 +75,7 @@ class CompareOp(StrEnum):
 # ---- operands
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PropertyRef:
     """A stored property of the node or edge that `variable` is bound to."""
 
@@ -84,7 +84,7 @@ class PropertyRef:
     type: PropertyType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntityRef:
     """The id of the node that `variable` is bound to. Equal only inside one node type."""
 
@@ -93,7 +93,7 @@ class EntityRef:
     type: ClassVar[PropertyType] = ID_TYPE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParamRef:
     """A parameter; `NOW` is the reserved one. `type` is that of its place: F32 where it is compared with an F32."""
 
@@ -101,7 +101,7 @@ class ParamRef:
     type: PropertyType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """A literal in stored form."""
 
@@ -123,7 +123,7 @@ def value_of(operand: Value, params: Mapping[str, StoredValue]) -> StoredValue:
 # ---- predicates
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """`left op right` in three-valued logic."""
 
@@ -145,7 +145,7 @@ class TextKind(StrEnum):
     FUZZY = "fuzzy"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextMatch:
     """A text condition on a String property of a node; a null value or null query never matches."""
 
@@ -161,7 +161,7 @@ Predicate = Comparison | TextMatch
 # ---- pipeline
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeScan:
     """Bind `variable` to every node of `node_type` that satisfies all `filters`.
 
@@ -173,7 +173,7 @@ class NodeScan:
     filters: tuple[Predicate, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expand:
     """Bind `target` to the nodes reached from `source` over `edge_type`.
 
@@ -205,14 +205,14 @@ class Expand:
     edge_filters: tuple[Predicate, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filter:
     """Keep the rows for which the predicate is true."""
 
     predicate: Predicate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AntiJoin:
     """Keep the rows for which `pipeline`, started with that row, emits no row.
 
@@ -229,7 +229,7 @@ Op = NodeScan | Expand | Filter | AntiJoin
 # ---- ranking
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nearest:
     """Ascending L2 distance of a vector property to the query; entities without a vector never appear.
 
@@ -240,7 +240,7 @@ class Nearest:
     query: Value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bm25:
     """Descending relevance of a String property; entities that have no term of the query never appear.
 
@@ -252,7 +252,7 @@ class Bm25:
     query: Value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rrf:
     """Reciprocal rank fusion of two rankings.
 
@@ -292,7 +292,7 @@ class AggregateFunction(StrEnum):
     MAX = "max"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Aggregate:
     """An aggregate over the rows of one group."""
 
@@ -300,7 +300,7 @@ class Aggregate:
     argument: Operand
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Projection:
     """One result column. A projected `Rank` is the score of the order key."""
 
@@ -309,14 +309,14 @@ class Projection:
     type: PropertyType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnRef:
     """A result column as an order key."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OrderKey:
     """One order key."""
 
@@ -324,7 +324,7 @@ class OrderKey:
     descending: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Parameter:
     """A declared parameter."""
 
@@ -332,7 +332,7 @@ class Parameter:
     type: PropertyType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReadIR:
     """A read query.
 
@@ -359,7 +359,7 @@ class ReadIR:
 # ---- mutations
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assignment:
     """A property and its new value; a `Constant` is already in the stored form of the property."""
 
@@ -367,7 +367,7 @@ class Assignment:
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MutationPredicate:
     """The one comparison of a `where`, in three-valued logic: null never matches.
 
@@ -379,7 +379,7 @@ class MutationPredicate:
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InsertNode:
     """Insert a node: an upsert that replaces the whole row when the type has a key, a strict insert otherwise.
 
@@ -390,7 +390,7 @@ class InsertNode:
     assignments: tuple[Assignment, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InsertEdge:
     """Insert an edge between two node ids, always as a new edge. Counts one edge."""
 
@@ -400,7 +400,7 @@ class InsertEdge:
     assignments: tuple[Assignment, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UpdateNode:
     """Replace the assigned columns of every matching row, committed or written earlier in this query.
 
@@ -412,7 +412,7 @@ class UpdateNode:
     predicate: MutationPredicate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteNode:
     """Remove every matching committed node, and every edge of `cascades` that begins or ends at one of them.
 
@@ -425,7 +425,7 @@ class DeleteNode:
     cascades: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteEdge:
     """Remove every matching committed edge. Counts distinct edges over all statements of the query."""
 
@@ -436,7 +436,7 @@ class DeleteEdge:
 Statement = InsertNode | InsertEdge | UpdateNode | DeleteNode | DeleteEdge
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MutationIR:
     """A mutation: statements run in order, later ones see earlier ones, all of them become visible together.
 

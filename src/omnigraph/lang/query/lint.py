@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from omnigraph.codec import HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, When
 from omnigraph.core.source import Findings, SourceText, Span
 from omnigraph.errors import CompilerError, Diagnostic, Severity
+from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import repeated
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.compiler import check_query
@@ -39,7 +39,7 @@ class LintStatus(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QueryResult(Document):
     """The verdict on one query. `diagnostics` holds its errors, `operation` its descriptor when it has none."""
 
@@ -66,7 +66,7 @@ class QueryResult(Document):
         return "; ".join(f"{item.code}: {item.message}" for item in self.diagnostics)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Finding(Document):
     """A finding about the file as a whole, with its place. One that has a code has a `diagnostic` with the excerpt."""
 
@@ -81,7 +81,7 @@ class Finding(Document):
     diagnostic: Annotated[Diagnostic | None, HIDDEN] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LintReport(Document):
     """Everything found in one file."""
 
@@ -164,7 +164,7 @@ def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> Li
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Judged:
     """One query as it is written, the verdict on it, and its meaning when it has one."""
 

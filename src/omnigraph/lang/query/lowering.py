@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.expressions import Context
 from omnigraph.lang.schema.catalog import EdgeDef
@@ -15,7 +16,7 @@ from omnigraph.lang.schema.catalog import EdgeDef
 # ---- Type-checked match blocks
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckedTraversal:
     """A traversal with its edge type. `forward`: the left variable is at the source of the edge."""
 
@@ -153,7 +154,7 @@ def _names_one(predicate: ir.Predicate) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Joined:
     left: str
     right: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from omnigraph.core.source import Hint, did_you_mean
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
 from omnigraph.core.values import render_value
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import (
     Context,
@@ -106,7 +106,7 @@ def _report_unknown_node_type(context: Context, binding: ast.Binding) -> None:
 # ---- traversals
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Resolvable:
     """A traversal over a known edge, with the names of its ends."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import NUMERICS, PropertyType, Scalar, ScalarType, scalar_of
+from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import repeated
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import (
@@ -25,7 +25,7 @@ _BLOB = ScalarType(Scalar.BLOB)
 _MAX_LIMIT = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CheckedResult:
     """The columns, order and limit of a read."""
 
@@ -220,7 +220,7 @@ def _check_grouping(context: Context, scope: Scope, body: ast.ReadBody) -> None:
             context.error("T9", projection.span, "beside an aggregate only properties and variables can be returned")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Shown:
     """The returned columns, as order keys refer to them."""
 

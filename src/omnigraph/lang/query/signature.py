@@ -13,6 +13,7 @@ from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import INTEGERS, BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import StoredValue, coerce_json, parse_decimal_integer
 from omnigraph.errors import ParameterError
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import Catalog
 
@@ -49,7 +50,7 @@ _SCALAR_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FieldDescriptor(Document):
     """A result column or a parameter."""
 
@@ -68,7 +69,7 @@ class TypeRef(Document):
     type_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Operation(Document):
     """The descriptor of one query. `reads` and `writes` are sorted and distinct; `result` is empty for a mutation."""
 

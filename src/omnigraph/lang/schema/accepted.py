@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.source import Findings, SourceText, did_you_mean
 from omnigraph.errors import BadRequestError, Diagnostic
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import (
     EDGE_ENDS,
     Catalog,
@@ -29,7 +29,7 @@ from omnigraph.lang.schema.catalog import (
 # ---- The schema that a graph has accepted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AcceptedSchema:
     """The schema of an existing graph: its catalog and its stable identities."""
 
@@ -47,7 +47,7 @@ class AcceptedSchema:
 TypeName = tuple[TypeKind, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TypeIdentity:
     """The numbers of one type. `incarnation` is None for an interface, which owns no dataset."""
 
@@ -63,7 +63,7 @@ class TypeIdentity:
         yield from self.properties.values()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Identities:
     """All numbers of one schema. `next_id` exceeds every number ever given out in this domain."""
 
@@ -90,7 +90,7 @@ class Identities:
         return (*ends, *sorted(set(definition.key.members).difference(ends), key=numbers.__getitem__))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Resolution:
     """The relation of a wanted schema to the accepted one."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar, Literal, assert_never
 
 from omnigraph.core.source import Span, span_field
 from omnigraph.core.values import quote
+from omnigraph.frozen import frozen
 from omnigraph.lang import parsing
 from omnigraph.lang.parsing import MAX_DIGITS, Literal_
 
@@ -21,7 +21,7 @@ Value = Literal_
 TypeExpr = parsing.TypeExpr
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Name:
     """A name and where it stands."""
 
@@ -29,7 +29,7 @@ class Name:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Annotation:
     """`@name`, `@name(value)` or `@name(value, key=value)`."""
 
@@ -39,7 +39,7 @@ class Annotation:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Property:
     """`name: Type @annotation …`."""
 
@@ -49,7 +49,7 @@ class Property:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemberConstraint:
     """Body form of `@key`, `@unique` or `@index`; members other than bare names are refused later.
 
@@ -61,7 +61,7 @@ class MemberConstraint:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Number:
     """A bound of `@range` or `@card`, with its spelling."""
 
@@ -84,7 +84,7 @@ class Number:
         return len(self.text.removeprefix("-").lstrip("0")) <= MAX_DIGITS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RangeConstraint:
     """`@range(property, low..high)`, open on the side that is None."""
 
@@ -95,7 +95,7 @@ class RangeConstraint:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckConstraint:
     """`@check(property, "regex")`."""
 
@@ -110,7 +110,7 @@ Header = Annotation | Constraint
 Member = Property | Constraint
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Card:
     """`@card(min..max)`; no maximum when `high` is None."""
 
@@ -119,7 +119,7 @@ class Card:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InterfaceDecl:
     """A contract of properties."""
 
@@ -128,7 +128,7 @@ class InterfaceDecl:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeDecl:
     """A node type. `headers` stand before the body; constraints among them are an error found later."""
 
@@ -139,7 +139,7 @@ class NodeDecl:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EdgeDecl:
     """An edge type between two node types."""
 
@@ -155,7 +155,7 @@ class EdgeDecl:
 Declaration = InterfaceDecl | NodeDecl | EdgeDecl
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schema:
     """All declarations of one text, in source order."""
 

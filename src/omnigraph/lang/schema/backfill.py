@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from typing import Any
@@ -25,6 +24,7 @@ from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
 from omnigraph.core.values import MANAGED, StoredValue, coerce_json, spelled_cell
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, TypeKind
 
 _GRAMMAR = r"""
@@ -58,21 +58,21 @@ _FUNCTIONS: dict[str, tuple[int, int | None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """One value for every row, in stored form."""
 
     value: StoredValue
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PropertyValue:
     """The value of another property of the row; `name` is the one before the change."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A function of other expressions."""
 
@@ -83,7 +83,7 @@ class Call:
 Expression = Constant | PropertyValue | Call
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Backfill:
     """The value of one property: as it was written, and as it is computed."""
 

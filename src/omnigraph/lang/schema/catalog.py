@@ -17,6 +17,7 @@ from omnigraph.core.lazy_exports import late_types
 from omnigraph.core.source import Span
 from omnigraph.core.types import BaseType, EnumType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.display.text import counted, fitted
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from omnigraph.display.drawings import Drawing
@@ -64,7 +65,7 @@ class OpaqueAnnotation:
     keywords: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RenameHint:
     """`@rename_from`: the accepted name that a declaration continues. Never stored, never part of the shape."""
 
@@ -72,7 +73,7 @@ class RenameHint:
     span: Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Embedding:
     """`@embed`: the String property whose text a vector represents, and the model if one is recorded."""
 
@@ -80,7 +81,7 @@ class Embedding:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PropertyDef:
     """One property of a type."""
 
@@ -94,7 +95,7 @@ class PropertyDef:
     renamed_from: RenameHint | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MemberSet:
     """The members of a `@key`, `@unique` or `@index`, in source order."""
 
@@ -102,7 +103,7 @@ class MemberSet:
     provenance: Provenance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RangeRule:
     """`@range`: inclusive bounds, open on the side that is None."""
 
@@ -111,7 +112,7 @@ class RangeRule:
     high: int | float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CheckRule:
     """`@check`: an RE2 pattern that must occur somewhere in the value."""
 
@@ -119,7 +120,7 @@ class CheckRule:
     pattern: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Cardinality:
     """The number of edges one source node may have; no upper bound when `high` is None."""
 
@@ -130,7 +131,7 @@ class Cardinality:
         return f"{self.low}..{'' if self.high is None else self.high}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TypeMetadata:
     """The description, instruction and other annotations of a declaration."""
 
@@ -139,7 +140,7 @@ class TypeMetadata:
     annotations: tuple[OpaqueAnnotation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class InterfaceDef:
     """A contract of properties; owns no dataset and cannot be matched."""
 
@@ -149,7 +150,7 @@ class InterfaceDef:
     constraints: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeDef:
     """A node type and its rules."""
 
@@ -183,7 +184,7 @@ class NodeDef:
         return ranked[0] if ranked else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EdgeDef:
     """An edge type between two node types and its rules."""
 
@@ -205,7 +206,7 @@ class EdgeDef:
         return edge_table_key(self.name)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@frozen(kw_only=True, slots=False, repr=False)
 class Catalog:
     """All types of one schema, name-sorted, with the hash of their shape."""
 

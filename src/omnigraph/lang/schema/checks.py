@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Literal
 
 from omnigraph.core.source import Findings, Span, did_you_mean
 from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
+from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import SCALARS, repeated
 from omnigraph.lang.schema import ast
 from omnigraph.lang.schema.catalog import EDGE_ENDS, unbuilt_index_reason
@@ -47,7 +47,7 @@ def check_schema(schema: ast.Schema, findings: Findings, *, complete: bool = Tru
                 _check_edge(declaration, world)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _World:
     """The other declarations, as the rules about one declaration see them."""
 

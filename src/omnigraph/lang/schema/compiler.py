@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from omnigraph.core.source import SourceText, read_source
 from omnigraph.errors import Diagnostic
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema import ast
 from omnigraph.lang.schema.accepted import schema_shape, shape_hash
 from omnigraph.lang.schema.catalog import (
@@ -212,7 +212,7 @@ def _argument_text(value: ast.Value) -> str:
 # ---- Compiling a schema to a catalog
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CompiledSchema:
     """A schema that passed every check."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Literal, cast
@@ -11,6 +11,7 @@ from typing import Literal, cast
 from lark import Token, v_args
 
 from omnigraph.core.source import Findings, SourceText, Span
+from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import DeclarationGrammar, TreeBuilder, only, span_of
 from omnigraph.lang.schema import ast
 
@@ -103,7 +104,7 @@ def _advise(found: str, before: str) -> str | None:
 _Bounds = tuple[ast.Number | None, ast.Number | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Body:
     members: tuple[ast.Member, ...]
     span: Span

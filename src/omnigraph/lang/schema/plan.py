@@ -7,11 +7,11 @@ never looks like a drop and an add. What no step can express becomes `Unsupporte
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
 from omnigraph.core.values import quote
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.accepted import (
     AcceptedSchema,
     Resolution,
@@ -55,7 +55,7 @@ from omnigraph.lang.schema.steps import (
 Declared = InterfaceDef | NodeDef | EdgeDef
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MigrationPlan(SchemaSteps):
     """The way from an accepted schema to a wanted one."""
 
@@ -64,7 +64,7 @@ class MigrationPlan(SchemaSteps):
     backfills: Mapping[tuple[TypeKind, str, str], Backfill]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Pair:
     """One type that both schemas have, with the translation of accepted names into wanted ones."""
 
@@ -334,7 +334,7 @@ def _fixed_parts(pair: _Pair, old: PropertyDef, new: PropertyDef) -> Iterator[St
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rule:
     """A constraint in wanted names; `spelling` is the part that may not change although it means nothing."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType, EnumType
 from omnigraph.errors import KeyConflictError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, member_base
 
 # ---- Rules of one value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Required:
     """A value is not null. Tables enforce it; loads and schema changes report it."""
 
@@ -24,7 +24,7 @@ class Required:
     code: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EnumValues:
     """A value is one of a closed set; null is exempt."""
 
@@ -33,7 +33,7 @@ class EnumValues:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Range:
     """A number lies between inclusive bounds; null is exempt."""
 
@@ -43,7 +43,7 @@ class Range:
     high: int | float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Pattern:
     """An RE2 pattern occurs in a string; null is exempt."""
 
@@ -55,7 +55,7 @@ class Pattern:
 ValueRule = Required | EnumValues | Range | Pattern
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EndGiven:
     """An edge names its end, `from` or `to`."""
 
@@ -67,14 +67,14 @@ class EndGiven:
 # ---- Rules between rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DistinctIds:
     """No two rows of a write have the same id."""
 
     type_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NewIds:
     """No row of a write has an id that exists."""
 
@@ -82,7 +82,7 @@ class NewIds:
     type_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RowExists:
     """The row that a record of a patch names exists."""
 
@@ -90,14 +90,14 @@ class RowExists:
     type_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SameEnds:
     """An edge goes from where it went before a patch to where it went."""
 
     edge_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Unique:
     """No two rows have equal values in all members; a null member exempts the row."""
 
@@ -111,7 +111,7 @@ class Unique:
         return f"{self.type_name}.{inner}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class End:
     """One end of an edge, in the column `src` or `dst`, exists as a node of the declared type."""
 
@@ -121,7 +121,7 @@ class End:
     node_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EndRefused:
     """One end of an edge is a node that a load brings, and whose own record is wrong."""
 
@@ -130,7 +130,7 @@ class EndRefused:
     node_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EdgesPerSource:
     """The number of edges a source node may have, once it has one."""
 
@@ -148,7 +148,7 @@ Rule = ValueRule | EndGiven | EndRefused | RowExists | SameEnds | RowRule
 # ---- Rules as text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Example:
     """One value that violates a rule, the rows that have it, how many there are, and the entities that they are."""
 
@@ -269,7 +269,7 @@ def _bounds(rule: Range | EdgesPerSource) -> str:
 # ---- The rules of a schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TableRules:
     """All rules of one table, in the order in which they are checked."""
 

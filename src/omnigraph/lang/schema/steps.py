@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from typing import Any, ClassVar, get_args
 
 from typing_extensions import override
 
 from omnigraph.errors import Diagnostic, Severity
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import TypeKind
 
 # ---- Stable codes of schema changes
@@ -41,7 +42,7 @@ class LintCode(StrEnum):
     CHANGE_PROPERTY_TYPE = "OG-MF-106"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LintRule:
     """The meaning of one code."""
 
@@ -108,7 +109,7 @@ class _Step:
         return self.line.format(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _TypeStep(_Step):
     type_kind: TypeKind
     type_name: str
@@ -119,7 +120,7 @@ class _TypeStep(_Step):
         return f"{self.type_kind} {self.type_name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _PropertyStep(_TypeStep):
     property_name: str
 
@@ -129,7 +130,7 @@ class _PropertyStep(_TypeStep):
         return f"{self.type_kind} {self.type_name}.{self.property_name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AddType(_TypeStep):
     """A new interface, node or edge; nodes and edges get an empty dataset."""
 
@@ -137,7 +138,7 @@ class AddType(_TypeStep):
     line = "+ {0.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RenameType(_Step):
     """A type goes on under another name; identity, path and history stay."""
 
@@ -148,7 +149,7 @@ class RenameType(_Step):
     new_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AddProperty(_PropertyStep):
     """A new property; existing rows hold null, or the value of `backfill`."""
 
@@ -162,7 +163,7 @@ class AddProperty(_PropertyStep):
         return f"+ {self.name}: {self.property_type}{filled}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RenameProperty(_TypeStep):
     """A property goes on under another name."""
 
@@ -172,7 +173,7 @@ class RenameProperty(_TypeStep):
     new_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AddConstraint(_TypeStep):
     """A new `@index`, whose physical index is built later, or a rule that existing rows are checked against first."""
 
@@ -191,7 +192,7 @@ class AddConstraint(_TypeStep):
         return f"+ {self.name} @{self.constraint}({inner}){checked}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TightenNullability(_PropertyStep):
     """A property becomes required; `backfill` fills the nulls, all others are refused."""
 
@@ -205,7 +206,7 @@ class TightenNullability(_PropertyStep):
         return f"~ {self.name} becomes required: {self.property_type}{filled}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WidenProperty(_PropertyStep):
     """A number gets more room; every value stays what it is."""
 
@@ -215,7 +216,7 @@ class WidenProperty(_PropertyStep):
     new_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExtendEnum(_PropertyStep):
     """An enum takes more values; the property name is the one after renames."""
 
@@ -227,7 +228,7 @@ class ExtendEnum(_PropertyStep):
         return f"~ {self.name} also takes {', '.join(self.added_values)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UpdateTypeMetadata(_TypeStep):
     """`@description` or `@instruction` of a type changes; None removes it."""
 
@@ -237,7 +238,7 @@ class UpdateTypeMetadata(_TypeStep):
     instruction: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UpdatePropertyMetadata(_PropertyStep):
     """`@description` of a property changes; None removes it."""
 
@@ -246,7 +247,7 @@ class UpdatePropertyMetadata(_PropertyStep):
     description: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DropProperty(_PropertyStep):
     """A property leaves the type."""
 
@@ -255,7 +256,7 @@ class DropProperty(_PropertyStep):
     mode: DropMode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DropType(_TypeStep):
     """A node or edge type leaves the graph."""
 
@@ -264,7 +265,7 @@ class DropType(_TypeStep):
     mode: DropMode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UnsupportedChange(_Step):
     """A difference that no step can carry out; one of them makes the whole plan unsupported."""
 
@@ -295,7 +296,7 @@ Step = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SchemaSteps:
     """The steps of a schema change: those of a plan, or as a server told them."""
 

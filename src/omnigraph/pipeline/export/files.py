@@ -8,7 +8,6 @@ import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.export.formats import LINES
 from omnigraph.storage.location import GraphLocation, parse_location
 from omnigraph.storage.objects import sync_files
@@ -168,7 +168,7 @@ def _write_run(blocks: Iterable[pa.RecordBatch], folder: str) -> str:
 # Everything is written into a hidden directory first: beside the target, or for an object store in a temporary one.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Staging:
     """The hidden directory of one export."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from omnigraph.core.types import FLOATS, BaseType, EnumType, ListType, PropertyT
 from omnigraph.core.values import blob_text, reference_of
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 from omnigraph.pipeline.sources.records import MAX_LINE_BYTES
 from omnigraph.storage.datasets.blob_columns import CELL_PARTS, cell_parts, plain_bytes
@@ -33,7 +33,7 @@ LINES = pa.schema([pa.field("id", _TEXT, nullable=False), pa.field("line", _TEXT
 _ESCAPED = r'[\x00-\x1f"\\]'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TypeShape:
     """A type as tasks need it: plain values that travel to other processes."""
 

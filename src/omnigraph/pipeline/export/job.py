@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ from omnigraph.core.arrow import Batch
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.export.files import (
     MAX_MERGED_RUNS,
     Staging,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 # ---- Export tasks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExportTask:
     """Some fragments of one type; plain values for other processes."""
 
@@ -127,7 +128,7 @@ class ExportFormat(StrEnum):
     PARQUET = "parquet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExportSource:
     """One type and its rows at the version of the snapshot."""
 
@@ -135,7 +136,7 @@ class ExportSource:
     table: Table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Exported:
     """The result of an export: rows per type, and the files."""
 

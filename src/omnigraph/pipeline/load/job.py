@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from omnigraph.core.failpoints import Failpoint, reach
@@ -23,6 +23,7 @@ from omnigraph.errors import (
     LoadReport,
     StorageError,
 )
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import TableRules, rule_name
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.exclusions import Exclusions, LeftOut
@@ -60,7 +61,7 @@ from omnigraph.writes.pending import check_cells
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Rewritten:
     """Fragments that lost the rows which a load leaves out."""
 
@@ -70,7 +71,7 @@ class _Rewritten:
     ledgers: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PreparedLoad:
     """A load that may be committed: staged writes, and what it was checked against."""
 

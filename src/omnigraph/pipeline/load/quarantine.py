@@ -22,6 +22,7 @@ import yaml
 from omnigraph.core.arrow import Batch, Rows, pa
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors.writes import LINE, RECORD, ROW
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
 from omnigraph.pipeline.load.relations import Staged
 from omnigraph.pipeline.rejects import REJECTS
@@ -53,7 +54,7 @@ class Quarantined:
     rules: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Range:
     """Some numbers of a piece, and the file for their records."""
 
@@ -178,7 +179,7 @@ def _stem(piece: Piece) -> str:
 # ---- tasks
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ReadRejects:
     folder: AnswerFolder
     #: The first range of each piece.
@@ -194,7 +195,7 @@ class _ReadRejects:
             yield pa.RecordBatch.from_arrays(columns, schema=_SENT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _WriteRange:
     folder: AnswerFolder
     ranges: tuple[_Range, ...]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
 from omnigraph.core.arrow import Batch, Column, Rows, pa, pc
 from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import EdgesPerSource, Example, Rule
 from omnigraph.pipeline.rejects import REJECTS, located_rejects, matched_examples, reason_columns
 from omnigraph.pipeline.sources.provenance import RowSource
@@ -22,7 +23,7 @@ from omnigraph.writes.rules import Violation
 _ADDRESSES = pa.schema([("address", pa.int64())])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moving:
     """The rule of counts, for rows that took an edge from another source; their keys are ids."""
 
@@ -33,7 +34,7 @@ class Moving:
 Reason: TypeAlias = Rule | Moving
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TellRows:
     """Tells which rows there are, or some of them."""
 
@@ -46,7 +47,7 @@ class TellRows:
         return _write_addresses(self.folder, number, some)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TellReasons:
     """Tells which rows there are, and why they are left out; the first of them with their places.
 
@@ -86,7 +87,7 @@ class TellReasons:
         return Violation(self.source.key, self.reason, total, matched_examples(self.reason, rows))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TellMoved:
     """Gives the ids of replaced edges as keys, with their sources and how many edges these have left."""
 

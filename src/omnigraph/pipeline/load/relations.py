@@ -16,6 +16,7 @@ from omnigraph.core.arrow import pa, pc
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import End, EndRefused, NewIds, Rule, TableRules, Unique
 from omnigraph.pipeline.exchange import KeyFiles, key_files
 from omnigraph.pipeline.keys import find_keys, key_scans, text_key
@@ -58,7 +59,7 @@ class StagedType:
     has_given_ids: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Staged:
     """The good records of a load as rows, type by type, and what is wrong with the others."""
 

@@ -14,6 +14,7 @@ from omnigraph.core.arrow import Array, Batch, pa
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import TableKey
 from omnigraph.errors.writes import ROW
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.exchange import write_keys
 from omnigraph.pipeline.patch.files import PatchFile, write_patch
 from omnigraph.pipeline.patch.records import shape_patch
@@ -51,7 +52,7 @@ _FRAGMENT_ROWS = 1_048_576
 _LOOK_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StageItem:
     """One part with everything that its task needs."""
 
@@ -72,7 +73,7 @@ def stage_part(item: StageItem) -> Message:
         return stage.finish(item.part.number, reader.lines, reader.unit) | {"rest": reader.rest}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrameTask:
     """Writes the partitions of one frame as fragments."""
 

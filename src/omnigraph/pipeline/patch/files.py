@@ -7,12 +7,12 @@ a property that is left out stays as it is, one that is null becomes null.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.workers import Message
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 
@@ -33,7 +33,7 @@ def brought_column(name: str) -> str:
     return f"{_BROUGHT}{name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PatchFile:
     """One file, as tasks and the driver know it. Plain values."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import LoadRejectedError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import TableRules, Unique
 from omnigraph.pipeline.minimum import find_outside, without_minimum
 from omnigraph.pipeline.patch.files import PatchFile, addresses_of_ids
@@ -31,7 +32,7 @@ from omnigraph.storage.objects import ControlObjects
 from omnigraph.writes.rules import Violation, check
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PatchCounts:
     """The records of a patch in one type, by what they did."""
 
@@ -41,7 +42,7 @@ class PatchCounts:
     inserted: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PreparedPatch:
     """A patch that may be committed, and what it was checked against."""
 

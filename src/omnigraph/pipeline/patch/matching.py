@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 from omnigraph.lang.schema.rules import DistinctIds, EndGiven, Example, Required, RowExists, Rule, SameEnds
 from omnigraph.pipeline.exchange import BUCKET, Exchange, hash_buckets, run_exchange, text_hashes
@@ -57,7 +58,7 @@ _BUCKET_ROWS = 1_000_000
 _ENDS = ("src", "dst")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Judge:
     """Decides which records of a type change which rows, and tells what is wrong with the others. Travels to tasks."""
 
@@ -213,7 +214,7 @@ def _lacking_rule(definition: NodeDef | EdgeDef, name: str) -> Rule:
     return Required(type_name=definition.name, property=name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MatchedPatch:
     """The records of a patch with their rows."""
 
@@ -310,7 +311,7 @@ def _counts(decided: Rows) -> tuple[int, dict[int, int]]:
 _Ids: TypeAlias = "tuple[int, PatchFile] | KeyScan | str"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ReadIds:
     """Reads the ids of a file of records, of a part of the table, or of a file of refusals."""
 
@@ -333,7 +334,7 @@ class _ReadIds:
             yield from patch_keys(self.folder, *item)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Decide:
     """Decides about the records of one bucket of ids."""
 

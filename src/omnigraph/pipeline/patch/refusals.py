@@ -10,11 +10,11 @@ rule is broken; every turn leaves out more records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from omnigraph.core.arrow import Rows, pa
 from omnigraph.core.ids import TableKey
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import EdgesPerSource, End, Example, Rule, TableRules, Unique
 from omnigraph.pipeline.keys import KeyScan, key_scans, text_key
 from omnigraph.pipeline.patch.matching import REFUSALS
@@ -26,7 +26,7 @@ from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
 from omnigraph.writes.rules import Violation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Refusals:
     """Finds the rows of a patch that break rules."""
 
@@ -78,7 +78,7 @@ class Refusals:
         return tuple(key_scans(image.table, image.new, text_key(column), extra=("id",)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _TellRefusals:
     """Writes the ids of matched rows with the rule that they break. Travels to tasks."""
 

@@ -7,13 +7,13 @@ the fragment; otherwise the rows that change are written again. Nothing else is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from omnigraph.core.arrow import Batch, Column, Rows, Schema, pa, pc
 from omnigraph.errors import InternalError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
 from omnigraph.pipeline.patch.files import PatchFile, brought_column, file_numbers, overlaid, places, read_patch
 from omnigraph.pipeline.patch.matching import DECIDED, MatchedPatch
@@ -57,7 +57,7 @@ _REPLACED = pa.schema([(BUCKET, pa.int32()), ("address", pa.int64())])
 _ADDRESS = "address"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Patched:
     """The changes of a patch in one table."""
 
@@ -75,7 +75,7 @@ class Patched:
     ledgers: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PatchWork:
     """The records that change one table."""
 
@@ -183,7 +183,7 @@ def _by_file(work: PatchWork, apply: _ApplyFile, workers: Workers) -> list[Messa
     return workers.run("write new values", apply.to_file, items)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SendDecisions:
     """Decisions on their way to the file of their record."""
 
@@ -195,7 +195,7 @@ class _SendDecisions:
             yield pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=_SENT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _ApplyFile:
     """Writes the records of a file: new rows, rows again, or new values on their way to columns. Travels to tasks."""
 
@@ -309,7 +309,7 @@ def _update_columns(work: PatchWork, apply: _ApplyFile, names: Sequence[str], wo
     return run_exchange(exchange, workers, apply.folder)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SendValues:
     """New values on their way to the fragment of their row."""
 
@@ -324,7 +324,7 @@ class _SendValues:
             yield pa.RecordBatch.from_arrays(arrays, names=[BUCKET, *batch.schema.names])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _UpdateFragment:
     """Writes the new values of one fragment as a file beside its others. Travels to tasks."""
 
@@ -380,7 +380,7 @@ def _mark(work: PatchWork, workers: Workers) -> list[Message]:
     return [mark for answer in run_exchange(exchange, workers, work.folder) for mark in answer["marked"]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SendReplaced:
     folder: AnswerFolder
     buckets: int
@@ -393,7 +393,7 @@ class _SendReplaced:
             yield pa.RecordBatch.from_arrays(columns, schema=_REPLACED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _MarkReplaced:
     target: TableAddress
     folder: AnswerFolder

@@ -8,7 +8,6 @@ wrong with a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow
 from omnigraph.core.arrow import Array, arrow_type, pa, pc, stored_array
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import MARK, StoredValue
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.shape.values import AS_IS, Reading, Timestamps, load_value, text_value
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _day(item: Any, number: int | None) -> object:
     return _python_value(item) if rest else day
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Strange:
     """A value that Python has no object for, such as a day after the year 9999; no property takes it for a text."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeVar
 
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import DistinctIds, End, Rule
 
 
@@ -32,7 +33,7 @@ class Dangling(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Leniency:
     """The rules of one load, by type."""
 
@@ -63,7 +64,7 @@ class Leniency:
         return self.quarantines or (isinstance(rule, End) and self.drops(key))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """The rules that a mapping gives for one source of a type."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 import pyarrow
@@ -14,6 +14,7 @@ from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType
 from omnigraph.core.values import MANAGED
 from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.accepted import Identities
 from omnigraph.lang.schema.catalog import Catalog, member_base
 from omnigraph.lang.schema.rules import TableRules, ValueRule
@@ -38,7 +39,7 @@ EXTERNAL_BLOB_MAX_BYTES = WholeNumber(
 COPIED_TOGETHER = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExternalRule:
     """The rule of a load for external blobs. Plain values: it travels to tasks."""
 
@@ -118,7 +119,7 @@ class Grammar(StrEnum):
     COMPATIBLE = "compatible"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EndType:
     """The type at one end of an edge, as far as its ids are concerned."""
 
@@ -127,7 +128,7 @@ class EndType:
     members: tuple[tuple[str, BaseType], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EntityShape:
     """One type as tasks know it."""
 
@@ -154,7 +155,7 @@ class EntityShape:
         return self.definition.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LoadPlan:
     """Everything that stays the same over all tasks of one load."""
 

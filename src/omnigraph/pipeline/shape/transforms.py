@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.shape.columns import decoded, is_list_type, is_text_type, positions, stored_column
 from omnigraph.pipeline.shape.value_sources import BoolWords, FixedText, NumberForm, Transforms, ValueSource, notation
 from omnigraph.pipeline.shape.values import AS_IS, Reading, Timestamps, read_moments, too_fine
@@ -39,7 +40,7 @@ _LEAST, _MOST = integer_range(Scalar.I64)
 # ---- the columns of a batch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MappedColumn:
     """Values of some records that are still to be read."""
 
@@ -267,7 +268,7 @@ def _not_joinable(value: object) -> str:
 # ---- split, bool, date_format, number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Step:
     """The steps that make something else of texts; violations are collected."""
 

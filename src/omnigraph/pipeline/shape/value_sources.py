@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, TypeVar
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from omnigraph.core.validation import listed, problems_of
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.shape.values import DateFormat, date_format
 from omnigraph.pipeline.violations import shown
 
@@ -64,7 +64,7 @@ class NumberForm(BaseModel):
         return text if self.thousands is None else f"{text} and {self.thousands!r} every 3 digits"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Transforms:
     """The steps of one value."""
 
@@ -88,14 +88,14 @@ def notation(value: bool | int) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedText:
     """A text that is the same in all records."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ValueSource:
     """The source of a value and its format: a column, several that are joined, or a fixed text."""
 
@@ -130,7 +130,7 @@ def column_source(name: str) -> ValueSource:
     return ValueSource(parts=(name,))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ItemSource:
     """A column of lists, of which each item is a record of its own."""
 

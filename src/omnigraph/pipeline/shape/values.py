@@ -31,6 +31,7 @@ from omnigraph.core.values import (
     spelled_cell,
     too_fine_text,
 )
+from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,7 +56,7 @@ class Timestamps(StrEnum):
     TRUNCATE = "truncate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reading:
     """How the values of a source are read."""
 
@@ -316,7 +317,7 @@ _DAY_SECONDS = 86_400
 _REPEATED = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DateFormat:
     """A notation of dates or times; made by `date_format`."""
 

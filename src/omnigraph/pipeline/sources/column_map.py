@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from omnigraph.core.arrow import Array, Batch, Rows, pa, pc
 from omnigraph.core.source import did_you_mean, nearest
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.shape.items import KEY, VALUE, unfolded
 from omnigraph.pipeline.shape.shaping import End, RawRecords
 from omnigraph.pipeline.shape.transforms import Given, MappedColumn, read_mapped, refuse_null_texts
@@ -36,7 +37,7 @@ STRUCT, MAP = "struct", "map"
 _LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Nested:
     """A column with values inside of its values: a struct with members, a map, or a list of such."""
 
@@ -48,7 +49,7 @@ class Nested:
     items: Nested | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SourceColumns:
     """The columns of a file or a frame. A member of a struct has a path: `address.city`."""
 
@@ -175,7 +176,7 @@ _SHOWN_NAMES = 20
 _BLOB = ScalarType(Scalar.BLOB)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ColumnMap:
     """The mapping from columns of one source to columns of one type."""
 

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Literal, NoReturn, Protocol
@@ -20,6 +20,7 @@ from pyarrow import fs
 from omnigraph.core.env_settings import WholeNumber
 from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.sources.records import MAX_LINE_BYTES, not_utf8
 from omnigraph.storage.store_variables import store_endpoint, store_region
 
@@ -58,7 +59,7 @@ UNPACK_ALLOWED_BYTES = WholeNumber(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UnpackLimits:
     """Size limits of packed files. They travel with the file, so that executors need no settings."""
 
@@ -66,7 +67,7 @@ class UnpackLimits:
     allowed_bytes: int = field(default_factory=UNPACK_ALLOWED_BYTES.read)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class InputFile:
     """One file of the input: as it is shown, and as it is opened."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ from omnigraph.core.source import did_you_mean
 from omnigraph.core.validation import listed, problems_of
 from omnigraph.core.yaml_files import raise_problems, read_yaml
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.shape.leniency import Dangling, Duplicates, choice
 from omnigraph.pipeline.shape.value_sources import (
@@ -80,7 +81,7 @@ _ENDINGS = {
 _TAB_ENDING = "tsv"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CsvOptions:
     """The dialect of a CSV file."""
 
@@ -98,7 +99,7 @@ class CsvOptions:
         return self.delimiter or ("\t" if file.ending == _TAB_ENDING else ",")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MappedType:
     """One type and where its records come from."""
 
@@ -169,7 +170,7 @@ def _yaml_value(value: object) -> object:
     return str(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TypeMapping:
     """A whole mapping."""
 

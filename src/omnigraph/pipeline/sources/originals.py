@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import IO, TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from omnigraph.core.arrow import Batch, Schema, pa
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.sources.inputs import ByteStream, open_text, readable
 from omnigraph.pipeline.sources.jsonl import rest_of, value_texts
 from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat
@@ -35,7 +35,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 _PARQUET = "parquet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KeptRows:
     """The rows of a partition of a frame, which cannot be read twice. Travels to tasks."""
 

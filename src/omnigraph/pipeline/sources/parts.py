@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow
@@ -13,6 +13,7 @@ import pyarrow.parquet as _parquet
 
 from omnigraph.core.arrow import Batch, pa, pc
 from omnigraph.errors import BadRequestError, InputFileError
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.keys import MAX_PARTS
 from omnigraph.pipeline.sources.inputs import InputFile, find_files, open_bytes, readable
 from omnigraph.pipeline.sources.mapping import MappedType, SourceFormat, endings_of, format_of
@@ -232,7 +233,7 @@ _LARGEST_PART_BYTES = 64 * 1024 * 1024
 _PART_ROWS = 1_048_576
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Part:
     """Some records of one file."""
 

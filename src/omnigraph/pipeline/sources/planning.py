@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from omnigraph.core.extras import is_installed
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.shape.leniency import Said
 from omnigraph.pipeline.shape.plan import LoadPlan
@@ -71,7 +72,7 @@ class FrameAccess(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FrameSource:
     """A frame as tasks need it."""
 
@@ -82,7 +83,7 @@ class FrameSource:
     paths: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Frame:
     """A frame and the type that it feeds."""
 
@@ -237,7 +238,7 @@ _FRAME_KINDS = ": give a frame of Spark, pandas or polars, an Arrow table or str
 _FRAME_PER_TYPE = 'give a frame per type, as in frames={"Paper": papers}'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LoadInput:
     """The input of a load, inspected but not read."""
 

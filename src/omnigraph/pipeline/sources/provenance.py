@@ -7,7 +7,7 @@ them are files of the load. So a row is traced to its line without reading the i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from omnigraph.core.arrow import Batch, pa
 from omnigraph.core.ids import TableKey
 from omnigraph.errors.writes import LINE
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.sources.mapping import MappedType
 from omnigraph.pipeline.sources.parts import Part
 from omnigraph.pipeline.violations import Place
@@ -83,7 +84,7 @@ class NumberNotes:
         return {"files": self._files, "runs": [column.to_pylist() for column in runs.columns]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecordNumbers:
     """The numbers of the records behind the rows of one type in a piece of the input. Travels to tasks."""
 
@@ -130,7 +131,7 @@ class RecordNumbers:
 # ---- Pieces of the input, and the rows that they became
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Piece:
     """What one task read: a part of a file, or a partition of a frame."""
 
@@ -167,7 +168,7 @@ class Piece:
         return [Place(self.source, number, self.unit) for number in numbers.tolist()]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """Where a row comes from: so many rows of its type into a piece."""
 
@@ -209,7 +210,7 @@ _OFFSET_BITS = 32
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowSource:
     """The origins of the rows of a type by their addresses, of a fragment or a file and a place. Travels to tasks."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors.text import size_text
+from omnigraph.frozen import frozen
 from omnigraph.pipeline.shape.plan import EntityShape, LoadPlan
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
@@ -40,7 +40,7 @@ _TEXT_OR_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\],:]', re.DOTA
 _QUOTE = b'"'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecordViolation:
     """A violation in one record."""
 
@@ -51,7 +51,7 @@ class RecordViolation:
     type_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Record:
     """A record with known type; its values are not judged yet."""
 

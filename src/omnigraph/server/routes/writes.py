@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from tempfile import NamedTemporaryFile
 
 from starlette.requests import Request
@@ -20,6 +20,7 @@ from omnigraph.core.ids import is_ulid_part
 from omnigraph.core.source import SourceText, with_hint
 from omnigraph.errors import BadRequestError, InputFileError, LoadKeyConflictError, LoadRejectedError, NotFoundError
 from omnigraph.errors.writes import with_source_named
+from omnigraph.frozen import frozen
 from omnigraph.policy.rules import Action
 from omnigraph.server.admission import LOAD_FACTOR, Grant, memory_of
 from omnigraph.server.calls import GraphCall, enter_graph
@@ -174,7 +175,7 @@ def check_expectation(stored: StoredQuery, expect_mutation: bool | None) -> None
 _BODY = "body"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _LoadRequest:
     branch: str
     base: str | None

@@ -7,7 +7,7 @@ share, or in a file of their own, depending on their size; files never change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Any
 
@@ -18,6 +18,7 @@ from obstore.store import LocalStore, from_url
 from omnigraph.core.arrow import pc
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BlobIntegrityError, StorageError
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import EXTERNAL_KIND, stored_address
 from omnigraph.storage.datasets.filters import ROW_ADDRESS, ROW_ID, Compare, Filter, to_sql
@@ -29,7 +30,7 @@ _STRING = ScalarType(Scalar.STRING)
 _IN_OWN_FOLDER = (1, 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StoredBlob:
     """A blob that is there, as its descriptor tells."""
 
@@ -82,7 +83,7 @@ def _described(table: Table, column: str, row: dict[str, Any]) -> StoredBlob | N
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BlobFacts:
     """What an export has to know about the blobs of a table before it begins."""
 

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from zlib import crc32
 
@@ -18,6 +18,7 @@ from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import DamageError, StorageError
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri
@@ -50,7 +51,7 @@ _PARALLEL_READS = 8
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileSum:
     """What a file is recognised by."""
 
@@ -61,7 +62,7 @@ class FileSum:
 FileSums = Mapping[str, FileSum]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Recorded:
     """Everything that is recorded about the files of one line."""
 

@@ -11,7 +11,7 @@ no way to edit it. The few members that change here are edited in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
 from omnigraph.core.arrow import Array, Field
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import encoded_cells
 from omnigraph.storage.datasets.checksums import names_of, present_files, sums_in
@@ -36,7 +37,7 @@ from omnigraph.storage.datasets.tables import Table
 _DRAFT = "__draft_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NewColumn:
     """One column of the table as it will be.
 

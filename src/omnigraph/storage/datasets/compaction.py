@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from lance.fragment import FragmentMetadata
 from numpy.typing import NDArray
 
 from omnigraph.errors import InternalError
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.checksums import sums_in
 from omnigraph.storage.datasets.filters import CREATED_AT, UPDATED_AT
@@ -47,7 +48,7 @@ _BLOB_BATCH_ROWS = 64
 _ONE_FRAGMENT_ROWS = 2**31
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CompactionTask:
     """One group of fragments to be rewritten. Plain values: it travels to any process."""
 
@@ -204,7 +205,7 @@ WORN_SHARE = 10
 _FOLD_GROWTH = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FragmentFacts:
     """What decides about one fragment."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from omnigraph.core.types import FLOATS, INTEGERS, BaseType, Scalar, integer_range, scalar_of
 from omnigraph.core.values import StoredValue
+from omnigraph.frozen import frozen
 
 # ---- Filters as data, and their rendering for Lance: values are quoted here and nowhere else
 #
@@ -18,7 +18,7 @@ from omnigraph.core.values import StoredValue
 _OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compare:
     """`column op value` for a scalar column; `value` is in stored form and may be null."""
 
@@ -32,7 +32,7 @@ class Compare:
             raise ValueError(f"{self.op!r} is not a comparison")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OneOf:
     """`column` is one of these strings."""
 
@@ -40,28 +40,28 @@ class OneOf:
     values: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnyOf:
     """At least one of the filters holds."""
 
     filters: tuple[Filter, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AllOf:
     """All of the filters hold."""
 
     filters: tuple[Filter, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IsNull:
     """`column` is null."""
 
     column: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HasItem:
     """A list column contains this value; a null list contains nothing. Never for floats: Lance narrows the value."""
 
@@ -70,7 +70,7 @@ class HasItem:
     value: StoredValue
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HasText:
     """A String column contains a text, or begins with it; `%` and `_` are ordinary characters."""
 

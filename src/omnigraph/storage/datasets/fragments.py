@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from omnigraph.core.arrow import Batch, Rows, pa, pc
 from omnigraph.errors import InternalError, StorageError
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.answers import (
     AnswerFolder,
@@ -323,7 +324,7 @@ _VERSIONS_ARE_A_COLUMN = json.dumps({"column": {}})
 _BATCH_ROWS = 65_536
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptIds:
     """The ids that rows keep, and the versions in which these rows were created; both in the order of the rows."""
 

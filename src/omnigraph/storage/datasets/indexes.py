@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 from typing import Any
@@ -16,6 +15,7 @@ from lance.dataset import Index
 from lance.indices import IndicesBuilder
 
 from omnigraph.core.budget import work_steps
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID
 from omnigraph.storage.datasets.opening import open_dataset
@@ -44,7 +44,7 @@ class PhysicalIndex(StrEnum):
     IVF_FLAT = "IVF_FLAT"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexSpec:
     """One index that a table should have. `settings` go to Lance as they are."""
 
@@ -54,7 +54,7 @@ class IndexSpec:
     settings: tuple[tuple[str, object], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexCoverage:
     """How much of a table an existing index covers."""
 
@@ -112,7 +112,7 @@ def needs_work(spec: IndexSpec, coverage: IndexCoverage | None, rows: int) -> bo
     return bool(coverage.missing_fragments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexBuild:
     """One segment of an index that has to be built, and what becomes of the existing ones."""
 
@@ -242,7 +242,7 @@ def _build(uri: str, version: int, spec: IndexSpec, fragments: Sequence[int], **
 _SAMPLE_RATE = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexPartTask:
     """One part of one index to be built. Plain values: it travels to any process."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -11,6 +10,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import readable, translated
 from omnigraph.storage.datasets.blob_columns import scan_cells
 from omnigraph.storage.datasets.opening import fragment_of, open_dataset
@@ -27,7 +27,7 @@ GROUP_ROWS = 131_072
 BATCH_ROWS = 65_536
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TableAddress:
     """One state of one dataset, as any process can open it. Picklable; never a Lance handle."""
 
@@ -36,7 +36,7 @@ class TableAddress:
     version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FragmentGroup:
     """Fragments that one task reads."""
 
@@ -199,7 +199,7 @@ _MANY_MATCHES = 1 / 16
 _BITS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TableExtent:
     """How much a table holds, as its metadata says."""
 
@@ -214,7 +214,7 @@ class TableExtent:
         return sum(rows for _, rows in self.fragments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RowSpan:
     """Neighbouring rows, by position in storage order; `end` is not in it."""
 

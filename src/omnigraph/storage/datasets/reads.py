@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import lance
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from omnigraph.core.arrow import Array, pc
 from omnigraph.core.ids import new_ulid
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import ROW_ID, Filter, to_sql
 from omnigraph.storage.datasets.opening import fragment_of
@@ -128,7 +128,7 @@ def _in_memory(rows: pa.Table) -> lance.LanceDataset:
 NO_ROW = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnPart:
     """One column of one fragment."""
 

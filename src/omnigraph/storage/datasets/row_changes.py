@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from omnigraph.core.budget import work_steps
 from omnigraph.errors import InternalError, StorageError
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.answers import AnswerFolder, read_answer
 from omnigraph.storage.datasets.blob_columns import scan_cells, scan_taken_cells, take_cells
@@ -47,7 +48,7 @@ def _no_ids() -> NDArray[np.uint64]:
     return np.empty(0, dtype=np.uint64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RowSet:
     """Some rows of one state of a dataset: whole fragments, and rows by their row ids. Picklable."""
 
@@ -67,7 +68,7 @@ class RowSet:
         return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Differing:
     """Fragments of two states that may not hold the same rows, as far as their metadata tells."""
 
@@ -383,7 +384,7 @@ def _joined(arrays: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
 ROW_LIST = pa.schema([("row", pa.int64())])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HiddenRows:
     """Rows of a fragment that the mark of another state hides, of the same data files."""
 
@@ -405,7 +406,7 @@ class HiddenRows:
         return RowSet(address=self.address, row_ids=found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LineageRows:
     """Rows of a fragment that were last updated after a version, or those that were not."""
 
@@ -430,7 +431,7 @@ class LineageRows:
         return RowSet(address=self.address, row_ids=np.asarray(found[ROW_ID], dtype=np.uint64))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ListedRows:
     """Rows whose row ids are a batch of a file."""
 

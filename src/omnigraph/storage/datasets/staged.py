@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import lance
@@ -16,6 +16,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.core.arrow import Rows
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import DriftError
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import encoded_columns
 from omnigraph.storage.datasets.checksums import (
@@ -40,7 +41,7 @@ from omnigraph.storage.objects import ControlObjects, sync_files
 # is done. Never pinned: nothing keeps its files.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PrivateVersion:
     """What a staged write would make, readable for its writer alone."""
 
@@ -172,7 +173,7 @@ def _uuid(table: Table, version: int) -> str | None:
 _INDEXED_UPSERT_ROWS = 50_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StagedWrite:
     """Files of one future version of one dataset, or of several. Invisible until `commit_staged`."""
 
@@ -347,7 +348,7 @@ def new_files(staged: StagedWrite) -> list[str]:
     return [f"{branch_uri(table.path, table.branch)}/{name}" for name in names]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NewTable:
     """A dataset that does not exist yet: where it will be, and the transaction that makes it."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from lance import LanceDataset
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import DriftError, OutsideRootError, StorageError, StorageFailure
+from omnigraph.frozen import frozen
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.checksums import names_of, record_fork, tidy_records
 from omnigraph.storage.datasets.opening import index_folders, open_dataset
@@ -38,7 +39,7 @@ from omnigraph.storage.objects import StoredFile, delete_files, list_files, remo
 # ---- What there is
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VersionLine:
     """The versions of the main line of a dataset, or of one of its forks."""
 
@@ -54,7 +55,7 @@ class VersionLine:
         return max(self.versions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DatasetListing:
     """All files of a dataset at one moment, and the versions among them."""
 
@@ -198,7 +199,7 @@ def _detached_references(location: GraphLocation, path: str, folder: str, versio
 # other way round: a version whose files are missing would still open.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Removal:
     """Files of one dataset that are to go: those of old versions, orphans, or all of them."""
 
