@@ -1,7 +1,7 @@
 """YAML files that people write: safe, without repeated keys, and with the place of everything in them.
 
-`read_yaml` gives plain values. `YamlDocument` gives values with places, for files whose mistakes are worth pointing at:
-every question about a value records what is wrong and goes on, so that one reading reports everything.
+`yaml_content` gives plain values. `YamlDocument` gives values with places, for files whose mistakes are worth pointing
+at: every question about a value records what is wrong and goes on, so that one reading reports everything.
 """
 
 from __future__ import annotations
@@ -27,35 +27,45 @@ _PLAIN = {_INTEGER, _NULL, "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"}
 _SHOWN = 60
 
 
-def read_yaml(path: Path, *, are_texts: bool = False) -> object:
+def yaml_text(path: Path) -> SourceText:
+    """The text of a YAML file.
+
+    Raises:
+        InputFileError: the file cannot be read.
+    """
+    try:
+        return SourceText(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InputFileError(str(path), reason or str(error)) from error
+
+
+def yaml_content(source: SourceText, *, are_texts: bool = False) -> object:
     """The content of a YAML file; JSON is YAML too.
 
     With `are_texts` keys and values are the texts that stand there: `yes`, `007` and `null` as a key. Only a value
     that is null, or missing, is None.
 
     Raises:
-        InputFileError: the file cannot be read.
         BadRequestError: the file is not valid YAML, or repeats a key.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InputFileError(str(path), reason or str(error)) from error
-    try:
         # The loaders are the safe one, made strict: a repeated key would silently hide what it held first.
-        return yaml.load(text, Loader=_TextLoader if are_texts else _StrictLoader)
+        return yaml.load(source.text, Loader=_TextLoader if are_texts else _StrictLoader)
     except yaml.YAMLError as bad:
-        raise BadRequestError(f"{path} is not valid YAML: {' '.join(str(bad).split())}") from bad
+        raise BadRequestError(f"{source.name} is not valid YAML: {' '.join(str(bad).split())}") from bad
 
 
-def raise_problems(path: Path, problems: Iterable[Problem], *, code: str) -> NoReturn:
+def raise_problems(source: SourceText, problems: Iterable[Problem], *, code: str) -> NoReturn:
     """Raise what a model found wrong with the content of a file, each problem with its place.
 
     Raises:
         ConfigurationError: always.
     """
-    document = YamlDocument.read(path, code=code)
+    try:
+        document = YamlDocument(source, code=code)
+    except CompilerError as error:
+        raise ConfigurationError(error.diagnostics, error.total) from error
     for problem in problems:
         value = document.at(problem.path)
         report = value.key_error if problem.is_about_name else value.error

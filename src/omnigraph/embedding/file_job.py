@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from omnigraph.codec import Document, Json, Through
 from omnigraph.core.types import MAX_VECTOR_DIMENSION
 from omnigraph.core.validation import problems_of
-from omnigraph.core.yaml_files import raise_problems, read_yaml
+from omnigraph.core.yaml_files import raise_problems, yaml_content, yaml_text
 from omnigraph.embedding.client import EmbeddingClient
 from omnigraph.embedding.providers import EmbedPurpose
 from omnigraph.errors import BadRequestError, InputFileError
@@ -182,11 +182,12 @@ def read_seed_manifest(path: Path) -> SeedManifest:
 
 
 def _read(path: Path, model: type[_Body], *, code: str) -> _Body:
-    content = read_yaml(path)
+    source = yaml_text(path)
+    content = yaml_content(source)
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise_problems(path, problems_of(error, content, mapping="a mapping"), code=code)
+        raise_problems(source, problems_of(error, content, mapping="a mapping"), code=code)
 
 
 # ---- Records of a file and their texts

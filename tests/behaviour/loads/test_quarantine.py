@@ -6,10 +6,14 @@ import csv
 import gzip
 import io
 import json
+import re
 from collections import Counter
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -296,6 +300,74 @@ def test_columns_that_stand_in_folders_do_so_in_the_quarantine(graph: Graph, tmp
     graph.load(mapping=mapping, mode="append", engine="local", quarantine=tmp_path / "bad")
     assert [str(path.relative_to(tmp_path / "bad")) for path in (tmp_path / "bad" / "nodes").rglob("*.csv")] == [
         "nodes/Person/age=x%2Fy/a.csv"
+    ]
+
+
+UNUSUAL: dict[str, pa.Array] = {
+    "day": pa.array([date(2020, 2, 29), date(1600, 1, 1)]),
+    "at": pa.array([datetime(2020, 1, 1, 12, 30, 0, 7000, UTC), None], pa.timestamp("ms", "UTC")),
+    "price": pa.array([Decimal("12345678901234567.89"), Decimal("-0.01")], pa.decimal128(20, 2)),
+    "tags": pa.array([["a", "", "ü"], []], pa.list_(pa.utf8())),
+    "days": pa.array([[date(2020, 1, 1), None], None], pa.list_(pa.date32())),
+    "place": pa.array([{"city": "Oslo", "at": {"lat": 1.5}}, None]),
+    "data": pa.array([b"\x00\xff", b""], pa.binary()),
+    "vec": pa.array([[0.1, -2.5], [1e-30, 3.0]], pa.list_(pa.float32(), 2)),
+    "big": pa.array([2**64 - 1, 0], pa.uint64()),
+    "clock": pa.array([time(23, 59, 59, 999999), None]),
+    "map": pa.array([[("k", 1)], []], pa.map_(pa.utf8(), pa.int64())),
+    "code": pa.array(["red", "blue"]).dictionary_encode(),
+    "odd": pa.array([float("nan"), float("-inf")]),
+}
+
+
+def test_rows_of_frames_with_unusual_values_are_kept_exactly_and_loaded_when_corrected(tmp_path: Path) -> None:
+    schema = """node Thing {
+        name: String @key  age: I32?  day: Date?  at: DateTime?  price: F64?  tags: [String]?  lat: F64?  data: Blob?
+        vec: Vector(2)?  big: U64?
+    }"""
+    graph, bad = Graph.init(tmp_path / "g.omni", schema), tmp_path / "bad"
+    frame = pa.table({"name": ["x", "y"], "age": ["old", "older"], **UNUSUAL})
+    columns = {name: name for name in ("name", "day", "at", "tags", "data", "vec", "big")}
+    properties = {"age": {"number": True}, "price": {"number": True}, "lat": "place.at.lat"}
+    mapping: dict[str, Any] = {"nodes": {"Thing": {"columns": columns, "properties": properties}}}
+    options: dict[str, Any] = {"mode": "append", "engine": "local"}
+    receipt = graph.load(frames={"Thing": frame}, mapping=mapping, quarantine=bad, **options)
+    assert (receipt.total_entities, receipt.quarantined) == (0, 2)
+    (file,) = (bad / "nodes" / "Thing").iterdir()
+    kept = pq.ParquetFile(file).read()
+    plain = frame.set_column(frame.column_names.index("code"), "code", pa.array(["red", "blue"]))
+    assert kept.schema.equals(plain.schema)
+    assert repr(kept.to_pylist()) == repr(plain.to_pylist())
+    pq.write_table(kept.set_column(1, "age", pa.array(["7", "8"])), file)
+    graph.load(mapping=bad / "mapping.yaml", **options)
+    expected = Graph.init(tmp_path / "h.omni", schema)
+    corrected = frame.set_column(1, "age", pa.array(["7", "8"]))
+    expected.load(frames={"Thing": corrected}, mapping=mapping, **options)
+    assert everything(graph) == everything(expected)
+
+
+def test_values_that_parquet_has_no_type_for_are_kept_as_text(tmp_path: Path) -> None:
+    graph, bad = Graph.init(tmp_path / "g.omni", "node Thing { name: String @key  age: I32?  code: String? }"), "bad"
+    codes = pl.DataFrame({"code": pl.Series(["r", "g", "r"], dtype=pl.Categorical)}).to_arrow()["code"]
+    frame = pa.table(
+        {
+            "name": pa.array(["x", "y", "z"], pa.string_view()),
+            "age": ["1", "old", "older"],
+            "code": codes,
+            "empty": pa.array([{}, {}, None], pa.struct([])),
+            "span": pa.array([(1, 2, 3)] * 3, pa.month_day_nano_interval()),
+            "runs": pa.chunked_array([pa.RunEndEncodedArray.from_arrays([2, 3], ["a", "b"])]),
+        }
+    )
+    entry = {"columns": {"name": "name", "code": "code"}, "properties": {"age": {"number": True}}}
+    options: dict[str, Any] = {"mapping": {"nodes": {"Thing": entry}}, "engine": "local", "mode": "append"}
+    receipt = graph.load(frames={"Thing": frame}, quarantine=tmp_path / bad, **options)
+    assert (receipt.total_entities, receipt.quarantined) == (1, 2)
+    (file,) = (tmp_path / bad / "nodes" / "Thing").iterdir()
+    kept = pq.ParquetFile(file).read().to_pylist()
+    assert [(row["name"], row["code"], row["empty"], row["runs"]) for row in kept] == [
+        ("y", "g", "{}", "a"),
+        ("z", "r", None, "b"),
     ]
 
 
@@ -739,6 +811,93 @@ def test_every_record_of_a_patch_changes_its_row_or_is_in_the_quarantine(
     tmp_path_factory: pytest.TempPathFactory, items: list[tuple[Any, ...]], options: dict[str, Any]
 ) -> None:
     check_patch_law(tmp_path_factory.mktemp("law"), items, options, engine="local")
+
+
+#: Pieces of lines of CSV: cells, separators, quotes and ends of lines as they come in files that people edit.
+PIECES = st.sampled_from(["x", "1", "old", "", ",", '"', '"a, b"', '""', " ", "é", "\r"])
+LINES = st.lists(st.lists(PIECES, max_size=5).map("".join), min_size=1, max_size=8)
+TAG = re.compile(r"T(\d+)")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lines=LINES, ends=st.sampled_from(["\n", "\r\n"]), multiline=st.booleans(), has_end=st.booleans(), bom=st.booleans()
+)
+def test_every_line_of_csv_is_loaded_or_in_the_quarantine(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], ends: str, multiline: bool, has_end: bool, bom: bool
+) -> None:
+    """Whatever stands in them, with every byte of those that are not loaded."""
+    root = tmp_path_factory.mktemp("csv")
+    graph = Graph.init(root / "g.omni", "node Line { name: String @key  age: I32?  note: String? }")
+    texts = [f"T{number},{line}" for number, line in enumerate(lines)]
+    text = ends.join(["name,age,note", *texts]) + (ends if has_end else "")
+    path, bad = root / "lines.csv", root / "bad"
+    path.write_bytes(b"\xef\xbb\xbf" * bom + text.encode())
+    entry = {"source": str(path), "multiline": multiline}
+    try:
+        receipt = graph.load(mapping={"nodes": {"Line": entry}}, mode="append", engine="local", quarantine=bad)
+    except LoadRejectedError as refused:
+        raise AssertionError(refused) from refused
+    loaded = " ".join(f"{row['id']} {row['note']}" for row in everything(graph)["node:Line"])
+    files = [file for file in (bad / "nodes").rglob("*") if file.is_file()] if bad.exists() else []
+    kept = "".join(file.read_bytes().decode() for file in files)
+    # A value over several lines may hold others.
+    assert Counter(TAG.findall(loaded + kept)) == Counter(TAG.findall(text))
+    assert all(line in text for line in kept.removeprefix("name,age,note").split("\n"))
+    assert receipt.quarantined == len(reasons_by_record(bad))
+    if kept:
+        again = graph.load(mapping=bad / "mapping.yaml", mode="append", engine="local", quarantine=root / "again")
+        assert (again.total_entities, again.quarantined) == (0, receipt.quarantined)
+
+
+def reasons_by_record(folder: Path) -> set[tuple[str, int]]:
+    """The records that a quarantine has reasons for."""
+    files = sorted((folder / "_reasons").rglob("*.jsonl")) if folder.exists() else []
+    found = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    return {(item["file"], item.get("line") or item["record"]) for item in found}
+
+
+ROW = st.fixed_dictionaries(
+    {"name": st.sampled_from(["ann", "bob", "x", "y", "z", None]), "age": st.sampled_from(["1", "2", "old", None])},
+    optional={"mail": st.sampled_from(["ann", "m", "n"]), "more": st.lists(st.integers(0, 9), max_size=2)},
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=st.lists(ROW, min_size=1, max_size=10), kind=st.sampled_from(["frame", "json", "lines", "parquet"]))
+def test_every_row_is_loaded_or_in_the_quarantine(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], kind: str
+) -> None:
+    root = tmp_path_factory.mktemp("rows")
+    graph, bad = new_graph(root / "g.omni"), root / "bad"
+    tagged = [{"tag": tag, "name": None, "age": None, "mail": None} | row for tag, row in enumerate(rows)]
+    entry: dict[str, Any] = {
+        "columns": {"name": "name", "tag": "tag", "mail": "mail"},
+        "properties": {"age": {"number": True}},
+    }
+    given_rows: dict[str, Any] = {}
+    if kind == "frame":
+        given_rows["frames"] = {"Person": pa.Table.from_pylist([{"more": None} | row for row in tagged])}
+    elif kind == "parquet":
+        pq.write_table(pa.Table.from_pylist([{"more": None} | row for row in tagged]), root / "p.parquet")
+        entry["source"] = str(root / "p.parquet")
+    else:
+        ending = "json" if kind == "json" else "jsonl"
+        text = json.dumps(tagged) if kind == "json" else "\n".join(map(json.dumps, tagged))
+        (root / f"p.{ending}").write_text(text, encoding="utf-8")
+        entry["source"] = str(root / f"p.{ending}")
+    receipt = graph.load(
+        mapping={"nodes": {"Person": entry}}, mode="append", engine="local", quarantine=bad, **given_rows
+    )
+    kept = kept_rows(bad, "json" if kind == "json" else "lines" if kind == "lines" else "rows") if bad.exists() else []
+    loaded = tags_of_graph(graph)
+    assert loaded + Counter(row["tag"] for row in kept) == Counter(range(len(rows)))
+    assert receipt.quarantined == len(kept)
+    # As they were given, also what is not read.
+    assert [{name: row[name] for name in row if row[name] is not None} for row in kept] == [
+        {name: tagged[row["tag"]][name] for name in tagged[row["tag"]] if tagged[row["tag"]][name] is not None}
+        for row in kept
+    ]
 
 
 MANY: list[tuple[Any, ...]] = [

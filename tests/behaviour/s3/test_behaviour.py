@@ -37,6 +37,7 @@ from omnigraph.errors import (
     ExternalBlobSourceError,
     HistoricalVersionReclaimedError,
     InitializationClaimedError,
+    InputFileError,
     MergeConflictsError,
     NotFoundError,
     PreconditionFailedError,
@@ -480,6 +481,39 @@ def test_an_export_to_an_object_store_is_what_an_export_to_a_disk_is(
         with pytest.raises(BadRequestError, match="an export replaces nothing"):
             graph.export(f"{place}/late", engine="local", parts=True)
         assert [file.name for file in list_files(parse_location(f"{place}/late"), "")] == [Path(taken).name]
+
+
+def test_a_quarantine_in_an_object_store_is_corrected_and_loaded_from_there(
+    s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = s3_root.rpartition("/")[0]
+    store, bad = from_url(bucket), f"{bucket}/kept/bad"
+    table, records = tmp_path / "papers.csv", tmp_path / "in.jsonl"
+    table.write_text("doi,title\na,A\nb,B,C\n")
+    records.write_text('{"type": "Paper", "data": {"doi": "x", "title": 1}}\n')
+    with Graph.init(tmp_path / "g.omni", SCHEMA) as graph:
+        mapping = {"nodes": {"Paper": {"source": str(table)}}}
+        with monkeypatch.context() as patch:
+            patch.setenv(failpoints.VARIABLE, "before_sidecar=raise")
+            failpoints.reset()
+            with pytest.raises(RuntimeError):
+                graph.load(mapping=mapping, mode="append", quarantine=bad)
+        assert list(list_files(parse_location(bad), "")) == []
+        receipt = graph.load(mapping=mapping, mode="append", quarantine=bad)
+        assert receipt.quarantine is not None
+        assert receipt.quarantine.folder == bad
+        assert f"--mapping {bad}/mapping.yaml" in (receipt.quarantine.command or "")
+        with pytest.raises(BadRequestError, match="a quarantine replaces nothing"):
+            graph.load(mapping=mapping, mode="append", quarantine=bad)
+        kept = bytes(obstore.get(store, "kept/bad/nodes/Paper/papers.csv").bytes())
+        assert kept == b"doi,title\nb,B,C\n"
+        obstore.put(store, "kept/bad/nodes/Paper/papers.csv", b"doi,title\nb,B\n")
+        assert graph.load(mapping=f"{bad}/mapping.yaml", mode="append").nodes_loaded == {"Paper": 1}
+        graph.load(records, mode="append", quarantine=f"{bucket}/kept/more")
+        obstore.put(store, "kept/more/in.jsonl", b'{"type": "Paper", "data": {"doi": "x", "title": "1"}}\n')
+        assert graph.load(f"{bucket}/kept/more", mode="append").nodes_loaded == {"Paper": 1}
+        with pytest.raises(InputFileError):
+            graph.load(mapping=f"{bucket}/kept/none.yaml", mode="append")
 
 
 def test_a_graph_is_folded_and_optimized(root: str, monkeypatch) -> None:

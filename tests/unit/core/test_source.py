@@ -22,7 +22,7 @@ from omnigraph.core.source import (
     one_of,
     read_source,
 )
-from omnigraph.core.yaml_files import YamlDocument, read_yaml
+from omnigraph.core.yaml_files import YamlDocument, yaml_content, yaml_text
 from omnigraph.errors import (
     MAX_DIAGNOSTICS,
     BadRequestError,
@@ -434,7 +434,7 @@ def test_words_stay_words_where_all_values_are_texts(tmp_path: Path) -> None:
         "empty:\nnothing: ~\nword: 'null'\nbase: &base {a: 1}\nmore: {<<: *base, b: 2}\n",
         encoding="utf-8",
     )
-    assert read_yaml(path, are_texts=True) == {
+    assert yaml_content(yaml_text(path), are_texts=True) == {
         "On": {"null": ["no", "007", "1.5"], "true": "TRUE", "day": "2024-01-01"},
         "empty": None,
         "nothing": None,
@@ -445,7 +445,7 @@ def test_words_stay_words_where_all_values_are_texts(tmp_path: Path) -> None:
     for text, said in (("1: a\n'1': b", "'1' is given twice"), ("? [a]\n: b", "is not valid YAML")):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(BadRequestError) as caught:
-            read_yaml(path, are_texts=True)
+            yaml_content(yaml_text(path), are_texts=True)
         assert said in caught.value.message
 
 

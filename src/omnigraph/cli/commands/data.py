@@ -69,7 +69,7 @@ Data = Annotated[
     Option("--data", metavar="PATH", help="graph records: file, directory or pattern; - reads standard input"),
 ]
 MappingFile = Annotated[
-    Path | None, Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)")
+    str | None, Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)")
 ]
 Base = Annotated[str | None, Option("--from", metavar="BASE", help="create a missing branch from this one")]
 DryRun = Annotated[bool, Option("--dry-run", help="do everything but the commit")]
@@ -158,7 +158,7 @@ def ingest(
 def _load(
     address: Address,
     data: str | None,
-    mapping: Path | None,
+    mapping: str | None,
     mode: Mode,
     branch: str,
     base: str | None,

@@ -330,7 +330,12 @@ def _fast_vector(dimension: int, column: Array) -> Array | None:
 
 def decoded(column: Array) -> Array:
     """The values of a column themselves, where it has places in a dictionary."""
-    return column.dictionary_decode() if isinstance(column, pyarrow.DictionaryArray) else column
+    if not isinstance(column, pyarrow.DictionaryArray):
+        return column
+    if pa.types.is_string_view(column.dictionary.type):
+        # Texts of this layout, which polars has, cannot be taken from one by one.
+        column = pyarrow.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_utf8()))
+    return column.dictionary_decode()
 
 
 def is_text_type(kind: pyarrow.DataType) -> bool:

@@ -126,6 +126,25 @@ def check_one_input(source: object, mapping: object, frames: object) -> None:
         raise BadRequestError("give one input: files of graph records, a mapping, frames, or frames with a mapping")
 
 
+def is_remote(source: str) -> bool:
+    """Whether a path names something that is not on this machine."""
+    return bool(_SCHEME.match(source)) and not source.startswith("file://")
+
+
+def read_text(source: str) -> str:
+    """The whole text of a small file.
+
+    Raises:
+        InputFileError: it cannot be read.
+    """
+    (file,) = find_files(source)
+    with readable(file), open_text(file) as stream:
+        try:
+            return stream.read(file.size).decode()
+        except UnicodeDecodeError as error:
+            raise InputFileError(source, "it is not UTF-8") from error
+
+
 def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[InputFile]:
     """The files that a path, a directory or a pattern names, in the order of their paths.
 
@@ -138,8 +157,7 @@ def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[Inpu
         InputFileError: there is none, or they belong to a table whose own log says which of its files count.
     """
     system, path = _system(source)
-    is_remote = bool(_SCHEME.match(source)) and not source.startswith("file://")
-    prefix = source.removesuffix(path) if is_remote else ""
+    prefix = source.removesuffix(path) if is_remote(source) else ""
     base: str | None = None
     try:
         info = system.get_file_info(path)

@@ -14,9 +14,9 @@ from typing import Annotated, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omnigraph.core.ids import TableKey
-from omnigraph.core.source import did_you_mean
+from omnigraph.core.source import SourceText, did_you_mean
 from omnigraph.core.validation import listed, problems_of
-from omnigraph.core.yaml_files import raise_problems, read_yaml
+from omnigraph.core.yaml_files import raise_problems, yaml_content, yaml_text
 from omnigraph.errors import BadRequestError
 from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog
@@ -31,7 +31,7 @@ from omnigraph.pipeline.shape.value_sources import (
     value_source,
 )
 from omnigraph.pipeline.shape.values import Timestamps
-from omnigraph.pipeline.sources.inputs import InputFile
+from omnigraph.pipeline.sources.inputs import InputFile, is_remote, read_text
 
 # Mapping files (YAML) and their Python form:
 #
@@ -232,16 +232,17 @@ def read_mapping(
         ConfigurationError: the file is not a mapping; every finding has its place.
         BadRequestError: the mapping does not fit this schema; the text says what is wrong and where.
     """
-    where, base = "the mapping", Path.cwd()
+    where, base = "the mapping", os.getcwd()
     content: object = given
-    path = None if hasattr(given, "keys") else Path(os.fspath(given))
-    if path is not None:
-        where, base, content = str(path), path.parent, read_yaml(path, are_texts=True)
+    text: SourceText | None = None
+    if isinstance(given, str | os.PathLike):
+        text, base = _mapping_text(os.fspath(given))
+        where, content = text.name, yaml_content(text, are_texts=True)
     try:
         parsed = _MappingBody.model_validate(content)
     except ValidationError as error:
-        _refuse(error, content, path, where)
-    reader = _Reader(catalog, where, base, path, needs_ends=needs_ends)
+        _refuse(error, content, text, where)
+    reader = _Reader(catalog, where, base, text, needs_ends=needs_ends)
     reader.timestamps = reader.timestamps_of(parsed.timestamps, where)
     reader.duplicates = choice(Duplicates, parsed.duplicates, f"{where}: `duplicates`")
     reader.dangling = choice(Dangling, parsed.dangling, f"{where}: `dangling`")
@@ -260,22 +261,30 @@ def read_mapping(
     )
 
 
+def _mapping_text(path: str) -> tuple[SourceText, str]:
+    """The text of a mapping, on disk or in an object store, and the folder that its paths are relative to."""
+    if not is_remote(path):
+        found = Path(path)
+        return yaml_text(found), str(found.parent)
+    return SourceText(read_text(path), path), path.rpartition("/")[0]
+
+
 def _refuse(
-    error: ValidationError, content: object, path: Path | None, where: str, place: tuple[str | int, ...] = ()
+    error: ValidationError, content: object, text: SourceText | None, where: str, place: tuple[str | int, ...] = ()
 ) -> NoReturn:
     """Raise what a model found wrong with a part of a mapping, in a file with its place."""
     problems = [
         replace(problem, path=(*place, *problem.path)) for problem in problems_of(error, content, mapping="a mapping")
     ]
-    if path is not None:
-        raise_problems(path, problems, code=_CODE)
+    if text is not None:
+        raise_problems(text, problems, code=_CODE)
     raise BadRequestError(listed(problems, where)) from error
 
 
 class _Reader:
     """Reads the entries of one mapping."""
 
-    def __init__(self, catalog: Catalog, where: str, base: Path, path: Path | None, *, needs_ends: bool) -> None:
+    def __init__(self, catalog: Catalog, where: str, base: str, text: SourceText | None, *, needs_ends: bool) -> None:
         self.types: list[MappedType] = []
         self.frames: dict[TableKey, MappedType] = {}
         self.timestamps = Timestamps.REFUSE
@@ -284,7 +293,7 @@ class _Reader:
         self._catalog = catalog
         self._where = where
         self._base = base
-        self._path = path
+        self._text = text
         self._needs_ends = needs_ends
 
     def add(self, kind: str, name: str, content: object) -> None:
@@ -310,7 +319,7 @@ class _Reader:
         try:
             return _TypeBody.model_validate(named)
         except ValidationError as error:
-            _refuse(error, named, self._path, self._where, place)
+            _refuse(error, named, self._text, self._where, place)
 
     def _type_key(self, kind: str, name: str) -> TableKey:
         known = list(self._catalog.nodes if kind == "node" else self._catalog.edges)

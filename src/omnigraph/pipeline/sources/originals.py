@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import pyarrow.parquet as pq
 
-from omnigraph.core.arrow import Batch, Schema, pa
+from omnigraph.core.arrow import Array, Batch, pa, pc
 from omnigraph.frozen import frozen
 from omnigraph.pipeline.sources.inputs import ByteStream, open_text, readable
 from omnigraph.pipeline.sources.jsonl import rest_of, value_texts
@@ -25,6 +25,7 @@ from omnigraph.pipeline.sources.reading import part_content
 from omnigraph.storage.answers import AnswerFolder, read_answer
 
 if TYPE_CHECKING:
+    import pyarrow
     from numpy.typing import NDArray
 
 _BLOCK_BYTES = 8 * 1024 * 1024
@@ -85,7 +86,7 @@ def write_originals(
         return 1
     if part.format in (SourceFormat.PARQUET, SourceFormat.ORC):
         with readable(part.file), open_table(part.file, is_parquet=part.format is SourceFormat.PARQUET) as table:
-            _write_rows(path, table.batches(part.groups, list(table.schema.names)), numbers, table.schema)
+            _write_rows(path, table.batches(part.groups, list(table.schema.names)), numbers)
         return 1
     with readable(part.file), open(path, "xb") as file:
         if part.format is SourceFormat.CSV:
@@ -139,21 +140,55 @@ def _write_csv(file: IO[bytes], part: Part, mapped: MappedType, numbers: NDArray
     return 2 if has_names else 1
 
 
-def _write_rows(path: str, batches: Iterable[Batch], numbers: NDArray[np.int64], schema: Schema | None = None) -> None:
+def _write_rows(path: str, batches: Iterable[Batch], numbers: NDArray[np.int64]) -> None:
     writer = None
     first = 1
     try:
         for batch in batches:
             begin, end = np.searchsorted(numbers, (first, first + batch.num_rows))
-            chosen = batch.take(pa.array(numbers[begin:end] - first))
+            chosen = _at(batch, numbers[begin:end] - first)
+            names = batch.schema.names
+            rows = pa.Table.from_batches(
+                [pa.RecordBatch.from_arrays([storable(column) for column in some.columns], names) for some in chosen]
+            )
             if writer is None:
-                writer = pq.ParquetWriter(path, schema or batch.schema, compression="zstd")
-            if chosen.num_rows:
-                writer.write_table(pa.Table.from_batches([chosen]))
+                writer = pq.ParquetWriter(path, rows.schema, compression="zstd")
+            if rows.num_rows:
+                writer.write_table(rows)
             first += batch.num_rows
     finally:
         if writer is not None:
             writer.close()
+
+
+def _at(batch: Batch, places: NDArray[np.int64]) -> list[Batch]:
+    """Some rows, as neighbours: not every type of Arrow can be taken from one by one."""
+    if not len(places):
+        return [batch.slice(0, 0)]
+    runs = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
+    return [batch.slice(int(run[0]), len(run)) for run in runs]
+
+
+def storable(column: Array) -> Array:
+    """The same values in a type that Parquet has; those of a type without any like it as text.
+
+    >>> storable(pa.array([{}, None], pa.struct([]))).to_pylist()
+    ['{}', None]
+    """
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
+    if _is_storable(column.type):
+        return column
+    found: Array = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.utf8())
+    return found
+
+
+def _is_storable(kind: pyarrow.DataType) -> bool:
+    if pa.types.is_union(kind) or pa.types.is_interval(kind) or pa.types.is_run_end_encoded(kind):
+        return False
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return False
+    return all(_is_storable(kind.field(number).type) for number in range(kind.num_fields))
 
 
 # ---- lines and records of text
