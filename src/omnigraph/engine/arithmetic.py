@@ -32,7 +32,7 @@ def calculate(operator: str, left: Datum, right: Datum, result: PropertyType) ->
         known = known & (second != 0)
     if scalar_of(result.base) in FLOATS:
         values = _calculated_floats(operator, first.astype(np.float64), second.astype(np.float64))
-        return datum_of(values, known, result.base, is_fixed=is_fixed), None
+        return _datum(array_of(values, known, result.base), is_fixed=is_fixed), None
     integers, overflows = _calculated_integers(operator, first, second)
     return _checked(integers, known, overflows, result.base, is_fixed=is_fixed)
 
@@ -42,7 +42,7 @@ def negate(value: Datum, result: PropertyType) -> tuple[Datum, Datum | None]:
     is_fixed = isinstance(value, pa.Scalar)
     numbers, known = numbers_of(value)
     if scalar_of(result.base) in FLOATS:
-        return datum_of(-numbers.astype(np.float64), known, result.base, is_fixed=is_fixed), None
+        return _datum(array_of(-numbers.astype(np.float64), known, result.base), is_fixed=is_fixed), None
     signed, beyond = _signed(numbers)
     return _checked(-signed, known, beyond | (signed == _LEAST), result.base, is_fixed=is_fixed)
 
@@ -52,9 +52,10 @@ def _checked(
 ) -> tuple[Datum, Datum | None]:
     found = known & overflows
     if not found.any():
-        return datum_of(values, known, base, is_fixed=is_fixed), None
+        return _datum(array_of(values, known, base), is_fixed=is_fixed), None
     mask = pa.array(np.broadcast_to(found, np.broadcast_shapes(found.shape, values.shape)))
-    return datum_of(values, known & ~overflows, base, is_fixed=is_fixed), mask[0] if is_fixed else mask
+    array = array_of(values, known & ~overflows, base)
+    return _datum(array, is_fixed=is_fixed), _datum(mask, is_fixed=is_fixed)
 
 
 # ---- Between Arrow and numpy
@@ -74,18 +75,20 @@ def numbers_of(datum: Datum) -> tuple[Numbers, BoolArray]:
     return pc.fill_null(array, pa.scalar(0, array.type)).to_numpy(zero_copy_only=False), known
 
 
-def datum_of(values: Numbers, known: BoolArray, base: BaseType, *, is_fixed: bool) -> Datum:
+def array_of(values: Numbers, known: BoolArray, base: BaseType) -> Array:
     """The known numbers as values of a type, the others and what is not finite as null; -0.0 as 0.0."""
     if values.dtype.kind == "f":
         known = known & np.isfinite(values)
         values = values + 0.0
     shape = np.broadcast_shapes(values.shape, known.shape)
     values, known = np.broadcast_to(values, shape), np.broadcast_to(known, shape)
-    type_ = arrow_type(base)
     array = pa.array(values, mask=None if known.all() else ~known)
-    array = array if array.type == type_ else array.cast(type_)
-    found: Datum = array[0] if is_fixed else array
-    return found
+    type_ = arrow_type(base)
+    return cast("Array", array if array.type == type_ else array.cast(type_))
+
+
+def _datum(array: Array, *, is_fixed: bool) -> Datum:
+    return cast("Datum", array[0] if is_fixed else array)
 
 
 # ---- Floats and integers

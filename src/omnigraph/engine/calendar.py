@@ -9,7 +9,7 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, Datum, pa, pc
 from omnigraph.core.types import BaseType, PropertyType, Scalar, ScalarType, scalar_of
-from omnigraph.engine.arithmetic import datum_of, numbers_of
+from omnigraph.engine.arithmetic import array_of, numbers_of
 from omnigraph.engine.rows import BoolArray, IntArray, Numbers
 
 _SECOND: Final = 1000
@@ -81,11 +81,11 @@ def _base_of(datum: Datum) -> BaseType:
     return ScalarType(Scalar.DATE if pa.types.is_date32(datum.type) else Scalar.DATETIME)
 
 
-def _moment(days: IntArray, rest: Numbers, known: BoolArray, base: BaseType, *, is_fixed: bool) -> Datum:
+def _moment(days: IntArray, rest: Numbers, known: BoolArray, base: BaseType) -> Array:
     """Days, and milliseconds within them, as moments of a type."""
     if scalar_of(base) is Scalar.DATE:
-        return datum_of(days.astype(np.int32), known & (np.abs(days) < 2**31), base, is_fixed=is_fixed)
-    return datum_of(days * _DAY + rest, known, base, is_fixed=is_fixed)
+        return array_of(days.astype(np.int32), known & (np.abs(days) < 2**31), base)
+    return array_of(days * _DAY + rest, known, base)
 
 
 # ---- Functions
@@ -101,29 +101,27 @@ _PARTS: Final[dict[str, Callable[[IntArray, IntArray], IntArray]]] = {
 }
 
 
-def part(name: str, moment: Datum, result: PropertyType) -> Datum:
+def part(name: str, moment: Datum, result: PropertyType) -> Array:
     """The year, month, day, hour, minute or second, as `name` says."""
     days, rest, known = _parts(moment, _base_of(moment))
-    return datum_of(_PARTS[name](days, rest), known, result.base, is_fixed=isinstance(moment, pa.Scalar))
+    return array_of(_PARTS[name](days, rest), known, result.base)
 
 
-def converted(moment: Datum, result: PropertyType) -> Datum:
+def converted(moment: Datum, result: PropertyType) -> Array:
     """The day of a moment, or the midnight of a day."""
     days, rest, known = _parts(moment, _base_of(moment))
-    midnight = np.zeros(1, np.int64) if pa.types.is_date32(moment.type) else rest
-    return _moment(days, midnight, known, result.base, is_fixed=isinstance(moment, pa.Scalar))
+    return _moment(days, rest, known, result.base)
 
 
-def add_days(moment: Datum, number: Datum, result: PropertyType) -> Datum:
+def add_days(moment: Datum, number: Datum, result: PropertyType) -> Array:
     """The moment so many days later; null outside the calendar."""
     days, rest, known = _parts(moment, result.base)
     steps, steps_known = _steps(number)
     later = days + steps
-    is_fixed = isinstance(moment, pa.Scalar) and isinstance(number, pa.Scalar)
-    return _moment(_kept(later), rest, known & steps_known & _in_calendar(later), result.base, is_fixed=is_fixed)
+    return _moment(_kept(later), rest, known & steps_known & _in_calendar(later), result.base)
 
 
-def add_months(moment: Datum, number: Datum, result: PropertyType) -> Datum:
+def add_months(moment: Datum, number: Datum, result: PropertyType) -> Array:
     """The moment so many months later, clipped to the end of its month; null outside the calendar."""
     days, rest, known = _parts(moment, result.base)
     steps, steps_known = _steps(number)
@@ -131,8 +129,7 @@ def add_months(moment: Datum, number: Datum, result: PropertyType) -> Datum:
     months = year * 12 + month - 1 + steps
     later_year, later_month = months // 12, months % 12 + 1
     later = days_of(later_year, later_month, np.minimum(day, _month_days(later_year, later_month)))
-    is_fixed = isinstance(moment, pa.Scalar) and isinstance(number, pa.Scalar)
-    return _moment(_kept(later), rest, known & steps_known & _in_calendar(later), result.base, is_fixed=is_fixed)
+    return _moment(_kept(later), rest, known & steps_known & _in_calendar(later), result.base)
 
 
 def _steps(number: Datum) -> tuple[IntArray, BoolArray]:
@@ -146,27 +143,26 @@ def _kept(days: IntArray) -> IntArray:
     return np.clip(days, FIRST_DAY, LAST_DAY)
 
 
-def days_between(start: Datum, end: Datum, result: PropertyType) -> Datum:
+def days_between(start: Datum, end: Datum, result: PropertyType) -> Array:
     """The days from one day to another, or the whole days of 24 hours between two moments."""
     return _between(start, end, 1 if pa.types.is_date32(start.type) else _DAY, 1, result)
 
 
-def seconds_between(start: Datum, end: Datum, result: PropertyType) -> Datum:
+def seconds_between(start: Datum, end: Datum, result: PropertyType) -> Array:
     """The whole seconds between two moments or midnights."""
     is_day = pa.types.is_date32(start.type)
     return _between(start, end, 1 if is_day else _SECOND, _DAY // _SECOND if is_day else 1, result)
 
 
-def _between(start: Datum, end: Datum, divisor: int, factor: int, result: PropertyType) -> Datum:
+def _between(start: Datum, end: Datum, divisor: int, factor: int, result: PropertyType) -> Array:
     first, first_known = numbers_of(start)
     second, second_known = numbers_of(end)
     distance = second.astype(np.int64) - first.astype(np.int64)
     whole = np.sign(distance) * (np.abs(distance) // divisor) * factor
-    is_fixed = isinstance(start, pa.Scalar) and isinstance(end, pa.Scalar)
-    return datum_of(whole, first_known & second_known, result.base, is_fixed=is_fixed)
+    return array_of(whole, first_known & second_known, result.base)
 
 
-def truncate(moment: Datum, unit: str, result: PropertyType) -> Datum:
+def truncate(moment: Datum, unit: str, result: PropertyType) -> Array:
     """The beginning of the unit that a moment lies in; weeks begin on Monday."""
     days, rest, known = _parts(moment, result.base)
     begin = np.zeros(1, np.int64)
@@ -180,7 +176,7 @@ def truncate(moment: Datum, unit: str, result: PropertyType) -> Datum:
         case "year":
             year = civil_of(days)[0]
             days = days_of(year, np.ones(1, np.int64), np.ones(1, np.int64))
-    return _moment(days, begin, known, result.base, is_fixed=isinstance(moment, pa.Scalar))
+    return _moment(days, begin, known, result.base)
 
 
 # ---- Texts

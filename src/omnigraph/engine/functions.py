@@ -19,7 +19,7 @@ import pyarrow
 from omnigraph.core.arrow import Array, Datum, arrow_type, pa, pc
 from omnigraph.core.types import FLOATS, BaseType, PropertyType, Scalar, scalar_of
 from omnigraph.engine import calendar
-from omnigraph.engine.arithmetic import as_array, datum_of, numbers_of
+from omnigraph.engine.arithmetic import array_of, as_array, numbers_of
 from omnigraph.engine.rows import BoolArray, FloatArray, Numbers
 
 Arguments = Sequence[Datum]
@@ -224,7 +224,7 @@ def _round(arguments: Arguments, result: PropertyType, _count: int) -> Datum:
     whole = np.trunc(shifted)
     whole += np.where(np.abs(shifted - whole) >= 0.5, np.copysign(1.0, shifted), 0.0)
     rounded = np.where(has_digits, whole / power if digits > 0 else whole * power, exact)
-    return datum_of(rounded, known, result.base, is_fixed=False)
+    return array_of(rounded, known, result.base)
 
 
 def _abs(arguments: Arguments, result: PropertyType, count: int) -> Datum:
@@ -313,6 +313,15 @@ def _string(arguments: Arguments, _result: PropertyType, _count: int) -> Datum:
 
 def _float_texts(numbers: Array) -> Datum:
     """The fewest digits that tell floats of their width apart, without an exponent."""
+    if pa.types.is_float64(numbers.type):
+        # Up to here whole numbers are their own digits, which Arrow would write with an exponent from 1e10 on.
+        is_whole = pc.and_(pc.equal(pc.trunc(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))
+        whole = pc.if_else(is_whole, numbers, 0.0).cast(pa.int64()).cast(pa.utf8())
+        return cast("Datum", pc.if_else(is_whole, whole, _short_texts(pc.if_else(is_whole, 0.0, numbers))))
+    return _short_texts(numbers)
+
+
+def _short_texts(numbers: Array) -> Datum:
     texts = pc.add(numbers, pa.scalar(0.0, numbers.type)).cast(pa.utf8())
     has_exponent = pc.match_substring(texts, "e")
     if not pc.any(has_exponent).as_py():
@@ -331,7 +340,7 @@ def _i64(arguments: Arguments, result: PropertyType, _count: int) -> Datum:
     numbers, known = numbers_of(value)
     whole = np.trunc(numbers.astype(np.float64))
     inside = (whole >= -(2.0**63)) & (whole < 2.0**63)
-    return datum_of(np.where(inside, whole, 0).astype(np.int64), known & inside, result.base, is_fixed=False)
+    return array_of(np.where(inside, whole, 0).astype(np.int64), known & inside, result.base)
 
 
 def _integers_of(texts: Array) -> Datum:
@@ -386,7 +395,7 @@ def _vectors(function: Callable[[FloatArray, FloatArray], FloatArray]) -> Kernel
             rows = slice(start, start + step)
             left, right = ((m[rows] if len(m) == count else m).astype(np.float64) for m in (first, second))
             found[rows] = function(left, right)
-        return datum_of(found, known, result.base, is_fixed=False)
+        return array_of(found, known, result.base)
 
     return computed
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import Scalar, ScalarType
-from omnigraph.engine.arithmetic import as_array, datum_of, numbers_of
+from omnigraph.engine.arithmetic import array_of, numbers_of
 from omnigraph.engine.rows import BoolArray, FloatArray, IntArray, Numbers
 
 #: Halves of 64-bit integers: sums of fewer than 2^31 rows of them do not overflow.
@@ -130,4 +130,4 @@ def _totals(groups: IntArray, numbers: Numbers, count: int) -> FloatArray:
 
 
 def _floats(values: FloatArray, known: BoolArray) -> Array:
-    return as_array(datum_of(values, known, _F64, is_fixed=False), len(values))
+    return array_of(values, known, _F64)
