@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -103,4 +104,16 @@ class RecoveryAudit:
             return []
         with translated(f"reading {RECOVERIES}"):
             rows = table.read(None, condition).to_pylist()
-            return [RecoveryRecord(**(row | {"tables": json.loads(row["tables"])})) for row in rows]
+            return [_record(row) for row in rows]
+
+
+def _record(row: dict[str, Any]) -> RecoveryRecord:
+    """One row as it was written.
+
+    Raises:
+        ValueError: it has other columns, or a list of tables that is none.
+    """
+    try:
+        return RecoveryRecord(**(row | {"tables": json.loads(row["tables"])}))
+    except TypeError as error:
+        raise ValueError(f"a row is not a recovery: {error}") from error

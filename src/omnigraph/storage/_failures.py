@@ -14,17 +14,9 @@ import pyarrow as pa
 from omnigraph.errors import DamageError, OmniError, StorageError, StorageFailure, is_panic
 from omnigraph.storage.store_variables import REGION, store_endpoint, store_region
 
-#: What reading stored bytes raises when they do not mean what was written.
-_UNREADABLE = (
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    struct.error,
-    pa.ArrowException,
-)
+#: What reading stored bytes raises when they do not mean what was written. A TypeError or an AttributeError is none of
+#: it: these say that a program is wrong, and sending its user to look for damage would hide that.
+_UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, struct.error, pa.ArrowException)
 
 _PERHAPS_DAMAGED = "if it happens again, `omnigraph verify` tells whether a file is damaged"
 _BY_ERRNO = {
@@ -122,6 +114,7 @@ def translated(what: str) -> Iterator[None]:
     """Turn the failures of Lance, Arrow and obstore into `StorageError`; our own errors pass.
 
     A panic and a value that cannot be become `DamageError`: with files as their writers left them there is none.
+    Mistakes of the program stay what they are.
     """
     try:
         yield

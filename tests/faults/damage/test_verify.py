@@ -223,13 +223,28 @@ class PanicException(BaseException):  # named as the one that cannot be imported
 PanicException.__module__ = "pyo3_runtime"
 
 
-@pytest.mark.parametrize("error", [PanicException("index out of bounds"), ValueError("odd"), KeyError("gone")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        PanicException("index out of bounds"),
+        ValueError("odd"),
+        KeyError("gone"),
+        pa.ArrowTypeError("a column of another type"),
+    ],
+)
 def test_what_damaged_bytes_raise_is_a_typed_failure(error: BaseException) -> None:
     with pytest.raises(DamageError, match="reading nodes/x failed") as caught, translated("reading nodes/x"):
         raise error
     assert "omnigraph verify" in caught.value.message
     assert caught.value.__cause__ is error
     assert is_panic(error) == isinstance(error, PanicException)
+
+
+@pytest.mark.parametrize("error", [TypeError("no"), AttributeError("no"), NameError("no"), AssertionError("no")])
+def test_a_mistake_of_the_program_is_not_called_damage(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, translated("reading nodes/x"):
+        raise error
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 9 failed")])

@@ -543,9 +543,11 @@ def _movement(head: Table, version: int) -> Movement:
     try:
         with translated(f"reading the history of {head.path}"):
             transaction = head._dataset.read_transaction(version)
-    except StorageError as error:
+    except TypeError:
         # Lance cannot show a compaction that rewrote an index, and nothing else fails like this.
-        return Movement.LAYOUT if isinstance(error.__cause__, TypeError) else Movement.UNKNOWN
+        return Movement.LAYOUT
+    except StorageError:
+        return Movement.UNKNOWN
     if transaction is None:
         return Movement.UNKNOWN
     operation = transaction.operation
