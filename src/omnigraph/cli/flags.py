@@ -127,6 +127,7 @@ Timeout = Annotated[
 ]
 Consent = Annotated[bool, Option("--yes", help="consent to a loss on a remote graph")]
 Quiet = Annotated[bool, Option("--quiet", help="no echo and no progress")]
+NoPager = Annotated[bool, Option("--no-pager", help="never open the pager of the terminal")]
 EngineChoice = Annotated[Engine, Option("--engine", help="where the work is done; auto: Spark when it is much")]
 Kinds = Annotated[
     list[Kind] | None, Option("--kind", help="only nodes or only edges; may be given again", show_default=False)

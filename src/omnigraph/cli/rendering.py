@@ -260,6 +260,12 @@ def net_change_line(change: NetChange) -> str:
     return line if ends is None else line + _ends(ends["from"], ends["to"])
 
 
+def diff_lines(diff: Diff | ReportedDiff, one: str, other: str) -> Iterator[str]:
+    """The differences between two states, and the number of them."""
+    yield from map(net_change_line, diff)
+    yield diff_summary(diff, one, other)
+
+
 def diff_summary(diff: Diff | ReportedDiff, one: str, other: str) -> str:
     """The number of differences between two states, in a line."""
     names = f"from {one} to {other}"

@@ -16,6 +16,7 @@ import click
 
 from omnigraph.cli.command_line import Option
 from omnigraph.cli.console import print_data, print_lines, print_warning
+from omnigraph.cli.flags import NoPager
 from omnigraph.cli.screen import Color, paged, terminal
 from omnigraph.cli.tables import Cell, CellLayout, Column, TableLayout, TerminalTable, counted, fit, text_table
 from omnigraph.core.source import UNNAMED
@@ -95,7 +96,7 @@ class RowFlags:
         bool, Option("--envelope", help="with --format jsonl: a first line about the query and its rows")
     ] = False
     color: Annotated[Color, Option("--color", help="colours in tables")] = Color.AUTO
-    no_pager: Annotated[bool, Option("--no-pager", help="never open the pager of the terminal")] = False
+    no_pager: NoPager = False
 
     def check(self, *, json: bool) -> None:
         """Refuse two formats at once.

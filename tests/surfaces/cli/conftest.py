@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from omnigraph.cli.main import main
-from support.cli_graphs import History, Outcome, history, values_store
+from support.cli_graphs import History, Outcome, Run, Terminal, history, values_store
 
 
 @pytest.fixture
@@ -35,3 +35,19 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> History:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_DURABILITY", "process")
         return history(tmp_path_factory.mktemp("history"))
+
+
+@pytest.fixture
+def screen(og: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What a terminal of 60 columns and so many lines gets from a command."""
+
+    def call(*words: str, lines: int = 24, **environment: str) -> str:
+        terminal = Terminal()
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", terminal)
+            for name, value in {"COLUMNS": "60", "LINES": str(lines), "TERM": "xterm", **environment}.items():
+                patch.setenv(name, value)
+            assert og(*words).code == 0
+        return terminal.getvalue()
+
+    return call

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from omnigraph.graph.graph import Graph
-from support.cli_graphs import Outcome, Run
+from support.cli_graphs import History, Outcome, Run
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  note: String? }
@@ -263,3 +266,33 @@ def test_a_baseline_replaces_nothing(og: Run, graph: Graph, tmp_path: Path) -> N
     assert outcome.code == 1
     assert outcome.json()["kind"] == "bad_request"
     assert target.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("log",),
+        ("log", "--graph"),
+        ("commit", "list"),
+        ("commit", "list", "--all-branches"),
+        ("diff", "FIRST", "main"),
+        ("commit", "changes", "LOAD"),
+    ],
+)
+def test_histories_longer_than_the_screen_go_to_the_pager(
+    words: tuple[str, ...], screen: Callable[..., str], past: History, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    pager = shlex.join([sys.executable, "-c", f"import sys; open({str(kept)!r}, 'w').write(sys.stdin.read())"])
+    named = {"FIRST": past.commits[2], "LOAD": past.commits[3]}
+    command = [*(named.get(word, word) for word in words), "--store", past.uri, *(["--quiet"] * (words[0] == "diff"))]
+    whole = screen(*command, PAGER=pager)
+    assert not kept.exists()
+    assert screen(*command, lines=1, PAGER=pager) == ""
+    assert kept.read_text(encoding="utf-8") == whole
+    assert screen(*command, "--no-pager", lines=1, PAGER=pager) == whole
+    assert screen(*command, lines=1, PAGER="no-such-pager") == whole
+
+
+def test_a_pager_that_is_left_early_ends_nothing_else(screen: Callable[..., str], past: History) -> None:
+    assert screen("log", past.uri, lines=2, PAGER=shlex.join([sys.executable, "-c", "pass"])) == ""

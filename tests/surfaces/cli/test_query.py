@@ -288,22 +288,6 @@ def test_the_header_counts_rows_and_names_branch_and_query(og: Run, past: Histor
 # ---- on a terminal
 
 
-@pytest.fixture
-def screen(og: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """What a terminal of 60 columns and so many lines gets from a command."""
-
-    def call(*words: str, lines: int = 24, **environment: str) -> str:
-        terminal = Terminal()
-        with monkeypatch.context() as patch:
-            patch.setattr("sys.stdout", terminal)
-            for name, value in {"COLUMNS": "60", "LINES": str(lines), "TERM": "xterm", **environment}.items():
-                patch.setenv(name, value)
-            assert og(*words).code == 0
-        return terminal.getvalue()
-
-    return call
-
-
 def test_a_terminal_gets_a_fitted_coloured_table_and_a_pipe_the_plain_one(
     og: Run, screen: Callable[..., str], things: str
 ) -> None:

@@ -18,7 +18,7 @@ from omnigraph.cli.command_line import Argument
 from omnigraph.cli.commands.data import load_lines
 from omnigraph.cli.commands.history import branch_heads, head_labels, merge_lines
 from omnigraph.cli.console import print_text, terminal_progress
-from omnigraph.cli.rendering import diff_summary, draw_commits, net_change_line, receipt_lines
+from omnigraph.cli.rendering import diff_lines, draw_commits, receipt_lines
 from omnigraph.cli.rows import RowForm, render_rows
 from omnigraph.cli.scoped import scoped
 from omnigraph.errors import BadRequestError, InputFileError
@@ -153,8 +153,7 @@ def _branch_and_merge(story: _Story, graph: Graph) -> None:
         _set_stage(graph, _NEW, "accepted", branch="main", actor="demo")
     with story.step(f"diff: changes between main and `{_BRANCH}`"):
         diff = graph.diff("main", _BRANCH)
-        lines = [*map(net_change_line, diff), diff_summary(diff, "main", _BRANCH)]
-        print_text(_indented("\n".join(lines)))
+        print_text(_indented("\n".join(diff_lines(diff, "main", _BRANCH))))
     with story.step("merge: main keeps its change and gets the other one, in one commit"):
         receipt = graph.merge(_BRANCH, actor="reviewer")
         print_text(_indented("\n".join(merge_lines(receipt))))

@@ -24,6 +24,7 @@ from omnigraph.cli.flags import (
     ChangeFilter,
     CommitId,
     EngineChoice,
+    NoPager,
     PageLimit,
     Quiet,
     Timeout,
@@ -36,14 +37,14 @@ from omnigraph.cli.rendering import (
     commit_line,
     commit_text,
     conflict_lines,
-    diff_summary,
+    diff_lines,
     draw_commits,
-    net_change_line,
     time_text,
     type_changes_line,
 )
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import CommandGroup, derived, scoped
+from omnigraph.cli.screen import print_pages
 from omnigraph.cli.tables import counted
 from omnigraph.errors import BranchNotFoundError
 from omnigraph.pipeline.engine_choice import Engine
@@ -127,6 +128,7 @@ def diff(
     only: ChangeFilter,
     engine: EngineChoice = Engine.AUTO,
     timeout: Timeout = None,
+    no_pager: NoPager = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -143,8 +145,7 @@ def diff(
             changes = StreamedList(found, lambda change: change.to_json())
             print_json({**found.summary.to_json(), "changes": changes})
             return
-        print_lines(net_change_line(change) for change in found)
-        print_text(diff_summary(found, one, other))
+        print_pages(diff_lines(found, one, other), is_allowed=not no_pager)
 
 
 # ---- `omnigraph commit`
@@ -163,6 +164,7 @@ def list_commits(
     ] = False,
     filter_: Annotated[str | None, Option("--filter", metavar="actor=ID", help="only commits of an actor")] = None,
     actor: Annotated[str | None, Option("--actor", metavar="ID", help="short form of --filter actor=ID")] = None,
+    no_pager: NoPager = False,
     json: AsJson = False,
 ) -> None:
     """List the commits of a branch or of all branches, newest first."""
@@ -173,9 +175,12 @@ def list_commits(
         raise click.UsageError("give --branch or --all-branches, not both")
     with address.open(read_only=True) as graph:
         commits = graph.commits(branch, actor=wanted, all_branches=all_branches)
+    if json:
+        print_json(Commits(commits=commits).to_json())
+        return
     width = max((len(commit.branch) for commit in commits), default=0)
     lines = [commit_line(commit, branch_width=max(width, BRANCH_WIDTH)) for commit in commits]
-    print_result(Commits(commits=commits), lines or ["no commits"], json=json)
+    print_pages(lines or ["no commits"], is_allowed=not no_pager)
 
 
 @commit_app.register("show")
@@ -215,6 +220,7 @@ def show_changes(
         ),
     ] = None,
     only: ChangeFilter,
+    no_pager: NoPager = False,
     json: AsJson = False,
 ) -> None:
     """Show what a commit did, against its first parent: every entity before and after."""
@@ -227,14 +233,19 @@ def show_changes(
         if json:
             print_json(_document(list(pages)))
             return
-        is_empty, token = True, None
-        for page in pages:
-            print_lines(change_line(change) for change in page.changes)
-            is_empty, token = is_empty and not page.changes, page.next_page_token
+        print_pages(_change_lines(pages), is_allowed=not no_pager)
+
+
+def _change_lines(pages: Iterator[ChangesPage]) -> Iterator[str]:
+    """The changes of pages, and what comes behind them."""
+    is_empty, token = True, None
+    for page in pages:
+        yield from map(change_line, page.changes)
+        is_empty, token = is_empty and not page.changes, page.next_page_token
     if is_empty:
-        print_text("no changes")
+        yield "no changes"
     if token is not None:
-        print_text(f"next page: {token}")
+        yield f"next page: {token}"
 
 
 def _follow(page_at: Callable[[str | None], _Page]) -> Iterator[_Page]:
@@ -270,6 +281,7 @@ def log(
         str | None, Option("--branch", metavar="NAME", help="branch; main is the default, with --graph all are")
     ] = None,
     graph: Annotated[bool, Option("--graph", help="draw branches and merges, with all that was merged")] = False,
+    no_pager: NoPager = False,
     json: AsJson = False,
 ) -> None:
     """Show the commits of a graph, newest first."""
@@ -282,10 +294,11 @@ def log(
             commits = opened.log(branch)
         else:
             commits = opened.commits(branch or "main")
-    if graph:
-        print_result(log_of(commits, heads), drawn_history(commits, heads), json=json)
+    if json:
+        print_json((log_of(commits, heads) if graph else Commits(commits=commits)).to_json())
     else:
-        print_result(Commits(commits=commits), map(commit_line, commits), json=json)
+        lines = drawn_history(commits, heads) if graph else map(commit_line, commits)
+        print_pages(lines, is_allowed=not no_pager)
 
 
 def branch_heads(graph: GraphApi) -> dict[str, Snapshot]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from itertools import dropwhile, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from click.exceptions import Exit
 
 from omnigraph.cli.console import print_lines, print_text
 from omnigraph.cli.input import STDIN, assignments
-from omnigraph.cli.rendering import commit_line, commit_text, diff_summary, net_change_line
+from omnigraph.cli.rendering import commit_line, commit_text, diff_lines
 from omnigraph.cli.rows import RowFormat
 from omnigraph.cli.shell.pieces import DOT, Piece, cut
 from omnigraph.cli.shell.session import Session
@@ -22,10 +21,6 @@ from omnigraph.errors import BadRequestError
 from omnigraph.frozen import frozen
 from omnigraph.lang.query.compiler import read_queries
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef
-
-if TYPE_CHECKING:
-    from omnigraph.api.diffs import ReportedDiff
-    from omnigraph.branches.diffs import Diff
 
 _Run = Callable[[Session, str], None]
 
@@ -181,12 +176,7 @@ def _diff(session: Session, rest: str) -> None:
         raise BadRequestError("`.diff` takes two branches or commits at most")
     one, other = [*names, *("main", session.place.reference)[len(names) :]]
     with session.graph.diff(one, other, timeout_s=session.timeout_s) as found:
-        session.print(_diff_lines(found, one, other))
-
-
-def _diff_lines(found: Diff | ReportedDiff, one: str, other: str) -> Iterator[str]:
-    yield from map(net_change_line, found)
-    yield diff_summary(found, one, other)
+        session.print(diff_lines(found, one, other))
 
 
 @_command("explain", "[--analyze] [TEXT]")
