@@ -30,6 +30,12 @@ Schema: TypeAlias = pyarrow.Schema
 #: A whole Arrow table; `Table` is the table of a graph.
 Rows: TypeAlias = pyarrow.Table
 
+
+def one_array(column: Column) -> Array:
+    """A column in one piece."""
+    return column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
+
+
 # ---- Arrow types of value types
 #
 # Kept apart from `core.types`, so that the compilers run without importing pyarrow.

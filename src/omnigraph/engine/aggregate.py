@@ -1,24 +1,33 @@
-"""Grouping: partial sums per combination of entities first, values of the group keys only at the end."""
+"""Grouping: partial sums per combination of entities first, values of the group keys only at the end.
+
+Aggregates that need all values of a group at once (`distinct`, `collect`, `median`, `stddev`) keep them until then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 import numpy as np
-import pyarrow as pa
 
 from omnigraph.core import arrow
-from omnigraph.core.arrow import Array, Column, pc
+from omnigraph.core.arrow import Array, Column, arrow_type, pa, pc
+from omnigraph.core.types import INTEGERS, scalar_of
+from omnigraph.core.values import StoredValue
+from omnigraph.engine.comparisons import as_array
 from omnigraph.engine.context import Context, counts_rows
-from omnigraph.engine.predicates import with_columns
-from omnigraph.engine.projection import entity_columns, groupable, operand_column, shown
-from omnigraph.engine.rows import Rows
+from omnigraph.engine.expressions import Reference, evaluate
+from omnigraph.engine.group_values import aggregate_all, first_places, numbers_of
+from omnigraph.engine.predicates import ID, computed, refuse_overflow, stored_columns, with_columns
+from omnigraph.engine.projection import groupable, order_codes
+from omnigraph.engine.rows import IntArray, Rows
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import AggregateFunction
 
 _ALL = "~all"
 _PLACE = "~place"
+_WEIGHT = "~weight"
 #: Partial groups that are held before they are joined.
 _MAX_PARTIALS = 1 << 20
 #: How much memory joining takes, in multiples of what is joined: a table of its keys, and the result.
@@ -26,6 +35,9 @@ _JOIN_COPIES = 2
 _MERGED_BY = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
 _SKIP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _COUNTS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=0)
+#: Sums of integers below this are exact in 64-bit floats.
+_EXACT_FLOAT = 2**53
+_EXACT = pa.decimal256(60, 0)
 
 
 @frozen
@@ -36,26 +48,88 @@ class _Measure:
     #: `sum`, `count`, `min` or `max`.
     kind: str
     #: What is measured; None is the row itself.
-    argument: ir.Operand | None
+    argument: ir.Expression | None
+
+
+def group_keys(projections: Sequence[ir.Projection]) -> list[ir.Expression]:
+    """The returned expressions that make groups: those without an aggregate that differ from row to row."""
+    return [
+        item.expression
+        for item in projections
+        if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf | ir.Constant | ir.ParamRef)
+        and not any(isinstance(found, ir.Aggregate) for found in ir.walk(item.expression))
+    ]
+
+
+def aggregates_of(expressions: Sequence[ir.Expression | ir.Rank]) -> list[ir.Aggregate]:
+    """The different aggregates in some expressions."""
+    found = (
+        part
+        for expression in expressions
+        if not isinstance(expression, ir.Nearest | ir.Bm25 | ir.Rrf)
+        for part in ir.walk(expression)
+        if isinstance(part, ir.Aggregate)
+    )
+    return list(dict.fromkeys(found))
+
+
+def _needs_all(aggregate: ir.Aggregate) -> bool:
+    """Whether an aggregate is made of all values of a group at once."""
+    return aggregate.distinct or aggregate.function in (
+        AggregateFunction.STDDEV,
+        AggregateFunction.MEDIAN,
+        AggregateFunction.COLLECT,
+    )
+
+
+@frozen
+class Groups:
+    """Groups as what expressions are evaluated over: their keys, their aggregates, and the columns made of them."""
+
+    count: int
+    values: Mapping[str, StoredValue]
+    known: Mapping[ir.Expression, Array]
+    columns: dict[str, Array] = field(default_factory=dict)
+    #: Where groups are numbers of rows: those numbers.
+    numbers: IntArray | None = None
+
+    def column(self, expression: Reference) -> Array:
+        """A key, an aggregate, or a result column."""
+        if isinstance(expression, ir.ColumnRef):
+            return self.columns[expression.name]
+        return self.known[expression]
 
 
 class Grouping:
     """Collects rows into groups."""
 
-    def __init__(self, context: Context, projections: Sequence[ir.Projection]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        keys: Sequence[ir.Expression],
+        aggregates: Sequence[ir.Aggregate],
+        number: str | None = None,
+    ) -> None:
         self._context = context
-        self._projections = projections
-        self._keys: list[ir.PropertyRef | ir.EntityRef] = [
-            item.expression for item in projections if isinstance(item.expression, ir.PropertyRef | ir.EntityRef)
-        ]
-        self._variables = list(dict.fromkeys(key.variable for key in self._keys))
-        self._measures = _measures(projections)
+        self._keys = list(dict.fromkeys(keys))
+        #: A variable whose numbers are the groups themselves, instead of keys.
+        self._number = number
+        self._variables = list(dict.fromkeys(name for key in self._keys for name in ir.variables(key)))
+        if number is not None:
+            self._variables = [number]
+        self._aggregates = list(aggregates)
+        self._measures = _measures(self._aggregates)
+        self._whole = [item for item in self._aggregates if _needs_all(item)]
         self._partials: list[pa.Table] = []
         #: Rows of the partials beyond which they are joined, and the bytes that are accounted for them.
         self._most = _MAX_PARTIALS
         self._held = 0
+        #: What the sums of integers come to at most, by their measure.
+        self._bounds: dict[str, int] = {}
         #: Nothing but the number of all rows is asked for: then that is all that is kept.
-        self._only_counts = not self._keys and all(item.argument is None for item in self._measures)
+        self._only_counts = (
+            not self._variables and not self._whole and all(it.argument is None for it in self._measures)
+        )
         self._count = 0
 
     def add(self, rows: Rows) -> None:
@@ -63,8 +137,9 @@ class Grouping:
         if self._only_counts:
             self._count += rows.total
             return
-        arguments = [measure.argument for measure in self._measures]
-        rows = with_columns(self._context, rows, entity_columns(arguments))
+        arguments = [*(item.argument for item in self._measures), *(item.argument for item in self._whole)]
+        read = [argument for argument in arguments if argument is not None]
+        rows = with_columns(self._context, rows, stored_columns(read))
         weights = None if rows.weights is None else pa.array(rows.weights)
         columns: dict[str, object] = {name: pa.array(rows.variables[name]) for name in self._variables} or {
             _ALL: pa.repeat(pa.scalar(0, pa.int64()), rows.count)
@@ -72,6 +147,13 @@ class Grouping:
         for measure in self._measures:
             columns[measure.name] = self._measured(rows, measure, weights)
         keys = self._variables or [_ALL]
+        if self._whole:
+            columns[_WEIGHT] = pa.repeat(pa.scalar(1, pa.int64()), rows.count) if weights is None else weights
+            for number, aggregate in enumerate(self._whole):
+                columns |= self._details(rows, number, aggregate)
+            self._partials.append(pa.table(columns))
+            self._account()
+            return
         self._partials.append(self._join(pa.table(columns), keys))
         self._account()
         if sum(part.num_rows for part in self._partials) > self._most:
@@ -80,21 +162,22 @@ class Grouping:
             self._most = max(_MAX_PARTIALS, 2 * self._partials[0].num_rows)
             self._account()
 
-    def finish(self, schema: pa.Schema) -> pa.Table:
-        """One row per group, in no particular order."""
+    def finish(self) -> Groups:
+        """The groups, in no particular order."""
         if self._only_counts:
-            return pa.table([[self._count]] * len(schema), schema=schema)
-        groups = self._groups_by_value()
-        arrays: list[Array] = []
-        for item in self._projections:
-            match item.expression:
-                case ir.Aggregate():
-                    column = _finished(item, groups)
-                case _:
-                    column = groups[f"{_key_name(item.expression)}"].combine_chunks()
-                    column = shown(column, item.type.base)
-            arrays.append(column.cast(schema.field(item.name).type))
-        return pa.table(arrays, schema=schema)
+            total = pa.array([self._count], pa.int64())
+            return Groups(1, self._context.values, dict.fromkeys(self._aggregates, total))
+        groups, number_of = self._groups_by_value()
+        numbers = None if self._number is None else np.asarray(groups[self._number])
+        known: dict[ir.Expression, Array] = {
+            key: arrow.one_array(groups[f"~key {number}"]) for number, key in enumerate(self._keys)
+        }
+        for aggregate in self._aggregates:
+            if not _needs_all(aggregate):
+                known[aggregate] = _finished(aggregate, groups)
+        if self._whole:
+            known |= self._of_all_values(groups.num_rows, number_of)
+        return Groups(groups.num_rows, self._context.values, known, numbers=numbers)
 
     # ---- inside
 
@@ -108,16 +191,69 @@ class Grouping:
     def _measured(self, rows: Rows, measure: _Measure, weights: Array | None) -> Array:
         if measure.argument is None:
             return pa.repeat(pa.scalar(1, pa.int64()), rows.count) if weights is None else weights
-        values = operand_column(self._context, rows, measure.argument)
+        values = computed(self._context, rows, measure.argument)
         match measure.kind:
             case "count":
                 ones = values.is_valid().cast(pa.int64())
                 return ones if weights is None else pc.multiply(ones, weights)
             case "sum":
+                if scalar_of(measure.argument.type.base) in INTEGERS and not self._is_exact_float(
+                    measure, values, rows
+                ):
+                    exact = values.cast(pa.decimal128(20, 0)).cast(pa.decimal256(38, 0))
+                    if weights is not None:
+                        exact = pc.multiply(exact, weights.cast(pa.decimal256(20, 0)))
+                    return exact.cast(_EXACT)
                 numbers = values.cast(pa.float64(), safe=False)
                 return numbers if weights is None else pc.multiply(numbers, weights.cast(pa.float64(), safe=False))
             case _:
                 return values
+
+    def _is_exact_float(self, measure: _Measure, values: Array, rows: Rows) -> bool:
+        """Whether the sum of integers so far, with these, is exact as a float."""
+        extremes = pc.min_max(values)
+        largest = max(abs(extremes[name].as_py() or 0) for name in ("min", "max"))
+        self._bounds[measure.name] = self._bounds.get(measure.name, 0) + largest * rows.total
+        return self._bounds[measure.name] < _EXACT_FLOAT
+
+    def _details(self, rows: Rows, number: int, aggregate: ir.Aggregate) -> dict[str, Array]:
+        """The values of an aggregate that needs them all, with what orders them."""
+        argument = aggregate.argument
+        assert argument is not None, "only a count has no argument"
+        columns = {f"~value {number}": computed(self._context, rows, argument)}
+        for place, key in enumerate(aggregate.order):
+            columns[f"~order {number} {place}"] = computed(self._context, rows, key.expression)
+        if aggregate.order:
+            for name in sorted(set(ir.variables(aggregate))):
+                columns[f"~tie {number} {name}"] = self._context.entities(name).column(rows.variables[name], ID)
+        return columns
+
+    def _of_all_values(self, count: int, number_of: IntArray) -> dict[ir.Expression, Array]:
+        table = pa.concat_tables(_alike(self._partials)) if self._partials else None
+        found: dict[ir.Expression, Array] = {}
+        for number, aggregate in enumerate(self._whole):
+            self._context.budget.check()
+            assert aggregate.argument is not None, "only a count has no argument"
+            empty = pa.array([], arrow_type(aggregate.argument.type.base))
+            detail = {name: arrow.one_array(table[name]) for name in table.column_names} if table else {}
+            ties = [detail[name] for name in detail if name.startswith(f"~tie {number} ")]
+            keys = [
+                order_codes(detail[f"~order {number} {place}"], descending=key.descending, nulls_first=key.nulls_first)
+                for place, key in enumerate(aggregate.order if detail else ())
+            ]
+            weights = detail.get(_WEIGHT)
+            limit = None if aggregate.limit is None else ir.value_of(aggregate.limit, self._context.values)
+            found[aggregate] = aggregate_all(
+                str(aggregate.function),
+                number_of,
+                detail.get(f"~value {number}", empty),
+                None if weights is None else np.asarray(weights),
+                count,
+                distinct=aggregate.distinct,
+                order=[*keys, *(order_codes(tie, descending=False) for tie in ties)],
+                limit=limit if isinstance(limit, int) else None,
+            )
+        return found
 
     def _join(self, table: pa.Table, keys: list[str]) -> pa.Table:
         if not table.num_rows:
@@ -143,25 +279,28 @@ class Grouping:
     def _merge(self, keys: list[str]) -> pa.Table:
         if len(self._partials) == 1:
             return self._partials[0]
-        budget, table = self._context.budget, pa.concat_tables(self._partials)
+        budget, table = self._context.budget, pa.concat_tables(_alike(self._partials))
         budget.allow(table.nbytes * _JOIN_COPIES)
         return budget.patiently(lambda: self._join(table, keys), table.num_rows)
 
-    def _groups_by_value(self) -> pa.Table:
+    def _groups_by_value(self) -> tuple[pa.Table, IntArray]:
+        """One row per group with its keys and measures, and the group of every row of the partials."""
         if not self._variables:
             return self._one_group()
         if not self._partials:
-            return self._empty()
-        groups = self._merge(self._variables)
+            return self._empty(), np.zeros(0, np.int64)
+        groups = pa.concat_tables(_alike(self._partials)) if self._whole else self._merge(self._variables)
+        if self._number is not None:
+            return self._numbered_groups(groups, self._number)
         rows = Rows(
             count=groups.num_rows,
             variables={name: np.asarray(groups[name].to_numpy()).astype(np.int64) for name in self._variables},
         )
-        rows = with_columns(self._context, rows, entity_columns(self._keys))
-        key_columns = {_key_name(key): operand_column(self._context, rows, key) for key in self._keys}
+        rows = with_columns(self._context, rows, stored_columns(self._keys))
+        key_columns = {f"~key {number}": computed(self._context, rows, key) for number, key in enumerate(self._keys)}
         measures = {measure.name: groups[measure.name] for measure in self._measures}
-        if self._entities_are_groups():
-            return pa.table({**key_columns, **measures})
+        if self._entities_are_groups() and not self._whole:
+            return pa.table({**key_columns, **measures}), np.arange(rows.count)
         codes = {f"~{name}": groupable(column) for name, column in key_columns.items()}
         table = pa.table({**codes, **measures, _PLACE: pa.array(np.arange(rows.count))})
         steps = [(measure.name, _MERGED_BY[measure.kind], _options(measure)) for measure in self._measures]
@@ -173,55 +312,82 @@ class Grouping:
         first = joined[f"{_PLACE}_min"].combine_chunks()
         result: dict[str, Column] = {name: column.take(first) for name, column in key_columns.items()}
         result |= {name: joined[f"{name}_{function}"] for name, function, _ in steps}
-        return pa.table(result)
+        number_of = numbers_of(list(codes.values()), np.asarray(first)) if self._whole else None
+        return pa.table(result), np.zeros(0, np.int64) if number_of is None else number_of
+
+    def _numbered_groups(self, groups: pa.Table, number: str) -> tuple[pa.Table, IntArray]:
+        if not self._whole:
+            return groups, np.zeros(0, np.int64)
+        _, number_of = np.unique(np.asarray(groups[number]), return_inverse=True)
+        joined = self._join(groups, [number])
+        order = np.argsort(np.asarray(joined[number]))
+        return joined.take(pa.array(order)), number_of
 
     def _entities_are_groups(self) -> bool:
         """Whether different entities always have different keys: each variable is grouped by something unique."""
-        unique = {key.variable for key in self._keys if self._is_unique(key)}
+        unique = {
+            key.variable
+            for key in self._keys
+            if isinstance(key, ir.PropertyRef | ir.EntityRef) and self._is_unique(key)
+        }
         return unique.issuperset(self._variables)
 
     def _is_unique(self, key: ir.PropertyRef | ir.EntityRef) -> bool:
-        if isinstance(key, ir.EntityRef):
+        if isinstance(key, ir.EntityRef) or key.property == ID:
             return True
         definition = self._context.catalog.nodes.get(self._context.tables[key.variable].name)
         return definition is not None and definition.key is not None and definition.key.members == (key.property,)
 
-    def _one_group(self) -> pa.Table:
+    def _one_group(self) -> tuple[pa.Table, IntArray]:
         """Without keys there is one group, also over no rows."""
+        if self._partials and self._whole:
+            table = pa.concat_tables(_alike(self._partials))
+            return self._join_all(table), np.zeros(table.num_rows, np.int64)
         if self._partials:
-            return self._merge([_ALL])
-        return pa.table(
-            {
-                measure.name: pa.array([0 if measure.kind == "count" or measure.argument is None else None])
-                for measure in self._measures
-            }
-        )
+            return self._merge([_ALL]), np.zeros(0, np.int64)
+        columns: dict[str, Array] = {_ALL: pa.array([0], pa.int64())}
+        for measure in self._measures:
+            is_count = measure.kind == "count" or measure.argument is None
+            columns[measure.name] = pa.array([0 if is_count else None], pa.int64())
+        return pa.table(columns), np.zeros(0, np.int64)
 
     def _empty(self) -> pa.Table:
-        columns: dict[str, object] = {}
-        for key in self._keys:
-            name = "id" if isinstance(key, ir.EntityRef) else key.property
-            type_ = self._context.entities(key.variable).table.schema.field(name).type
-            columns[_key_name(key)] = pa.array([], type_)
+        columns: dict[str, object] = {
+            f"~key {number}": pa.array([], arrow_type(key.type.base)) for number, key in enumerate(self._keys)
+        }
         for measure in self._measures:
             columns[measure.name] = pa.array([], pa.int64())
+        if self._number is not None:
+            columns[self._number] = pa.array([], pa.int64())
         return pa.table(columns)
 
 
-def _measures(projections: Sequence[ir.Projection]) -> list[_Measure]:
+def _alike(partials: Sequence[pa.Table]) -> list[pa.Table]:
+    """Partials whose sums have one type: a sum becomes a decimal once it is too large for a float."""
+    schemas = {part.schema for part in partials}
+    if len(schemas) == 1:
+        return list(partials)
+    exact = {field.name for schema in schemas for field in schema if pa.types.is_decimal(field.type)}
+    return [
+        part.cast(pa.schema([pa.field(item.name, _EXACT) if item.name in exact else item for item in part.schema]))
+        for part in partials
+    ]
+
+
+def _measures(aggregates: Sequence[ir.Aggregate]) -> list[_Measure]:
     found: dict[str, _Measure] = {}
-    for item in projections:
-        if isinstance(item.expression, ir.Aggregate):
-            for measure in _measures_of(item.expression):
+    for aggregate in aggregates:
+        if not _needs_all(aggregate):
+            for measure in _measures_of(aggregate):
                 found[measure.name] = measure
     return list(found.values())
 
 
 def _measures_of(aggregate: ir.Aggregate) -> list[_Measure]:
     argument = aggregate.argument
-    if counts_rows(aggregate):
+    if counts_rows(aggregate) or argument is None:
         return [_Measure("rows", "count", None)]
-    label = _key_name(argument)
+    label = repr(argument)
     count = _Measure(f"count {label}", "count", argument)
     total = _Measure(f"sum {label}", "sum", argument)
     match aggregate.function:
@@ -235,18 +401,37 @@ def _measures_of(aggregate: ir.Aggregate) -> list[_Measure]:
             return [_Measure(f"min {label}", "min", argument)]
         case AggregateFunction.MAX:
             return [_Measure(f"max {label}", "max", argument)]
+        case _:
+            raise AssertionError(f"{aggregate.function} needs all values")
 
 
-def _finished(item: ir.Projection, groups: pa.Table) -> Array:
-    assert isinstance(item.expression, ir.Aggregate)
-    parts = [groups[measure.name] for measure in _measures_of(item.expression)]
-    if item.expression.function is AggregateFunction.AVG:
-        total, count = parts[0].cast(pa.float64()), parts[1].cast(pa.float64())
-        present = pc.if_else(pc.greater(count, 0.0), count, pa.scalar(None, pa.float64()))
-        average: Array = pc.divide(total, present).combine_chunks()
-        return average
-    column = parts[0].combine_chunks()
-    return shown(column, item.type.base) if column.null_count < len(column) else column
+def _finished(aggregate: ir.Aggregate, groups: pa.Table) -> Array:
+    """The value of an aggregate per group, in stored form."""
+    parts = [arrow.one_array(groups[measure.name]) for measure in _measures_of(aggregate)]
+    match aggregate.function:
+        case AggregateFunction.AVG:
+            total, count = _as_float(parts[0]), parts[1].cast(pa.float64())
+            present = pc.if_else(pc.greater(count, 0.0), count, pa.scalar(None, pa.float64()))
+            return _finite(pc.divide(total, present))
+        case AggregateFunction.SUM:
+            return _finite(_as_float(parts[0]))
+        case _:
+            return parts[0].cast(arrow_type(aggregate.type.base))
+
+
+def _as_float(column: Array) -> Array:
+    """Sums as floats, rounded once."""
+    if not pa.types.is_decimal(column.type):
+        return column.cast(pa.float64())
+    rounded: Array = pa.array([None if value is None else float(value) for value in column.to_pylist()], pa.float64())
+    return rounded
+
+
+def _finite(column: Array) -> Array:
+    """A column with null for what is not a finite number, and one zero."""
+    is_finite = pc.fill_null(pc.is_finite(column), False)
+    found: Array = pc.if_else(is_finite, pc.add(column, 0.0), pa.scalar(None, pa.float64()))
+    return found
 
 
 def _aggregated(table: pa.Table, keys: list[str], steps: list[tuple[str, str, object]]) -> pa.Table:
@@ -259,15 +444,32 @@ def _options(measure: _Measure) -> object:
     return _COUNTS if measure.kind == "count" or measure.argument is None else _SKIP_NULLS
 
 
-def _key_name(operand: object) -> str:
-    match operand:
-        case ir.PropertyRef(variable, name):
-            return f"{variable}.{name}"
-        case ir.EntityRef(variable):
-            return f"{variable}"
-        case ir.ParamRef(name):
-            return f"${name}"
-        case ir.Constant(value):
-            return f"={value!r}"
-        case _:
-            raise AssertionError(f"{operand!r} is not an operand")
+# ---- Results of groups: columns, having, distinct
+
+
+def group_table(context: Context, groups: Groups, query: ir.ReadIR) -> pa.Table:
+    """The result columns of groups, in stored form, without those that `having` or `distinct` leave out."""
+    for item in query.projections:
+        assert not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf), "a score is no value of a group"
+        made = groups.known.get(item.expression)
+        groups.columns[item.name] = _column(context, groups, item.expression) if made is None else made
+    table = pa.table(groups.columns)
+    if query.distinct:
+        codes = [groupable(arrow.one_array(column)) for column in table.columns]
+        table = table.take(pa.array(first_places(codes, table.num_rows)))
+        groups = Groups(table.num_rows, groups.values, {}, _columns_of(table))
+    if query.having is not None:
+        truths = pc.fill_null(_column(context, groups, query.having), False)
+        table = table.filter(truths)
+    return table
+
+
+def _columns_of(table: pa.Table) -> dict[str, Array]:
+    return {name: arrow.one_array(table[name]) for name in table.column_names}
+
+
+def _column(context: Context, groups: Groups, expression: ir.Expression) -> Array:
+    found = evaluate(expression, groups)
+    if found.overflow is not None:
+        refuse_overflow(context, Rows(count=groups.count), found.overflow)
+    return as_array(found.side, groups.count)

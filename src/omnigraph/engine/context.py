@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
 from omnigraph.commit.rows import TablePin
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
+from omnigraph.core.arrow import Array
 from omnigraph.core.budget import Budget
 from omnigraph.core.cache import LruCache
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
@@ -16,7 +17,7 @@ from omnigraph.core.values import StoredValue
 from omnigraph.engine.adjacency import Adjacency
 from omnigraph.engine.entities import Entities, EntityCaches
 from omnigraph.engine.path_choice import EngineSettings
-from omnigraph.engine.rows import IntArray
+from omnigraph.engine.rows import BoolArray, IntArray, Rows
 from omnigraph.engine.text_columns import Scored, Segments, TextColumn, Tokens
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import Catalog
@@ -47,7 +48,7 @@ def variable_tables(ops: Iterable[ir.Op]) -> dict[str, TableKey]:
                 found[op.target] = node_table_key(op.target_type)
                 if op.edge_variable is not None:
                     found[op.edge_variable] = edge_table_key(op.edge_type)
-            case ir.Filter() | ir.AntiJoin():
+            case ir.Filter() | ir.AntiJoin() | ir.SemiJoin():
                 pass
             case _:
                 assert_never(op)
@@ -66,36 +67,46 @@ def live_after(ops: Sequence[ir.Op], needed: Iterable[str]) -> list[frozenset[st
 
 def needed_variables(query: ir.ReadIR) -> frozenset[str]:
     """The variables that the result is made from, those that break ties included."""
-    needed = {operand.variable for operand in result_operands(query)}
+    needed = {name for expression in result_expressions(query) for name in _read_of(expression)}
     if query.rank is not None:
         needed.add(rank_field(query.rank).variable)
-    if not query.grouped and (query.order or query.rank is not None):
+    is_window = isinstance(query.rank, ir.Nearest | ir.Rrf)
+    if is_window or (not query.grouped and (query.order or query.rank is not None)):
         needed.update(name for name in variable_names(query.pipeline) if not is_hidden(name))
     return frozenset(needed)
 
 
-def result_operands(query: ir.ReadIR) -> Iterator[ir.PropertyRef | ir.EntityRef]:
-    """The values that the result columns and order keys read of entities."""
+def result_expressions(query: ir.ReadIR) -> Iterator[ir.Expression]:
+    """What the columns, the order and the limits of a result read of the rows of the match."""
     for projection in query.projections:
-        match projection.expression:
-            case ir.PropertyRef() | ir.EntityRef():
-                yield projection.expression
-            case ir.Aggregate() if not counts_rows(projection.expression):
-                if isinstance(projection.expression.argument, ir.PropertyRef | ir.EntityRef):
-                    yield projection.expression.argument
-            case _:
-                pass
+        if not isinstance(projection.expression, ir.Nearest | ir.Bm25 | ir.Rrf):
+            yield projection.expression
     for key in query.order:
-        if isinstance(key.expression, ir.PropertyRef):
+        if not isinstance(key.expression, ir.ColumnRef):
             yield key.expression
+    yield from (key for key in query.per if not isinstance(key, ir.ColumnRef))
+
+
+def _read_of(expression: ir.Expression) -> Iterator[str]:
+    """The variables that an expression reads: what only counts rows reads nothing."""
+    match expression:
+        case ir.Aggregate() if counts_rows(expression):
+            pass
+        case ir.PropertyRef(variable) | ir.EntityRef(variable):
+            yield variable
+        case ir.Exists(outer) | ir.BlockValue(_, outer):
+            yield from outer
+        case _:
+            for part in ir.parts(expression):
+                yield from _read_of(part)
 
 
 def counts_rows(aggregate: ir.Aggregate) -> bool:
     """Whether an aggregate is the number of rows: a count of what is never null."""
-    if aggregate.function is not ir.AggregateFunction.COUNT:
+    if aggregate.function is not ir.AggregateFunction.COUNT or aggregate.distinct:
         return False
     match aggregate.argument:
-        case ir.EntityRef():
+        case None | ir.EntityRef():
             return True
         case ir.PropertyRef(type=type_):
             return not type_.nullable
@@ -114,14 +125,6 @@ def rank_field(rank: ir.Rank) -> ir.PropertyRef:
     return rank_field(rank.first) if isinstance(rank, ir.Rrf) else rank.field
 
 
-def predicate_variables(predicate: ir.Predicate) -> Iterator[str]:
-    """The variables of a predicate."""
-    operands = (predicate.left, predicate.right) if isinstance(predicate, ir.Comparison) else (predicate.field,)
-    for operand in operands:
-        if isinstance(operand, ir.PropertyRef | ir.EntityRef):
-            yield operand.variable
-
-
 def _introduced(op: ir.Op) -> Iterator[str]:
     match op:
         case ir.NodeScan(variable):
@@ -130,7 +133,7 @@ def _introduced(op: ir.Op) -> Iterator[str]:
             yield op.target
             if op.edge_variable is not None:
                 yield op.edge_variable
-        case ir.Filter() | ir.AntiJoin():
+        case ir.Filter() | ir.AntiJoin() | ir.SemiJoin():
             pass
         case _:
             assert_never(op)
@@ -138,16 +141,22 @@ def _introduced(op: ir.Op) -> Iterator[str]:
 
 def _used(op: ir.Op) -> Iterator[str]:
     match op:
-        case ir.NodeScan():
-            pass
+        case ir.NodeScan(filters=filters):
+            yield from _outer_variables(filters, (op.variable,))
         case ir.Expand():
             yield op.source
+            yield from _outer_variables((*op.filters, *op.edge_filters), (op.target, op.edge_variable))
         case ir.Filter(predicate):
-            yield from predicate_variables(predicate)
-        case ir.AntiJoin(outer):
+            yield from ir.variables(predicate)
+        case ir.AntiJoin(outer) | ir.SemiJoin(outer):
             yield from outer
         case _:
             assert_never(op)
+
+
+def _outer_variables(filters: Iterable[ir.Expression], own: Collection[str | None]) -> Iterator[str]:
+    """The variables of filters that are bound before the operator that they belong to."""
+    return (name for item in filters for name in ir.variables(item) if name not in own)
 
 
 # ---- Shared state of a running query
@@ -163,6 +172,28 @@ class QueryEmbedder(Protocol):
     def __call__(self, field: ir.PropertyRef, node_type: str, text: str) -> tuple[float, ...]:
         """The vector of a text in the space of a property."""
         ...
+
+
+class BlockEngine(Protocol):
+    """Runs the blocks inside of expressions. Operators evaluate expressions, and blocks are made of operators."""
+
+    def exists(self, context: Context, rows: Rows, block: ir.Exists) -> BoolArray:
+        """Per row, whether a block has a solution."""
+        ...
+
+    def value(self, context: Context, rows: Rows, block: ir.BlockValue) -> Array:
+        """Per row, the aggregate over the solutions of a block."""
+        ...
+
+
+class _NoBlocks:
+    """Where no block can come up."""
+
+    def exists(self, _context: Context, _rows: Rows, block: ir.Exists) -> BoolArray:
+        raise AssertionError(f"nothing runs {block!r}")
+
+    def value(self, _context: Context, _rows: Rows, block: ir.BlockValue) -> Array:
+        raise AssertionError(f"nothing runs {block!r}")
 
 
 class EngineCaches(EntityCaches):
@@ -210,6 +241,9 @@ class Context:
     values: Mapping[str, StoredValue]
     tables: Mapping[str, TableKey]
     embed: QueryEmbedder
+    blocks: BlockEngine = field(default_factory=_NoBlocks)
+    #: How many rows of the result are wanted in order, those that the offset leaves out included; None for all.
+    wanted: int | None = None
     #: What the query may use; every operator looks at it.
     budget: Budget = field(default_factory=Budget)
     #: Whether the newest state of a branch is read, so that what follows from it is worth being kept on disk.

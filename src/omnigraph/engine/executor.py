@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from dataclasses import replace
+from typing import TypeVar, assert_never
 
+from omnigraph.core.arrow import one_array, pa
 from omnigraph.core.budget import Budget
 from omnigraph.core.ids import node_table_key
-from omnigraph.engine.aggregate import Grouping
-from omnigraph.engine.context import Context, is_hidden, needed_variables, rank_field, result_operands
+from omnigraph.engine.aggregate import Grouping, aggregates_of, group_keys, group_table
+from omnigraph.engine.blocks import Blocks
+from omnigraph.engine.context import Context, counts_rows, is_hidden, needed_variables, rank_field, result_expressions
 from omnigraph.engine.expand import traversal_facts
 from omnigraph.engine.operators import START, Measured, Profile, ScanHints, run_pipeline
 from omnigraph.engine.path_choice import choose_path, followed_edges
-from omnigraph.engine.predicates import push_down
-from omnigraph.engine.projection import entity_columns, first_rows, project, result_schema, sort_groups
+from omnigraph.engine.predicates import push_down, stored_columns
+from omnigraph.engine.projection import (
+    first_of_each,
+    first_rows,
+    key_codes,
+    order_codes,
+    project,
+    result_schema,
+    shown,
+    sort_groups,
+)
 from omnigraph.engine.ranking import ranked_rows
 from omnigraph.engine.rows import Rows
 from omnigraph.engine.text_search import is_text_ready
 from omnigraph.engine.wanted_indexes import scalar_index_name, vector_index_name
+from omnigraph.errors import ParameterError
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 # ---- A read from its representation to a stream of result batches
 
@@ -45,13 +54,52 @@ class ResultStream:
     batches: Iterator[pa.RecordBatch]
 
 
+@frozen
+class _Window:
+    """Which rows of the result are returned, in numbers."""
+
+    offset: int
+    limit: int | None
+
+    @classmethod
+    def of(cls, context: Context, query: ir.ReadIR) -> _Window:
+        """That of a query with its parameters.
+
+        Raises:
+            ParameterError: a number of rows is negative.
+        """
+        numbers: dict[str, int | None] = {}
+        problems: dict[str, str] = {}
+        for word, count in (("offset", query.offset), ("limit", query.limit)):
+            number = None if count is None else ir.value_of(count, context.values)
+            assert number is None or isinstance(number, int), "a number of rows is an integer"
+            if number is not None and number < 0:
+                assert isinstance(count, ir.ParamRef), "a literal is never negative"
+                problems[count.name] = f"`{count.name}` is the `{word}` and cannot be negative, found {number}"
+            numbers[word] = number
+        if problems:
+            raise ParameterError(query.name, problems)
+        return cls(numbers["offset"] or 0, numbers["limit"])
+
+    @property
+    def end(self) -> int | None:
+        """How many rows there are at most, those that are left out at the beginning included."""
+        return None if self.limit is None else self.offset + self.limit
+
+
 def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) -> ResultStream:
-    """Run a read; nothing happens before the first batch is asked for."""
+    """Run a read; nothing happens before the first batch is asked for.
+
+    Raises:
+        ParameterError: a number of rows is negative.
+    """
     schema = result_schema(query.projections)
-    if query.limit == 0:
+    window = _Window.of(context, query)
+    if window.limit == 0:
         return ResultStream(schema, iter(()))
+    context = replace(context, blocks=Blocks(), wanted=None if query.per else window.end)
     make = _grouped if query.grouped else _plain
-    return ResultStream(schema, _bounded(context.budget, make(context, query, schema, profile)))
+    return ResultStream(schema, _bounded(context.budget, make(context, query, window, schema, profile)))
 
 
 def _bounded(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,9 +114,11 @@ def _bounded(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         budget.release_all()
 
 
-def _plain(context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None) -> Iterator[pa.RecordBatch]:
-    left, most = query.limit, FIRST_ROWS
-    for rows in _timed("Project", _bags(context, query, profile), profile):
+def _plain(
+    context: Context, query: ir.ReadIR, window: _Window, schema: pa.Schema, profile: Profile | None
+) -> Iterator[pa.RecordBatch]:
+    left, most = window.limit if not query.per else None, FIRST_ROWS
+    for rows in _timed("Project", _bags(context, query, window, profile), profile):
         start, total = 0, rows.total if left is None else min(left, rows.total)
         while start < total:
             context.budget.enter("Project")
@@ -86,38 +136,74 @@ def _plain(context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profi
                 return
 
 
-def _bags(context: Context, query: ir.ReadIR, profile: Profile | None) -> Iterator[Rows]:
-    """The rows of the result, in order where there is one."""
+def _bags(context: Context, query: ir.ReadIR, window: _Window, profile: Profile | None) -> Iterator[Rows]:
+    """The rows of the result from the offset on, in order where there is one."""
     if query.rank is not None:
-        yield _staged(profile, "Rank", lambda: ranked_rows(context, query, profile))
+        ranked = _staged(profile, "Rank", lambda: ranked_rows(context, query, profile))
+        yield _cut(context, query, window, ranked)
         return
     stream = run_pipeline(
         context, query.pipeline, [START], needed_variables(query), hints=scan_hints(context, query), profile=profile
     )
     if query.order:
-        yield _staged(profile, "Order", lambda: first_rows(context, stream, query))
+        ordered = _staged(profile, "Order", lambda: first_rows(context, stream, query))
+        yield _cut(context, query, window, ordered)
     else:
         yield from stream
 
 
+def _cut(context: Context, query: ir.ReadIR, window: _Window, rows: Rows) -> Rows:
+    """Ordered rows without those before the offset, or the first of each group."""
+    if query.per and window.limit is not None:
+        keys = [ir.OrderKey(key, descending=False) for key in query.per]
+        rows, codes = key_codes(context, rows.written_out(0, rows.total), query, keys)
+        return rows.take(first_of_each(codes, window.limit, rows.count))
+    return rows if window.offset == 0 else rows.written_out(window.offset, max(rows.total - window.offset, 0))
+
+
 def _grouped(
-    context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None
+    context: Context, query: ir.ReadIR, window: _Window, schema: pa.Schema, profile: Profile | None
 ) -> Iterator[pa.RecordBatch]:
-    stream = run_pipeline(
-        context, query.pipeline, [START], needed_variables(query), hints=scan_hints(context, query), profile=profile
+    is_windowed = isinstance(query.rank, ir.Nearest | ir.Rrf)
+    if query.rank is None:
+        stream = run_pipeline(
+            context, query.pipeline, [START], needed_variables(query), hints=scan_hints(context, query), profile=profile
+        )
+    else:
+        # The window of a vector or of a fusion is what is grouped; of a text all that match are.
+        ranked = context if is_windowed else replace(context, wanted=None)
+        stream = _bags(ranked, query, window if is_windowed else _EVERYTHING, profile)
+    groups = _staged(profile, "Group", lambda: _group(context, query, stream))
+    groups = _cut_groups(groups, query, _EVERYTHING if is_windowed else window)
+    made = pa.table(
+        [
+            shown(one_array(groups[item.name]), item.type.base, schema.field(item.name).type)
+            for item in query.projections
+        ],
+        schema=schema,
     )
-    groups = _staged(profile, "Group", lambda: _group(context, query, stream, schema))
-    yield from context.budget.steps(groups.to_batches(max_chunksize=RESULT_ROWS))
+    yield from context.budget.steps(made.to_batches(max_chunksize=RESULT_ROWS))
 
 
-def _group(context: Context, query: ir.ReadIR, stream: Iterator[Rows], schema: pa.Schema) -> pa.Table:
-    grouping = Grouping(context, query.projections)
+_EVERYTHING = _Window(0, None)
+
+
+def _group(context: Context, query: ir.ReadIR, stream: Iterator[Rows]) -> pa.Table:
+    expressions = [item.expression for item in query.projections]
+    grouping = Grouping(context, group_keys(query.projections), aggregates_of(expressions))
     for rows in stream:
         context.budget.enter("Group")
         grouping.add(rows)
     context.budget.enter("Group")
-    groups = sort_groups(context, grouping.finish(schema), query)
-    return groups if query.limit is None else groups.slice(0, query.limit)
+    return sort_groups(context, group_table(context, grouping.finish(), query), query)
+
+
+def _cut_groups(groups: pa.Table, query: ir.ReadIR, window: _Window) -> pa.Table:
+    if query.per and window.limit is not None:
+        columns = [one_array(groups[key.name]) for key in query.per if isinstance(key, ir.ColumnRef)]
+        codes = [order_codes(column, descending=False) for column in columns]
+        return groups.take(pa.array(first_of_each(codes, window.limit, groups.num_rows)))
+    return groups.slice(window.offset, window.limit)
 
 
 def scan_hints(context: Context, query: ir.ReadIR) -> ScanHints:
@@ -131,13 +217,20 @@ def scan_hints(context: Context, query: ir.ReadIR) -> ScanHints:
         # A filter without variables comes before everything else.
         return ScanHints()
     is_alone = len(query.pipeline) == 1
-    is_cut = bool(query.order) and query.limit is not None
+    is_cut = bool(query.order) and context.wanted is not None
     if not (is_alone and not is_cut) and not _finds_by_key(context, scan):
         return ScanHints()
-    wanted = dict.fromkeys(entity_columns(result_operands(query)))
+    wanted = dict.fromkeys(stored_columns(_read_from_rows(query)))
     columns = tuple(name for variable, name in wanted if variable == scan.variable)
-    limit = query.limit if is_alone and not query.order and not query.grouped else None
+    limit = context.wanted if is_alone and not query.order and not query.grouped else None
     return ScanHints(columns=columns, limit=limit)
+
+
+def _read_from_rows(query: ir.ReadIR) -> Iterator[ir.Expression]:
+    """What is read of the rows for the result; a count of rows reads nothing."""
+    for expression in result_expressions(query):
+        if not (isinstance(expression, ir.Aggregate) and counts_rows(expression)):
+            yield expression
 
 
 def _finds_by_key(context: Context, scan: ir.NodeScan) -> bool:
@@ -264,11 +357,12 @@ def _steps(context: Context, ops: Sequence[ir.Op], rows: float, place: tuple[int
             case ir.Filter():
                 rows *= _OTHER_SHARE
                 yield _Step(here, depth, "Filter in memory", rows)
-            case ir.AntiJoin(_, pipeline):
+            case ir.AntiJoin(_, pipeline) | ir.SemiJoin(_, pipeline):
                 inside = context.inside(pipeline)
                 inner = list(_steps(inside, pipeline, rows, here, depth + 1))
                 rows *= 0.5
-                yield _Step(here, depth, "AntiJoin, once for all outer rows", rows)
+                word = "SemiJoin" if isinstance(op, ir.SemiJoin) else "AntiJoin"
+                yield _Step(here, depth, f"{word}, once for all outer rows", rows)
                 yield from inner
             case _:
                 assert_never(op)
@@ -295,10 +389,10 @@ def _scan_text(context: Context, op: ir.NodeScan) -> tuple[str, float]:
     return ": ".join([parts[0], ", ".join(parts[1:])]), share
 
 
-def _share(context: Context, op: ir.NodeScan, predicate: ir.Predicate) -> float:
+def _share(context: Context, op: ir.NodeScan, predicate: ir.Expression) -> float:
     if isinstance(predicate, ir.TextMatch):
         return _TEXT_SHARE
-    if predicate.op is not ir.CompareOp.EQ:
+    if not isinstance(predicate, ir.Comparison) or predicate.op is not ir.CompareOp.EQ:
         return _OTHER_SHARE
     key = context.catalog.nodes[op.node_type].key
     if key is not None and key.members == tuple(_columns(predicate)):
@@ -353,11 +447,8 @@ def _rank_text(context: Context, query: ir.ReadIR) -> str:
     return f"Rank {_name(variable)} {order} ({'; '.join(ways)})"
 
 
-def _columns(predicate: ir.Predicate) -> Iterator[str]:
-    if isinstance(predicate, ir.Comparison):
-        for operand in (predicate.left, predicate.right):
-            if isinstance(operand, ir.PropertyRef):
-                yield operand.property
+def _columns(predicate: ir.Expression) -> Iterator[str]:
+    return (name for _, name in stored_columns((predicate,)))
 
 
 def _name(variable: str) -> str:

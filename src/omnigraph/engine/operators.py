@@ -15,22 +15,12 @@ from omnigraph.core.values import StoredValue
 from omnigraph.engine.context import OUTER_ROW, Context, is_hidden, live_after
 from omnigraph.engine.entities import Entities, row_id_array
 from omnigraph.engine.expand import ExpandOperator
-from omnigraph.engine.predicates import keep_true, push_down
-from omnigraph.engine.projection import entity_columns
-from omnigraph.engine.rows import BATCH_ROWS, Rows, batch_rows, gathered, read_batches
+from omnigraph.engine.predicates import keep_true, push_down, stored_columns
+from omnigraph.engine.rows import BATCH_ROWS, BoolArray, IntArray, Rows, batch_rows, gathered, read_batches
 from omnigraph.engine.text_search import text_matches
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.ir import (
-    CompareOp,
-    Comparison,
-    Constant,
-    NodeScan,
-    ParamRef,
-    Predicate,
-    PropertyRef,
-    TextMatch,
-)
+from omnigraph.lang.query.ir import CompareOp, Comparison, Constant, NodeScan, ParamRef, PropertyRef, TextMatch
 from omnigraph.storage.datasets.reads import scan_rows
 
 # ---- NodeScan: the nodes of a type that satisfy its filters
@@ -137,10 +127,7 @@ class ScanOperator:
         return all(worth_keeping)
 
     def _filtered_columns(self) -> list[str]:
-        columns = entity_columns(
-            operand for item in self._op.filters if isinstance(item, Comparison) for operand in (item.left, item.right)
-        )
-        return list(dict.fromkeys(name for _, name in columns))
+        return list(dict.fromkeys(name for _, name in stored_columns(self._op.filters)))
 
     def _filtered_in_memory(self, entities: Entities) -> Iterator[Rows]:
         op = self._op
@@ -154,7 +141,7 @@ class ScanOperator:
     def _matching(self, conditions: Sequence[TextMatch]) -> Rows:
         """The nodes that match all text conditions, then all other predicates."""
         op, context = self._op, self._context
-        others: list[Predicate] = [item for item in op.filters if item not in conditions]
+        others = [item for item in op.filters if item not in conditions]
         matches = [text_matches(context, condition) for condition in conditions]
         row_ids = reduce(np.intersect1d, matches)
         rows = Rows(count=len(row_ids), variables={op.variable: row_ids})
@@ -282,10 +269,10 @@ def _operator(
             return ScanOperator(context, op, live, hints.columns, hints.limit)
         case ir.Expand():
             return ExpandOperator(context, op, live)
-        case ir.Filter(predicate):
-            return FilterOperator(context, predicate, live)
-        case ir.AntiJoin():
-            return AntiJoinOperator(context, op, live, profile=profile, place=place)
+        case ir.Filter():
+            return FilterOperator(context, op, live)
+        case ir.AntiJoin() | ir.SemiJoin():
+            return BlockJoinOperator(context, op, live, profile=profile, place=place)
         case _:
             assert_never(op)
 
@@ -301,6 +288,8 @@ def operator_label(op: ir.Op) -> str:
             return "Filter"
         case ir.AntiJoin():
             return "AntiJoin"
+        case ir.SemiJoin():
+            return "SemiJoin"
         case _:
             assert_never(op)
 
@@ -348,18 +337,19 @@ def _next(budget: Budget, stage: _Stage, batches: Iterator[Rows]) -> Rows | None
 class FilterOperator:
     """Keeps the rows for which a predicate is true."""
 
-    def __init__(self, context: Context, predicate: ir.Predicate, live: frozenset[str]) -> None:
+    def __init__(self, context: Context, op: ir.Filter, live: frozenset[str]) -> None:
         self._context = context
-        self._predicate = predicate
+        self._op = op
         self._live = live
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
         """The rows that are left."""
-        yield keep_true(self._context, rows, (self._predicate,)).only(self._live)
+        op = self._op
+        yield keep_true(self._context, rows, (op.predicate,), is_strict=op.is_strict).only(self._live)
 
 
-class AntiJoinOperator:
-    """Keeps the rows for which the inner pipeline finds nothing.
+class BlockJoinOperator:
+    """Keeps the rows for which the inner pipeline finds something, or nothing.
 
     It runs once per batch, for the distinct outer bindings, each with a number of its own.
     """
@@ -367,35 +357,53 @@ class AntiJoinOperator:
     def __init__(
         self,
         context: Context,
-        op: ir.AntiJoin,
+        op: ir.AntiJoin | ir.SemiJoin,
         live: frozenset[str],
         *,
         profile: Profile | None,
         place: tuple[int, ...],
     ) -> None:
-        self._inside = context.inside(op.pipeline)
+        self._context = context
         self._op = op
         self._live = live
         self._profile = profile
         self._place = place
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
-        """The rows without a solution inside."""
-        outer, number_of = _distinct(rows, self._op.outer)
-        start = outer.bind(OUTER_ROW, np.arange(outer.count))
-        has_solution = np.zeros(outer.count, np.bool_)
-        inner = run_pipeline(
-            self._inside, self._op.pipeline, [start], (OUTER_ROW,), profile=self._profile, place=self._place
-        )
-        for found in inner:
-            has_solution[found.variables[OUTER_ROW]] = True
-        yield rows.only(self._live).keep(~has_solution[number_of])
+        """The rows with a solution inside, or without."""
+        op = self._op
+        found = has_solution(self._context, rows, op.outer, op.pipeline, profile=self._profile, place=self._place)
+        yield rows.only(self._live).keep(found if isinstance(op, ir.SemiJoin) else ~found)
 
 
-def _distinct(rows: Rows, variables: Sequence[str]) -> tuple[Rows, np.ndarray]:
-    """The distinct bindings of some variables, and for each row the number of its binding."""
-    if len(variables) == 1:
-        row_ids, number_of = np.unique(rows.variables[variables[0]], return_inverse=True)
-        return Rows(count=len(row_ids), variables={variables[0]: row_ids}), number_of
-    bound = {name: rows.variables[name] for name in variables}
-    return Rows(count=rows.count, variables=bound), np.arange(rows.count)
+# ---- Blocks: pipelines that begin with the rows of another one
+
+
+def has_solution(
+    context: Context,
+    rows: Rows,
+    outer: Sequence[str],
+    pipeline: Sequence[ir.Op],
+    *,
+    profile: Profile | None = None,
+    place: tuple[int, ...] = (),
+) -> BoolArray:
+    """Per row, whether a block emits anything for it."""
+    start, number_of = block_start(rows, outer)
+    solved = np.zeros(start.count, np.bool_)
+    inner = run_pipeline(context.inside(pipeline), pipeline, [start], (OUTER_ROW,), profile=profile, place=place)
+    for found in inner:
+        solved[found.variables[OUTER_ROW]] = True
+    result: BoolArray = solved[number_of]
+    return result
+
+
+def block_start(rows: Rows, outer: Sequence[str]) -> tuple[Rows, IntArray]:
+    """The distinct bindings of some variables, numbered, and for each row the number of its binding."""
+    if len(outer) == 1:
+        row_ids, number_of = np.unique(rows.variables[outer[0]], return_inverse=True)
+        distinct = Rows(count=len(row_ids), variables={outer[0]: row_ids})
+    else:
+        distinct = Rows(count=rows.count, variables={name: rows.variables[name] for name in outer})
+        number_of = np.arange(rows.count)
+    return distinct.bind(OUTER_ROW, np.arange(distinct.count)), number_of

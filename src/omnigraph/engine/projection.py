@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.core.arrow import Array, arrow_type, pc, stored_array
-from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType
-from omnigraph.core.values import StoredValue
+from omnigraph.core.arrow import Array, arrow_type, one_array, pc
+from omnigraph.core.types import BaseType, ListType, Scalar, ScalarType
 from omnigraph.engine.context import Context, is_hidden
-from omnigraph.engine.predicates import with_columns
+from omnigraph.engine.predicates import computed, stored_columns, with_columns
 from omnigraph.engine.rows import Column, IntArray, Rows, concat_rows, plain_numbers
 from omnigraph.lang.query import ir
 
@@ -22,7 +20,6 @@ from omnigraph.lang.query import ir
 
 #: Where the score of the rank key is attached to rows.
 SCORE_COLUMN: Column = ("~rank", "score")
-ID = "id"
 _INSTANT = pa.timestamp("ms", tz="UTC")
 
 
@@ -63,47 +60,32 @@ def shown(column: Array, base: BaseType, wanted: pa.DataType | None = None) -> A
     return column.cast(wanted)
 
 
-def entity_columns(operands: Iterable[object]) -> Iterator[Column]:
-    """The stored columns behind operands: properties, and the id of a bare variable."""
-    for operand in operands:
-        match operand:
-            case ir.PropertyRef(variable, name):
-                yield variable, name
-            case ir.EntityRef(variable):
-                yield variable, ID
-            case _:
-                pass
-
-
 def project(context: Context, rows: Rows, projections: Sequence[ir.Projection], schema: pa.Schema) -> pa.RecordBatch:
     """Rows as a batch of result columns."""
-    rows = with_columns(context, rows, entity_columns(item.expression for item in projections))
+    rows = with_columns(context, rows, stored_columns(_values(projections)))
     arrays = [
-        shown(operand_column(context, rows, item.expression), item.type.base, schema.field(place).type)
+        shown(value_column(context, rows, item.expression), item.type.base, schema.field(place).type)
         for place, item in enumerate(projections)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def operand_column(context: Context, rows: Rows, operand: ir.Operand | ir.Aggregate | ir.Rank) -> Array:
-    """The values of an operand, whose stored columns are read already."""
-    match operand:
-        case ir.PropertyRef(variable, name):
+def _values(projections: Iterable[ir.Projection]) -> Iterator[ir.Expression]:
+    """The columns that are not a score."""
+    for item in projections:
+        if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf):
+            yield item.expression
+
+
+def value_column(context: Context, rows: Rows, expression: ir.Expression | ir.Rank) -> Array:
+    """The values of a column, in stored form; what is stored of it is best read already."""
+    match expression:
+        case ir.PropertyRef(variable, name) if (variable, name) in rows.columns:
             return rows.columns[variable, name]
-        case ir.EntityRef(variable):
-            return rows.columns[variable, ID]
-        case ir.ParamRef() | ir.Constant():
-            return _repeated(ir.value_of(operand, context.values), operand.type, rows.count)
         case ir.Nearest() | ir.Bm25() | ir.Rrf():
             return rows.columns[SCORE_COLUMN]
-        case ir.Aggregate():
-            raise AssertionError("aggregates are columns of groups, not of rows")
         case _:
-            assert_never(operand)
-
-
-def _repeated(value: StoredValue, type_: PropertyType, count: int) -> Array:
-    return pa.repeat(stored_array(arrow_type(type_.base), [value])[0], count)
+            return computed(context, rows, expression)
 
 
 # ---- Equality keys of columns
@@ -146,13 +128,15 @@ def _plain_texts(items: Array) -> Array:
 # ---- Total, deterministic order
 
 
+#: Codes of null where it does not stand where its direction says.
+_BEFORE_ALL, _BEHIND_ALL = -(2**62), 2**62
 _RANKS = pc.RankOptions(sort_keys="ascending", tiebreaker="dense")
 
 
-def order_codes(column: Array, *, descending: bool) -> IntArray:
+def order_codes(column: Array, *, descending: bool, nulls_first: bool | None = None) -> IntArray:
     """Numbers that sort as the values do: null first, then NaN, or last descending; equal values have equal numbers.
 
-    Lists have an order too, which means nothing but makes others total.
+    `nulls_first` puts null elsewhere. Lists have an order too, which means nothing but makes others total.
     """
     values = groupable(plain_numbers(column))
     ranks = pc.rank(values, options=_RANKS)
@@ -160,9 +144,14 @@ def order_codes(column: Array, *, descending: bool) -> IntArray:
     # Where these two stand in the order of Arrow depends on its release.
     if pa.types.is_floating(values.type):
         codes[np.asarray(pc.fill_null(pc.is_nan(values), False).to_numpy(zero_copy_only=False))] = 1
-    if values.null_count:
-        codes[np.asarray(values.is_null().to_numpy(zero_copy_only=False))] = 0
-    return -codes if descending else codes
+    nulls = np.asarray(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else None
+    if nulls is not None:
+        codes[nulls] = 0
+    if descending:
+        codes = -codes
+    if nulls is not None and nulls_first is not None:
+        codes[nulls] = _BEFORE_ALL if nulls_first else _BEHIND_ALL
+    return codes
 
 
 def sort_by_codes(codes: Sequence[IntArray], count: int) -> IntArray:
@@ -230,41 +219,43 @@ def key_codes(
 ) -> tuple[Rows, list[IntArray]]:
     """The rows with the values of order keys, and numbers that sort as those do; all keys unless some are given."""
     keys = query.order if keys is None else keys
-    operands = [key_operand(query, key) for key in keys]
-    rows = with_columns(context, rows, entity_columns(operands))
-    columns = [operand_column(context, rows, operand) for operand in operands]
+    operands = [key_operand(query, key.expression) for key in keys]
+    plain = [item for item in operands if not isinstance(item, ir.Nearest | ir.Bm25 | ir.Rrf)]
+    rows = with_columns(context, rows, stored_columns(plain))
+    columns = [value_column(context, rows, operand) for operand in operands]
     codes = [
-        context.budget.patiently(partial(order_codes, column, descending=key.descending), rows.count)
+        context.budget.patiently(
+            partial(order_codes, column, descending=key.descending, nulls_first=key.nulls_first), rows.count
+        )
         for column, key in zip(columns, keys, strict=True)
     ]
     return rows, codes
 
 
-def key_operand(query: ir.ReadIR, key: ir.OrderKey) -> ir.Operand | ir.Aggregate | ir.Rank:
-    """The operand of an order key."""
-    expression = key.expression
-    if isinstance(expression, ir.PropertyRef):
-        return expression
-    return next(item.expression for item in query.projections if item.name == expression.name)
+def key_operand(query: ir.ReadIR, key: ir.Expression) -> ir.Expression | ir.Rank:
+    """What an order key is made of: the expression of the column that it names, or itself."""
+    if not isinstance(key, ir.ColumnRef):
+        return key
+    return next(item.expression for item in query.projections if item.name == key.name)
 
 
 def first_rows(context: Context, batches: Iterator[Rows], query: ir.ReadIR) -> Rows:
-    """All rows, or the first `limit`, in total order. With a limit, memory follows the limit."""
+    """All rows, or the first that are wanted, in total order. Memory follows how many are wanted."""
     budget = context.budget
     held: list[Rows] = []
     count, size = 0, 0
     for rows in batches:
         held.append(rows)
         count, size = count + rows.count, size + budget.hold(rows.nbytes)
-        if query.limit is not None and count > _prune_at(query.limit):
+        if context.wanted is not None and count > _prune_at(context.wanted):
             held = [_sorted(context, held, query)]
             budget.release(size)
             count, size = held[0].count, budget.hold(held[0].nbytes)
     return _sorted(context, held, query)
 
 
-def _prune_at(limit: int) -> int:
-    return max(_PRUNE_ROWS, 4 * limit)
+def _prune_at(wanted: int) -> int:
+    return max(_PRUNE_ROWS, 4 * wanted)
 
 
 def _sorted(context: Context, parts: list[Rows], query: ir.ReadIR) -> Rows:
@@ -277,7 +268,7 @@ def _sorted(context: Context, parts: list[Rows], query: ir.ReadIR) -> Rows:
     if not rows.count:
         return rows
     rows, codes = key_codes(context, rows, query)
-    order = total_order(context, rows, codes, query.limit)
+    order = total_order(context, rows, codes, context.wanted)
     return budget.patiently(lambda: rows.take(order), len(order))
 
 
@@ -290,15 +281,29 @@ def sort_groups(context: Context, groups: pa.Table, query: ir.ReadIR) -> pa.Tabl
 
 
 def _sorted_groups(groups: pa.Table, query: ir.ReadIR) -> pa.Table:
-    names = {item.expression: item.name for item in query.projections if isinstance(item.expression, ir.PropertyRef)}
-    codes = []
-    for key in query.order:
-        expression = key.expression
-        name = expression.name if isinstance(expression, ir.ColumnRef) else names[expression]
-        column = groups[name].combine_chunks()
-        codes.append(order_codes(column, descending=key.descending))
-    for item in query.projections:
-        if not isinstance(item.expression, ir.Aggregate):
-            column = groups[item.name].combine_chunks()
-            codes.append(order_codes(column, descending=False))
+    codes = [
+        order_codes(_group_column(groups, query, key), descending=key.descending, nulls_first=key.nulls_first)
+        for key in query.order
+    ]
+    codes += [order_codes(one_array(column), descending=False) for column in groups.columns]
     return groups.take(sort_by_codes(codes, groups.num_rows))
+
+
+def _group_column(groups: pa.Table, query: ir.ReadIR, key: ir.OrderKey) -> Array:
+    assert isinstance(key.expression, ir.ColumnRef), "groups are ordered by what is returned"
+    return one_array(groups[key.expression.name])
+
+
+# ---- Limits
+
+
+def first_of_each(codes: Sequence[IntArray], limit: int, count: int) -> IntArray:
+    """The places of the first `limit` rows of each group of rows with equal codes, in order."""
+    _, group_of = np.unique(np.stack([*codes, np.zeros(count, np.int64)]), axis=1, return_inverse=True)
+    by_group = np.argsort(group_of.ravel(), kind="stable")
+    sizes = np.bincount(group_of.ravel())
+    starts = np.cumsum(sizes) - sizes
+    number = np.empty(count, np.int64)
+    number[by_group] = np.arange(count) - np.repeat(starts, sizes)
+    found: IntArray = np.flatnonzero(number < limit)
+    return found

@@ -49,7 +49,7 @@ class _Arm:
 
 def ranked_rows(context: Context, query: ir.ReadIR, profile: Profile | None = None) -> Rows:
     """The rows of a ranked query in order, with their score attached, cut to the limit."""
-    rank, limit = query.rank, query.limit
+    rank, limit = query.rank, context.wanted
     assert rank is not None, "the query is ranked"
     if isinstance(rank, ir.Rrf):
         return _fused_rows(context, query, rank, profile)
@@ -129,7 +129,7 @@ def _entity_keys(query: ir.ReadIR, rank: FieldRank) -> tuple[tuple[ir.OrderKey, 
         return (), True
     keys: list[ir.OrderKey] = []
     for key in query.order:
-        operand = key_operand(query, key)
+        operand = key_operand(query, key.expression)
         if not isinstance(operand, ir.PropertyRef) or operand.variable != rank.field.variable:
             return tuple(keys), False
         keys.append(key)
@@ -183,8 +183,8 @@ class _Ranking:
 
 def _fused_rows(context: Context, query: ir.ReadIR, rank: ir.Rrf, profile: Profile | None) -> Rows:
     """The rows of a fusion in order: by score, by the other keys, by the places in both arms, by ids."""
-    assert query.limit is not None, "a fusion has a limit"
-    variable, depth = rank.first.field.variable, ir.Rrf.depth(query.limit)
+    assert context.wanted is not None, "a fusion has a limit"
+    variable, depth = rank.first.field.variable, ir.Rrf.depth(context.wanted)
     first = _ranking(context, query, rank.first, depth, profile)
     if rank.second.field.variable == variable:
         second = _ranking(context, query, rank.second, depth, profile)
@@ -197,7 +197,7 @@ def _fused_rows(context: Context, query: ir.ReadIR, rank: ir.Rrf, profile: Profi
     rows = rows.attach({SCORE_COLUMN: pa.array(fused.scores[place], pa.float64())})
     rows, codes = key_codes(context, rows, query)
     codes = [score_codes(rank, fused.scores)[place], *codes, *(item[place] for item in places)]
-    return rows.take(total_order(context, rows, codes, query.limit, first=variable))
+    return rows.take(total_order(context, rows, codes, context.wanted, first=variable))
 
 
 def _ranking(context: Context, query: ir.ReadIR, rank: FieldRank, depth: int, profile: Profile | None) -> _Ranking:
@@ -231,9 +231,10 @@ def _fuse(
     absent = len(entities)
     places = (_places(first.entities, entities, absent), _places(second.entities, entities, absent))
     scores = _fused_scores(k, *places, absent=absent)
-    if query.limit is not None and len(entities) > query.limit:
+    wanted = context.wanted
+    if wanted is not None and len(entities) > wanted:
         # Every entity has a row, so no row of an entity behind these is among the first.
-        last = -np.partition(-scores, query.limit - 1)[query.limit - 1] if query.limit else np.inf
+        last = -np.partition(-scores, wanted - 1)[wanted - 1] if wanted else np.inf
         is_kept = scores >= last
         entities, scores = entities[is_kept], scores[is_kept]
         places = (places[0][is_kept], places[1][is_kept])

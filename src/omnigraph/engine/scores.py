@@ -50,7 +50,7 @@ class CandidateRequest:
 
     query: ir.ReadIR
     #: All predicates on the ranked variable.
-    predicates: tuple[ir.Predicate, ...]
+    predicates: tuple[ir.Expression, ...]
     #: Those that storage evaluates.
     filter: Filter | None
     #: How many at least, if there are so many; None is all of them.

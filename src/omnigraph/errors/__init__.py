@@ -7,6 +7,7 @@
     │   ├── AmbiguousCommitError         several commit ids begin or end with the given letters
     │   ├── BranchExistsError            the name of a new branch is taken
     │   ├── ParameterError               query parameters do not fit their declaration
+    │   ├── IntegerOverflowError         integers of a query went beyond 64 bits; names the rows
     │   ├── LoadRejectedError            records of a load are wrong; carries a report
     │   ├── UnsupportedSchemaError       a schema change that no step can carry out; carries the plan
     │   ├── SchemaViolationsError        existing rows violate a new schema; carries a report
@@ -101,6 +102,7 @@ from omnigraph.errors.requests import ExternalBlobPolicyError as ExternalBlobPol
 from omnigraph.errors.requests import ExternalBlobSourceError as ExternalBlobSourceError
 from omnigraph.errors.requests import ForbiddenHostError as ForbiddenHostError
 from omnigraph.errors.requests import InputFileError as InputFileError
+from omnigraph.errors.requests import IntegerOverflowError as IntegerOverflowError
 from omnigraph.errors.requests import MethodNotAllowedError as MethodNotAllowedError
 from omnigraph.errors.requests import MissingPackageError as MissingPackageError
 from omnigraph.errors.requests import MixedMutationError as MixedMutationError
@@ -186,6 +188,7 @@ __all__ = [
     "InitializationClaimedError",
     "InitializationCommittedError",
     "InputFileError",
+    "IntegerOverflowError",
     "InternalError",
     "KeyConflictError",
     "LeaseLostError",

@@ -18,6 +18,8 @@ from omnigraph.errors.text import compared_sizes
 MAX_DIAGNOSTICS = 100
 #: How many names or problems an error lists.
 _MAX_LISTED = MAX_DIAGNOSTICS
+#: How many rows a message names.
+_SHOWN_ROWS = 3
 #: How many commits a message lists.
 _SHOWN_COMMITS = 5
 #: How many findings there are; told where an error does not carry all of them.
@@ -84,6 +86,22 @@ class ParameterError(BadRequestError):
         self.problems = dict(islice(problems.items(), _MAX_LISTED))
         listing = "; ".join([*self.problems.values(), *_more(len(problems), "problem")])
         super().__init__(f"parameters of query `{query}` do not fit: {listing}")
+
+
+class IntegerOverflowError(BadRequestError):
+    """Integers of a query went beyond 64 bits. `rows` names the first of these rows by the ids of their variables."""
+
+    kind = "query"
+    rows: tuple[str, ...]
+    total: int
+
+    def __init__(self, rows: tuple[str, ...], total: int) -> None:
+        self.rows = rows[:_MAX_LISTED]
+        self.total = total
+        where = f" in {', '.join(self.rows[:_SHOWN_ROWS])}" if rows else ""
+        more = f" and {total - _SHOWN_ROWS:,} more rows" if rows and total > _SHOWN_ROWS else ""
+        advice = "compute with floats, as in `f64($x.n) * 2`, or leave these rows out"
+        super().__init__(f"integer overflow{where}{more}: a result is beyond 64 bits; {advice}")
 
 
 class QuerySelectionError(BadRequestError):

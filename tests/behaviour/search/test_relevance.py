@@ -388,7 +388,6 @@ def test_a_long_ranking_is_in_order_across_fragments_and_segments(tmp_path: Path
         ('match { $d: Doc } return { bm25($d.body, "x") as s }', "Q112"),
         ('match { $d: Doc } return { bm25($d.body, "x") as s } order { bm25($d.body, "y") }', "Q112"),
         ('match { $d: Doc } return { search($d.body, "x") as s }', "Q111"),
-        ('match { $d: Doc } return { count($d) as n } order { bm25($d.body, "x") }', "Q113"),
     ],
 )
 def test_a_ranking_that_makes_no_sense_is_a_compile_error(linked: dict[State, Graph], text: str, code: str):

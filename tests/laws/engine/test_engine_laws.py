@@ -36,11 +36,12 @@ from omnigraph.engine.adjacency import (
     ranges,
     reach_within,
 )
+from omnigraph.engine.comparisons import Fixed, Values, holds
+from omnigraph.engine.comparisons import Side as SideCompareLaws
 from omnigraph.engine.context import Context
 from omnigraph.engine.entities import Numbering, row_id_array
 from omnigraph.engine.expand import find_adjacency
-from omnigraph.engine.predicates import Fixed, Values, holds, keep_true, push_down
-from omnigraph.engine.predicates import Side as SideCompareLaws
+from omnigraph.engine.predicates import keep_true, push_down
 from omnigraph.engine.rows import Rows
 from omnigraph.engine.wanted_indexes import WantedIndex, index_spec
 from omnigraph.lang.query.ir import (
@@ -48,9 +49,9 @@ from omnigraph.lang.query.ir import (
     Comparison,
     Constant,
     Direction,
+    Expression,
     Operand,
     ParamRef,
-    Predicate,
     PropertyRef,
 )
 from omnigraph.lang.schema.catalog import EdgeDef, IndexKind
@@ -497,7 +498,7 @@ ROUNDS = 8
 class Question:
     """A predicate, the values of its parameters, and what it means for one value of the column."""
 
-    predicate: Predicate
+    predicate: Expression
     values: dict[str, StoredValue]
     op: CompareOp
     operand: Any

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from omnigraph.core.budget import Budget
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.engine.comparisons import Fixed, Side, Values, holds
 from omnigraph.engine.context import Context
-from omnigraph.engine.predicates import Fixed, Side, Values, holds
 from omnigraph.engine.projection import order_codes, sort_by_codes, total_order
 from omnigraph.engine.rows import Rows
 from omnigraph.lang.query.ir import CompareOp

@@ -21,9 +21,9 @@ from omnigraph.lang.query.ir import (
     Comparison,
     Constant,
     EntityRef,
+    Expression,
     Operand,
     ParamRef,
-    Predicate,
     PropertyRef,
     TextKind,
     TextMatch,
@@ -403,7 +403,7 @@ def case(left: Operand, op: CompareOp, right: Operand) -> Comparison:
         (case(constant(ListType(Scalar.I64), ()), CompareOp.CONTAINS, field(I32)), AnyOf(())),
     ],
 )
-def test_a_comparison_with_a_known_value_goes_to_storage(predicate: Predicate, expected: Filter) -> None:
+def test_a_comparison_with_a_known_value_goes_to_storage(predicate: Expression, expected: Filter) -> None:
     pushed = push_down([predicate], VALUES)
     assert pushed.filter == expected
     assert pushed.rest == ()
@@ -434,7 +434,7 @@ LONG = constant(ListType(Scalar.I64), tuple(range(1001)))
         TextMatch(TextKind.SEARCH, field(S), constant(S, "word")),
     ],
 )
-def test_what_storage_would_judge_differently_or_not_at_all_stays(predicate: Predicate) -> None:
+def test_what_storage_would_judge_differently_or_not_at_all_stays(predicate: Expression) -> None:
     pushed = push_down([predicate], VALUES)
     assert pushed.filter is None
     assert pushed.rest == (predicate,)

@@ -13,7 +13,6 @@ from omnigraph.engine.context import (
     is_hidden,
     live_after,
     needed_variables,
-    predicate_variables,
     rank_field,
     variable_names,
     variable_tables,
@@ -268,6 +267,10 @@ def test_the_names_of_a_pipeline_leave_negations_out() -> None:
     assert list(variable_names(ops)) == ["a", "b", "e"]
 
 
+def aggregate(function: ir.AggregateFunction, argument: ir.Expression) -> ir.Aggregate:
+    return ir.Aggregate(function, argument, MAYBE)
+
+
 def read(
     *projections: ir.Operand | ir.Aggregate | ir.Rank,
     order: tuple[ir.PropertyRef | ir.ColumnRef, ...] = (),
@@ -302,20 +305,21 @@ BM25 = ir.Bm25(prop("a"), ir.Constant("word", TEXT))
         (read(ir.Constant("x", TEXT), ir.ParamRef("p", TEXT)), ""),
         # An order is total, so ids of every named variable are asked for; hidden ones and those of negations are not.
         (read(prop("a"), order=(prop("a"),)), "abe"),
-        (read(ir.Constant("x", TEXT), order=(ir.ColumnRef("c0"),)), "abe"),
+        (read(ir.Constant("x", TEXT), order=(ir.ColumnRef("c0", TEXT),)), "abe"),
         # Groups are ordered by their own columns.
-        (read(prop("a"), ir.Aggregate(COUNT, prop("b", type_=MAYBE)), order=(prop("a"),)), "ab"),
-        (read(ir.Aggregate(SUM, prop("e")), order=(ir.ColumnRef("c0"),)), "e"),
+        (read(prop("a"), aggregate(COUNT, prop("b", type_=MAYBE)), order=(prop("a"),)), "ab"),
+        (read(aggregate(SUM, prop("e")), order=(ir.ColumnRef("c0", TEXT),)), "e"),
         # Counting what is never null is counting rows.
-        (read(ir.Aggregate(COUNT, ir.EntityRef("b", "Paper"))), ""),
-        (read(ir.Aggregate(COUNT, prop("b"))), ""),
-        (read(prop("a"), ir.Aggregate(COUNT, ir.EntityRef("b", "Paper"))), "a"),
-        (read(ir.Aggregate(MIN, prop("b"))), "b"),
-        (read(ir.Aggregate(COUNT, prop("b", type_=MAYBE))), "b"),
+        (read(aggregate(COUNT, ir.EntityRef("b", "Paper"))), ""),
+        (read(aggregate(COUNT, prop("b"))), ""),
+        (read(prop("a"), aggregate(COUNT, ir.EntityRef("b", "Paper"))), "a"),
+        (read(aggregate(MIN, prop("b"))), "b"),
+        (read(aggregate(COUNT, prop("b", type_=MAYBE))), "b"),
         # A rank asks for its entity and makes the order total.
         (read(ir.Constant("x", TEXT), rank=NEAREST), "abe"),
-        (read(ir.Aggregate(COUNT, prop("a")), rank=NEAREST), "b"),
-        (read(ir.Aggregate(COUNT, prop("a")), rank=BM25), "a"),
+        # The window of a vector is cut in total order, also where what is left is grouped.
+        (read(aggregate(COUNT, prop("a")), rank=NEAREST), "abe"),
+        (read(aggregate(COUNT, prop("a")), rank=BM25), "a"),
     ],
 )
 def test_the_result_asks_for_what_it_is_made_from(query: ir.ReadIR, expected: str) -> None:
@@ -341,16 +345,16 @@ def test_a_fused_ranking_ranks_the_entities_of_its_first_arm() -> None:
     ],
 )
 def test_a_count_of_what_is_never_null_counts_rows(function, argument, expected: bool) -> None:
-    assert counts_rows(ir.Aggregate(function, argument)) is expected
+    assert counts_rows(aggregate(function, argument)) is expected
 
 
 def test_a_predicate_asks_for_the_variables_of_both_sides() -> None:
     both = ir.Comparison(prop("a"), ir.CompareOp.LT, prop("b"))
-    assert list(predicate_variables(both)) == ["a", "b"]
+    assert list(ir.variables(both)) == ["a", "b"]
     one = ir.Comparison(ir.ParamRef("p", TEXT), ir.CompareOp.EQ, ir.EntityRef("c", "Paper"))
-    assert list(predicate_variables(one)) == ["c"]
+    assert list(ir.variables(one)) == ["c"]
     text = ir.TextMatch(ir.TextKind.SEARCH, prop("d"), ir.Constant("x", TEXT))
-    assert list(predicate_variables(text)) == ["d"]
+    assert list(ir.variables(text)) == ["d"]
 
 
 def test_only_names_that_no_text_can_spell_are_hidden() -> None:

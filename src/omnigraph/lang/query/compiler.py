@@ -14,13 +14,14 @@ from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError,
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import SCALARS, repeated
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.expressions import Context, Scope
 from omnigraph.lang.query.inference import infer_params
 from omnigraph.lang.query.lowering import lower_pattern
 from omnigraph.lang.query.mutations import check_statement
+from omnigraph.lang.query.operands import default_value
 from omnigraph.lang.query.parser import SYNTAX_ERROR, parse_queries
-from omnigraph.lang.query.patterns import check_pattern
+from omnigraph.lang.query.patterns import check_block, check_pattern
 from omnigraph.lang.query.results import check_result
+from omnigraph.lang.query.scope import Context, Scope
 from omnigraph.lang.query.signature import Operation, describe
 from omnigraph.lang.schema.catalog import Catalog
 
@@ -47,9 +48,15 @@ def check_declaration(
             continue
         types[param.name] = type_
         if type_ is not None:
-            params.append(ir.Parameter(name=param.name, type=type_))
+            params.append(_parameter(findings, param, type_))
     _check_notes(findings, query)
     return tuple(params)
+
+
+def _parameter(findings: Findings, param: ast.Param, type_: PropertyType) -> ir.Parameter:
+    if param.default is None:
+        return ir.Parameter(name=param.name, type=type_)
+    return ir.Parameter(name=param.name, type=type_, default=default_value(findings, param, type_), has_default=True)
 
 
 def _param_type(findings: Findings, written: ast.TypeExpr) -> PropertyType | None:
@@ -96,13 +103,19 @@ QUERY_CODES: dict[str, str] = {
     "T15": "hop bounds, or arguments of `nearest`",
     "T16": "update of an edge type",
     "T17": "`nearest` without a limit",
-    "T18": "`nearest` together with a column as order key",
     "T19": "arguments of `search` or `fuzzy`",
     "T20": "arguments of `match_text` or `bm25`",
     "T21": "arms, k or missing limit of `rrf`",
     "T22": "undirected traversal between different types",
     "T23": "misuse of an edge variable",
     "T24": "Blob used as a value of a read",
+    "T39": "block without an outer variable",
+    "T41": "condition that is not a Bool",
+    "T42": "order key that is not returned",
+    "T43": "column without a name",
+    "T44": "aggregate or search in a mutation",
+    "T45": "property or block where a constant stands",
+    "T46": "Boolean literal where a property is named so",
     "Q101": "query declared twice",
     "Q102": "parameter declared twice",
     "Q103": "reserved parameter name",
@@ -121,6 +134,11 @@ QUERY_CODES: dict[str, str] = {
     "Q116": "query annotation blank or given twice",
     "Q117": "column name used as a value",
     "Q118": "query with more parts than its limits allow",
+    "Q119": "`offset`, `per`, or a number of rows",
+    "Q120": "`null` where it has no type",
+    "Q121": "misuse of a path",
+    "Q122": "misuse of `let`",
+    "Q123": "misuse of an optional variable",
     "D2": "one mutation both writes and deletes",
     "L202": "warning: patterns that nothing joins, so every row of one meets every row of the other",
     "L201": "warning: nullable property that no update sets",
@@ -130,7 +148,7 @@ QUERY_CODES: dict[str, str] = {
 # ---- Size limits of a query
 
 
-_PATTERNS = (ast.Binding, ast.Traversal, ast.Negation)
+_PATTERNS = (ast.Binding, ast.Traversal, ast.Optional, ast.Path)
 
 
 def check_size(query: ast.Query, findings: Findings) -> bool:
@@ -139,21 +157,23 @@ def check_size(query: ast.Query, findings: Findings) -> bool:
     Checked before anything else: every later pass takes time and memory in proportion to what is counted here, and
     the rows of each pattern are held while the query runs.
     """
-    clauses = list(_clauses(query.body.clauses)) if isinstance(query.body, ast.ReadBody) else []
-    patterns = sum(isinstance(clause, _PATTERNS) for clause in clauses)
+    expressions = list(_expressions(query.body))
+    blocks = [ast.block_of(expression) for expression in expressions]
+    clauses = [clause for block in (_written(query.body), *blocks) for clause in _clauses(block)]
+    patterns = sum(isinstance(clause, _PATTERNS) for clause in clauses) + sum(bool(block) for block in blocks)
     if patterns > MAX_PATTERNS:
         message = (
-            f"query `{query.name}` has {patterns:,} bindings, traversals and `not` blocks: "
+            f"query `{query.name}` has {patterns:,} bindings, traversals and blocks: "
             f"at most {MAX_PATTERNS:,} are allowed"
         )
         hint = "follow one edge type over many hops with bounds, `$a knows{1,9} $b`, or run several queries"
         findings.error("Q118", query.name_span, message, hint)
         return False
-    parts = len(query.params) + sum(_parts(query.body, clauses))
+    parts = len(query.params) + len(clauses) + len(expressions) + _listed_parts(query.body)
     if parts > MAX_PARTS:
         message = (
-            f"query `{query.name}` lists {parts:,} clauses, columns, order keys, parameters, statements and "
-            f"assignments: at most {MAX_PARTS:,} are allowed"
+            f"query `{query.name}` lists {parts:,} clauses, columns, order keys, parameters, statements, "
+            f"assignments and parts of expressions: at most {MAX_PARTS:,} are allowed"
         )
         is_read = isinstance(query.body, ast.ReadBody)
         hint = (
@@ -166,23 +186,66 @@ def check_size(query: ast.Query, findings: Findings) -> bool:
     return True
 
 
+def _written(body: ast.Body) -> tuple[ast.Clause, ...]:
+    """The clauses of the match of a query."""
+    return body.clauses or ()
+
+
 def _clauses(clauses: Iterable[ast.Clause]) -> Iterator[ast.Clause]:
-    """Every clause, those of nested blocks included; brackets nest within `MAX_NESTING`."""
+    """Every clause with those of its own block; brackets nest within `MAX_NESTING`."""
     for clause in clauses:
         yield clause
-        if isinstance(clause, ast.Negation):
+        if isinstance(clause, ast.Optional):
             yield from _clauses(clause.clauses)
+        elif isinstance(clause, ast.Path):
+            yield clause.traversal
 
 
-def _parts(body: ast.Body, clauses: Iterable[ast.Clause]) -> Iterator[int]:
+def _expressions(body: ast.Body) -> Iterator[ast.Expression]:
+    """Every part of every expression, those of blocks included."""
+    waiting = list(_roots(body))
+    while waiting:
+        expression = waiting.pop()
+        yield expression
+        waiting.extend(ast.parts(expression))
+        waiting.extend(_roots_of(ast.block_of(expression)))
+
+
+def _roots(body: ast.Body) -> Iterator[ast.Expression]:
+    yield from _roots_of(_written(body))
     match body:
         case ast.ReadBody():
-            yield len(body.projections) + len(body.order)
-            for clause in clauses:
-                yield 1 + len(clause.matches) if isinstance(clause, ast.Binding) else 1
-        case ast.MutationBody(statements):
+            yield from (item.expression for item in body.projections)
+            yield from (key.expression for key in body.order)
+            if body.having is not None:
+                yield body.having
+            if body.limit is not None:
+                yield from body.limit.per
+        case ast.MutationBody(statements, _, returns):
+            yield from (item.expression for item in returns)
             for statement in statements:
-                yield 1 if isinstance(statement, ast.Delete) else 1 + len(statement.assignments)
+                if not isinstance(statement, ast.Delete):
+                    yield from (assignment.value for assignment in statement.assignments)
+                if isinstance(statement, ast.Update | ast.Delete) and statement.condition is not None:
+                    yield statement.condition
+
+
+def _roots_of(clauses: Iterable[ast.Clause]) -> Iterator[ast.Expression]:
+    for clause in _clauses(clauses):
+        match clause:
+            case ast.Binding(matches=matches) | ast.Traversal(binding=ast.Binding(matches=matches)):
+                yield from (match.value for match in matches)
+            case ast.Condition(expression) | ast.Let(_, expression):
+                yield expression
+            case _:
+                pass
+        if isinstance(clause, ast.Traversal) and clause.hop.condition is not None:
+            yield clause.hop.condition
+
+
+def _listed_parts(body: ast.Body) -> int:
+    """How many statements there are, and how many inline matches without a value of their own."""
+    return len(body.statements) if isinstance(body, ast.MutationBody) else 0
 
 
 # ---- Type checking of one query
@@ -195,7 +258,7 @@ def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.Qu
     """
     if not check_size(query, findings):
         return None
-    context = Context(catalog, findings, {})
+    context = Context(catalog, findings, {}, check_block)
     if query.is_bare:
         inferred = infer_params(query, catalog, findings)
         query, context.advice = replace(query, params=inferred.params), inferred.advice
@@ -224,16 +287,33 @@ def _check_read(
     result = check_result(context, scope, body)
     if context.findings.error_count > before:
         return None
+    pipeline, having = lower_pattern(context, pattern), result.having
+    if having is not None and not result.grouped:
+        pipeline, having = (*pipeline, ir.Filter(_of_rows(having, result.projections), is_strict=True)), None
     return ir.ReadIR(
         name=query.name,
         params=params,
-        pipeline=lower_pattern(context, pattern),
+        pipeline=pipeline,
         projections=result.projections,
         grouped=result.grouped,
+        distinct=result.distinct,
+        having=having,
         rank=result.rank,
         order=result.order,
+        offset=result.offset,
         limit=result.limit,
+        per=result.per,
     )
+
+
+def _of_rows(having: ir.Expression, projections: tuple[ir.Projection, ...]) -> ir.Expression:
+    """A condition over columns as one over the rows that they are made of."""
+    made = {
+        item.name: item.expression
+        for item in projections
+        if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf)
+    }
+    return ir.rewritten(having, lambda part: made.get(part.name) if isinstance(part, ir.ColumnRef) else None)
 
 
 def is_mixed(query: ast.Query) -> bool:

@@ -36,21 +36,35 @@ def _read_lines(query: ir.ReadIR) -> Iterator[str]:
     if query.rank is not None:
         yield f"{_INDENT}Rank {_rank(query.rank)}{_rank_note(query)}"
     if query.grouped:
-        keys = [p.name for p in query.projections if not isinstance(p.expression, ir.Aggregate | ir.Rank)]
+        keys = [item.name for item in query.projections if _groups(item.expression)]
         yield f"{_INDENT}Group by {', '.join(keys)}" if keys else f"{_INDENT}Group all rows"
     yield f"{_INDENT}Project"
     for column in query.projections:
-        yield f"{_INDENT * 2}{column.name}: {column.type} = {_expression(column.expression)}"
+        yield f"{_INDENT * 2}{column.name}: {column.type} = {_column(column.expression)}"
+    if query.distinct:
+        yield f"{_INDENT}Distinct"
+    if query.having is not None:
+        yield f"{_INDENT}Having {_expression(query.having)}"
     if query.order:
-        keys = [f"{_order(key)} {'desc' if key.descending else 'asc'}" for key in query.order]
-        yield f"{_INDENT}Order {', '.join(keys)}"
+        yield f"{_INDENT}Order {', '.join(map(_order, query.order))}"
+    if query.offset is not None:
+        yield f"{_INDENT}Offset {_expression(query.offset)}"
     if query.limit is not None:
-        yield f"{_INDENT}Limit {query.limit}"
+        per = f" per {', '.join(map(_expression, query.per))}" if query.per else ""
+        yield f"{_INDENT}Limit {_expression(query.limit)}{per}"
+
+
+def _groups(expression: ir.Expression | ir.Rank) -> bool:
+    """Whether a column makes groups: it is neither made of aggregates nor the same in every row."""
+    if isinstance(expression, ir.Nearest | ir.Bm25 | ir.Rrf | ir.Constant | ir.ParamRef):
+        return False
+    return not any(isinstance(found, ir.Aggregate) for found in ir.walk(expression))
 
 
 def _rank_note(query: ir.ReadIR) -> str:
-    if isinstance(query.rank, ir.Rrf) and query.limit is not None:
-        return f" depth {ir.Rrf.depth(query.limit)}"
+    if isinstance(query.rank, ir.Rrf) and isinstance(query.limit, ir.Constant) and query.offset is None:
+        assert isinstance(query.limit.value, int), "a limit is a number of rows"
+        return f" depth {ir.Rrf.depth(query.limit.value)}"
     return ""
 
 
@@ -63,9 +77,12 @@ def _pipeline(ops: Iterable[ir.Op], depth: int) -> Iterator[str]:
             case ir.Expand():
                 yield f"{pad}{_expand(op)}"
             case ir.Filter(predicate):
-                yield f"{pad}Filter {_predicate(predicate)}"
+                yield f"{pad}Filter {_expression(predicate)}"
             case ir.AntiJoin(outer, inner):
                 yield f"{pad}AntiJoin on {', '.join(map(_name, outer))}"
+                yield from _pipeline(inner, depth + 1)
+            case ir.SemiJoin(outer, inner):
+                yield f"{pad}SemiJoin on {', '.join(map(_name, outer))}"
                 yield from _pipeline(inner, depth + 1)
             case _:
                 assert_never(op)
@@ -84,25 +101,55 @@ def _expand(op: ir.Expand) -> str:
     return f"Expand {_name(op.source)} {arrow} {target}{_where(filters)}"
 
 
-def _where(filters: tuple[ir.Predicate, ...]) -> str:
-    return f" where {' and '.join(map(_predicate, filters))}" if filters else ""
+def _where(filters: tuple[ir.Expression, ...]) -> str:
+    return f" where {' and '.join(_inside(item, _AND) for item in filters)}" if filters else ""
 
 
-def _predicate(predicate: ir.Predicate) -> str:
-    match predicate:
+def _column(expression: ir.Expression | ir.Rank) -> str:
+    if isinstance(expression, ir.Nearest | ir.Bm25 | ir.Rrf):
+        return f"score of {_rank(expression)}"
+    return _expression(expression)
+
+
+#: How tightly operators bind; comparisons do not chain.
+_OR, _AND, _NOT, _COMPARISON, _SUM, _TERM, _MINUS, _PRIMARY = range(8)
+_CONNECTIVES = {ir.Connective.OR: _OR, ir.Connective.AND: _AND}
+_SUMS = (ir.ArithmeticOp.ADD, ir.ArithmeticOp.SUBTRACT)
+
+
+def _expression(expression: ir.Expression) -> str:
+    return _printed(expression)[0]
+
+
+def _inside(expression: ir.Expression, least: int) -> str:
+    text, strength = _printed(expression)
+    return text if strength >= least else f"({text})"
+
+
+def _printed(expression: ir.Expression) -> tuple[str, int]:
+    match expression:
         case ir.Comparison(left, op, right):
-            return f"{_operand(left)} {op} {_operand(right)}"
-        case ir.TextMatch(kind, field, query, edits):
-            arguments = [_operand(field), _operand(query)]
-            if edits is not None:
-                arguments.append(_operand(edits))
-            return f"{kind}({', '.join(arguments)})"
+            return f"{_inside(left, _SUM)} {op} {_inside(right, _SUM)}", _COMPARISON
+        case ir.Logical(connective, operands):
+            strength = _CONNECTIVES[connective]
+            return f" {connective} ".join(_inside(item, strength + 1) for item in operands), strength
+        case ir.Not(ir.IsNull(operand)):
+            return f"{_inside(operand, _SUM)} is not null", _COMPARISON
+        case ir.Not(operand):
+            return f"not {_inside(operand, _NOT)}", _NOT
+        case ir.IsNull(operand):
+            return f"{_inside(operand, _SUM)} is null", _COMPARISON
+        case ir.Arithmetic(left, op, right):
+            strength = _SUM if op in _SUMS else _TERM
+            return f"{_inside(left, strength)} {op} {_inside(right, strength + 1)}", strength
+        case ir.Negative(operand):
+            return f"-{_inside(operand, _PRIMARY)}", _MINUS
         case _:
-            assert_never(predicate)
+            return _primary(expression), _PRIMARY
 
 
-def _operand(operand: ir.Operand) -> str:
-    match operand:
+def _primary(expression: ir.Expression) -> str:
+    match expression:
         case ir.PropertyRef(variable, name):
             return f"{_name(variable)}.{name}"
         case ir.EntityRef(variable):
@@ -112,43 +159,70 @@ def _operand(operand: ir.Operand) -> str:
         case ir.ParamRef(name):
             return f"param({name})"
         case ir.Constant(value, type_):
-            return render_value(type_.base, value)
+            return "null" if value is None else render_value(type_.base, value)
+        case ir.ColumnRef(name):
+            return name
+        case ir.TextMatch(kind, field, query, edits):
+            arguments = (field, query) if edits is None else (field, query, edits)
+            return f"{kind}({', '.join(map(_expression, arguments))})"
+        case ir.Function(name, inside):
+            return f"{name}({', '.join(map(_expression, inside))})"
+        case ir.Case(branches, otherwise):
+            whens = "".join(f" when {_expression(test)} then {_expression(made)}" for test, made in branches)
+            rest = "" if otherwise is None else f" else {_expression(otherwise)}"
+            return f"case{whens}{rest} end"
+        case ir.Aggregate():
+            return _aggregate(expression)
+        case ir.Exists(_, pipeline):
+            return f"exists {_block(pipeline)}"
+        case ir.BlockValue(aggregate, _, pipeline):
+            return f"{_aggregate(aggregate)} {_block(pipeline)}"
         case _:
-            assert_never(operand)
+            raise AssertionError(f"{expression!r} has an operator")
 
 
-def _expression(expression: ir.Operand | ir.Aggregate | ir.Rank) -> str:
-    match expression:
-        case ir.Aggregate(function, ir.EntityRef(variable)):
-            return f"{function}({_name(variable)})"
-        case ir.Aggregate(function, argument):
-            return f"{function}({_operand(argument)})"
-        case ir.Nearest() | ir.Bm25() | ir.Rrf():
-            return f"score of {_rank(expression)}"
-        case _:
-            return _operand(expression)
+def _aggregate(aggregate: ir.Aggregate) -> str:
+    match aggregate.argument:
+        case None:
+            inside = "*"
+        case ir.EntityRef(variable):
+            inside = _name(variable)
+        case argument:
+            inside = _expression(argument)
+    if aggregate.distinct:
+        inside = f"distinct {inside}"
+    if aggregate.order:
+        inside = f"{inside} order {', '.join(map(_order, aggregate.order))}"
+    if aggregate.limit is not None:
+        inside = f"{inside} limit {_expression(aggregate.limit)}"
+    return f"{aggregate.function}({inside})"
+
+
+def _block(pipeline: Iterable[ir.Op]) -> str:
+    """A block in one line."""
+    return f"{{ {'; '.join(line.strip() for line in _pipeline(pipeline, 0))} }}"
 
 
 def _rank(rank: ir.Rank) -> str:
     match rank:
         case ir.Nearest(field, query):
-            return f"nearest({_operand(field)}, {_operand(query)})"
+            return f"nearest({_expression(field)}, {_expression(query)})"
         case ir.Bm25(field, query):
-            return f"bm25({_operand(field)}, {_operand(query)})"
+            return f"bm25({_expression(field)}, {_expression(query)})"
         case ir.Rrf(first, second, k):
-            return f"rrf({_rank(first)}, {_rank(second)}, k={_operand(k)})"
+            return f"rrf({_rank(first)}, {_rank(second)}, k={_expression(k)})"
         case _:
             assert_never(rank)
 
 
 def _order(key: ir.OrderKey) -> str:
+    nulls = "" if key.nulls_first is None else f" nulls {'first' if key.nulls_first else 'last'}"
     match key.expression:
-        case ir.ColumnRef(name):
-            return name
-        case ir.PropertyRef():
-            return _operand(key.expression)
-        case _:
-            assert_never(key.expression)
+        case ir.EntityRef(variable):
+            text = _name(variable)
+        case expression:
+            text = _expression(expression)
+    return f"{text} {'desc' if key.descending else 'asc'}{nulls}"
 
 
 def _name(variable: str) -> str:
@@ -165,7 +239,7 @@ def _statement(statement: ir.Statement) -> str:
             return f"InsertNode {node_type} {{ {_assignments(assignments)} }}"
         case ir.InsertEdge(edge_type, source, target, assignments):
             properties = f" {{ {_assignments(assignments)} }}" if assignments else ""
-            return f"InsertEdge {edge_type} from {_operand(source)} to {_operand(target)}{properties}"
+            return f"InsertEdge {edge_type} from {_expression(source)} to {_expression(target)}{properties}"
         case ir.UpdateNode(node_type, assignments, predicate):
             return f"UpdateNode {node_type} {{ {_assignments(assignments)} }} {_condition(predicate)}"
         case ir.DeleteNode(node_type, predicate, cascades):
@@ -178,8 +252,8 @@ def _statement(statement: ir.Statement) -> str:
 
 
 def _assignments(assignments: Iterable[ir.Assignment]) -> str:
-    return ", ".join(f"{item.property}: {_operand(item.value)}" for item in assignments)
+    return ", ".join(f"{item.property}: {_expression(item.value)}" for item in assignments)
 
 
 def _condition(predicate: ir.MutationPredicate) -> str:
-    return f"where {predicate.property} {predicate.op} {_operand(predicate.value)}"
+    return f"where {predicate.property} {predicate.op} {_expression(predicate.value)}"

@@ -1,128 +1,208 @@
-"""Names in scope, expressions as typed operands, and the functions of search and rank."""
+"""Expressions of a query as typed expressions of the representation.
+
+Every function records what is wrong and returns None for it; a None from below is already reported and stays silent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from functools import partial
-from itertools import chain
-from math import isfinite
 from typing import TypeVar
 
-from omnigraph.core.source import Findings, Hint, Span, did_you_mean, nearest
+from omnigraph.core.source import Hint, did_you_mean
 from omnigraph.core.types import (
-    INTEGERS,
     NUMERICS,
     BaseType,
+    EnumType,
     ListType,
     PropertyType,
     Scalar,
     ScalarType,
-    VectorType,
-    integer_range,
     item_scalar,
     scalar_of,
 )
-from omnigraph.core.values import coerce_json, narrowed, parse_date, parse_datetime
+from omnigraph.core.values import narrowed, render_value
 from omnigraph.frozen import frozen
-from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query import ast, functions, ir
 from omnigraph.lang.query.advice import function_advice, name_advice
-from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-
-# ---- Name resolution and findings
-
-
-@frozen
-class NodeVariable:
-    """A variable bound to nodes; `definition` is None when its type is wrong, which is reported already."""
-
-    definition: NodeDef | None
-
-
-@frozen
-class EdgeVariable:
-    """A variable bound to edges; `definition` is None when its type is wrong, which is reported already."""
-
-    definition: EdgeDef | None
-
-
-Bound = NodeVariable | EdgeVariable
-
-
-@dataclass(slots=True)
-class Context:
-    """One query under check."""
-
-    catalog: Catalog
-    findings: Findings
-    #: None marks a parameter whose type is wrong, which is reported already.
-    params: dict[str, PropertyType | None]
-    #: What to do about a variable that could be a parameter, by its name.
-    advice: dict[str, str] = field(default_factory=dict)
-    _hidden: int = 0
-
-    def hidden_variable(self) -> str:
-        """A variable name that no query can spell."""
-        self._hidden += 1
-        return f"~{self._hidden}"
-
-    def error(self, code: str, span: Span, message: str, hint: Hint = None) -> None:
-        """Record an error and go on."""
-        self.findings.error(code, span, message, hint)
-
-
-@dataclass(slots=True)
-class Scope:
-    """The variables bound in one block of clauses, those of the blocks around it included."""
-
-    bound: dict[str, Bound] = field(default_factory=dict)
-
-    def child(self) -> Scope:
-        """A scope for a nested block: it sees everything here and adds nothing to it."""
-        return Scope(dict(self.bound))
-
-    def report_unbound(self, context: Context, variable: ast.Variable, code: str) -> None:
-        """Record that a variable is neither bound nor a parameter."""
-        names = chain(self.bound, context.params)
-        known = (f"${name}" for name in names if not name.startswith("~"))
-        name = f"${variable.name}"
-        if variable.name == "_":
-            context.error(code, variable.span, "`$_` has no value: give the variable a name")
-        else:
-            hint = partial(_near_variable, context, variable.name, known)
-            context.error(code, variable.span, f"variable `{name}` is not bound", hint)
-
-
-def _near_variable(context: Context, name: str, known: Iterable[str]) -> str | None:
-    """A hint for a variable that nothing binds: another one that is near, or how it becomes a parameter."""
-    names = list(known)
-    advice = context.advice.get(name)
-    if advice is not None and nearest(f"${name}", names) is None:
-        return advice
-    return did_you_mean(f"${name}", names)
-
-
-# ---- Expressions of a query → typed operands
-#
-# Every function records what is wrong and returns None for it; a None from below is already reported and stays
-# silent.
-
+from omnigraph.lang.query.arguments import Argument, Fault, Misuse
+from omnigraph.lang.query.operand_types import arithmetic_type, common_type, negate_type
+from omnigraph.lang.query.operands import (
+    BOOL,
+    I64,
+    MAX_I64,
+    MIN_I64,
+    check_arity,
+    literal,
+    moment_of_literal,
+    now,
+    parameter,
+    property_ref,
+    system_field,
+    variable_ref,
+)
+from omnigraph.lang.query.scope import Block, Context, EdgeVariable, Scope
+from omnigraph.lang.query.search import text_condition
 
 AGGREGATES = frozenset(function.value for function in ir.AggregateFunction)
 TEXT_FUNCTIONS = frozenset(kind.value for kind in ir.TextKind)
 RANK_FUNCTIONS = frozenset({"nearest", "bm25", "rrf"})
-_VALUE_FUNCTIONS = frozenset({"now", "date", "datetime"})
-FUNCTIONS = AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS | _VALUE_FUNCTIONS
+VALUE_FUNCTIONS = frozenset({"now", "date", "datetime"})
+FUNCTIONS = AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS | VALUE_FUNCTIONS | frozenset(functions.names())
 
-_MAX_I64, _MAX_U64 = (integer_range(scalar)[1] for scalar in (Scalar.I64, Scalar.U64))
+_BLOB = ScalarType(Scalar.BLOB)
 
-_STRING = PropertyType(ScalarType(Scalar.STRING))
-_BOOL = PropertyType(ScalarType(Scalar.BOOL))
-_I64 = PropertyType(ScalarType(Scalar.I64))
-_U64 = PropertyType(ScalarType(Scalar.U64))
-_F64 = PropertyType(ScalarType(Scalar.F64))
-_DATE = PropertyType(ScalarType(Scalar.DATE))
-_DATETIME = PropertyType(ScalarType(Scalar.DATETIME))
+
+@frozen
+class Place:
+    """Where an expression stands, which decides what it may hold."""
+
+    #: How messages call it.
+    name: str
+    #: Whether rows of the match are there; a constant has none.
+    has_rows: bool = True
+    #: Whether `search` and its like may stand there.
+    texts: bool = False
+    #: Whether aggregates over groups may stand there; `check_aggregate` makes them.
+    aggregates: bool = False
+    #: What bare names mean: result columns, or properties of the row of a statement. None where they mean nothing.
+    names: Mapping[str, ir.Expression | None] | None = None
+    #: The same for `@id` and its like.
+    meta_names: Mapping[str, ir.Expression] = field(default_factory=dict)
+
+
+IN_MATCH = Place("match", texts=True)
+IN_RETURN = Place("return", aggregates=True)
+CONSTANT = Place("a constant", has_rows=False)
+
+
+def check(context: Context, scope: Scope, expression: ast.Expression, place: Place) -> ir.Expression | None:
+    """The meaning of an expression, whatever its type; a node stands for its id."""
+    match expression:
+        case ast.Literal_() | ast.ListLiteral():
+            return literal(context, expression)
+        case ast.Null():
+            message = "`null` has no type here: it stands in assignments, in `case` and in `coalesce`"
+            context.error("Q120", expression.span, message, "test for it with `is null`")
+        case ast.Variable():
+            return _variable(context, scope, expression, place)
+        case ast.PropertyAccess(variable):
+            return property_ref(context, scope, expression) if _has_rows(context, place, expression, variable) else None
+        case ast.SystemField(variable):
+            return system_field(context, scope, expression) if _has_rows(context, place, expression, variable) else None
+        case ast.AllProperties() | ast.Star():
+            message = f"`{ast.print_expression(expression)}` is not one value"
+            context.error("T7", expression.span, message, "name the property, as in `$p.name`")
+        case ast.Alias():
+            return _bare_name(context, expression, place)
+        case ast.MetaName(name):
+            found = place.meta_names.get(name)
+            if found is None:
+                known = [f"@{known}" for known in place.meta_names]
+                message = f"`@{name}` says nothing here" if not known else f"there is no `@{name}`"
+                hint: Hint = f"write `$x.@{name}`" if not known else f"there are {' and '.join(known)}"
+                context.error("T6" if not known else "T11", expression.span, message, hint)
+            return found
+        case ast.Unary("not", operand):
+            inner = condition(context, scope, operand, place)
+            return None if inner is None else ir.Not(inner)
+        case ast.Unary():
+            return _negative(context, scope, expression, place)
+        case ast.Binary():
+            return _binary(context, scope, expression, place)
+        case ast.NullTest():
+            return _null_test(context, scope, expression, place)
+        case ast.Case():
+            return _case(context, scope, expression, place)
+        case ast.Exists():
+            return _exists(context, scope, expression, place)
+        case ast.Call():
+            return _call(context, scope, expression, place)
+    return None
+
+
+def value(context: Context, scope: Scope, expression: ast.Expression, place: Place) -> ir.Expression | None:
+    """An expression that has a value by itself: no bare node."""
+    found = check(context, scope, expression, place)
+    if isinstance(found, ir.EntityRef):
+        message = f"`{ast.print_expression(expression)}` is a node: compare one of its properties"
+        context.error("T7", expression.span, message, f"its id is `${found.variable}.@id`")
+        return None
+    return found
+
+
+def condition(context: Context, scope: Scope, expression: ast.Expression, place: Place) -> ir.Expression | None:
+    """An expression of type Bool (T41)."""
+    if isinstance(expression, ast.Alias) and place.names is None and expression.name in ("true", "false"):
+        return literal(context, ast.Literal_(expression.name == "true", expression.name, span=expression.span))
+    found = value(context, scope, expression, place)
+    if found is None or found.type.base == BOOL.base:
+        return found
+    message = f"a condition is true or false, this is {found.type}"
+    hint = None
+    if isinstance(expression, ast.Call) and isinstance(found, ir.Aggregate | ir.BlockValue):
+        hint = f"compare it: `{ast.print_expression(expression)} > 0`"
+    elif found.type.nullable:
+        hint = f"compare it, or test it: `{ast.print_expression(expression)} is not null`"
+    context.error("T41", expression.span, message, hint)
+    return None
+
+
+def _has_rows(context: Context, place: Place, expression: ast.Expression, variable: ast.Variable) -> bool:
+    if place.has_rows or variable.name in context.params:
+        return True
+    message = f"`{ast.print_expression(expression)}` differs from row to row: here stands a constant"
+    hint = f"compare in a condition of its own: `$x.property = {ast.print_expression(expression)}`"
+    context.error("T45", expression.span, message, hint)
+    return False
+
+
+# ---- names
+
+
+def _variable(context: Context, scope: Scope, variable: ast.Variable, place: Place) -> ir.Expression | None:
+    let = scope.lets.get(variable.name)
+    if let is not None:
+        return _let(context, scope, variable, let, place)
+    if not place.has_rows:
+        return parameter(context, variable)
+    return variable_ref(context, scope, variable)
+
+
+def _let(context: Context, scope: Scope, variable: ast.Variable, let: ast.Let, place: Place) -> ir.Expression | None:
+    """What a name stands for; exactly as if its expression stood here. What is wrong is reported at its definition."""
+    if variable.name in scope.resolving:
+        return None
+    before = context.findings.mark()
+    scope.resolving.add(variable.name)
+    found = check(context, scope, let.expression, replace(IN_MATCH, texts=place.texts))
+    scope.resolving.discard(variable.name)
+    context.findings.forget(before)
+    return found
+
+
+def _bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression | None:
+    if place.names is not None:
+        if name.name in place.names:
+            return place.names[name.name]
+        message = f"there is no {place.name} `{name.name}`"
+        context.error("T6", name.span, message, partial(did_you_mean, name.name, place.names))
+        return None
+    if place.name == "match":
+        message = f"`{name.name}` is not a value: a result column cannot be compared in `match`"
+        context.error("T7", name.span, message, name_advice(name.name))
+    elif not place.has_rows:
+        message = f"`{name.name}` is not a constant"
+        hint = f'write `${name.name}` for a parameter, or `"{name.name}"` for a text'
+        context.error("T45", name.span, message, hint)
+    else:
+        message = f"`{name.name}` is not a value: properties are written with their variable"
+        context.error("Q117", name.span, message, name_advice(name.name))
+    return None
+
+
+# ---- comparisons
 
 
 def is_comparable(left: BaseType, right: BaseType) -> bool:
@@ -133,22 +213,22 @@ def is_comparable(left: BaseType, right: BaseType) -> bool:
     return first == second or (first in NUMERICS and second in NUMERICS)
 
 
-def compared(left: ir.Operand, op: ir.CompareOp, right: ir.Operand) -> ir.Comparison:
+def compared(left: ir.Expression, op: ir.CompareOp, right: ir.Expression) -> ir.Comparison:
     """A comparison of two operands; the one place that decides in which types they meet."""
-    return ir.Comparison(beside(right.type, left), op, beside(left.type, right))
+    return ir.Comparison(beside(right, left), op, beside(left, right))
 
 
-Compared = TypeVar("Compared", bound=ir.Operand)
+Compared = TypeVar("Compared", bound=ir.Expression)
 
 
-def beside(other: PropertyType, operand: Compared) -> Compared | ir.Value:
-    """An operand as it is compared with `other`: beside an F32 a number of the query is an F32 itself.
+def beside(other: ir.Expression, operand: Compared) -> Compared | ir.Value:
+    """An operand as it is compared with `other`: beside an F32 property a number of the query is an F32 itself.
 
-    What is stored keeps its type: a property of another type is compared by value.
+    What is stored keeps its type: a property of another type is compared by value. What is computed is not stored.
     """
-    if not isinstance(operand, ir.ParamRef | ir.Constant) or item_scalar(other.base) is not Scalar.F32:
+    if not isinstance(operand, ir.ParamRef | ir.Constant) or not isinstance(other, ir.PropertyRef):
         return operand
-    if item_scalar(operand.type.base) not in NUMERICS:
+    if item_scalar(other.type.base) is not Scalar.F32 or item_scalar(operand.type.base) not in NUMERICS:
         return operand
     is_list = isinstance(operand.type.base, ListType)
     base = ListType(Scalar.F32) if is_list else ScalarType(Scalar.F32)
@@ -158,366 +238,560 @@ def beside(other: PropertyType, operand: Compared) -> Compared | ir.Value:
     return ir.Constant(narrowed(base, operand.value), type_)
 
 
-def check_arity(context: Context, call: ast.Call, low: int, high: int, code: str) -> bool:
-    """Whether a call has `low` to `high` arguments."""
-    count = len(call.arguments)
-    if low <= count <= high:
+_LOGICAL = {ast.Operator.AND: ir.Connective.AND, ast.Operator.OR: ir.Connective.OR}
+_TEXT_PARTS = {
+    ast.Operator.CONTAINS: ir.CompareOp.STRING_CONTAINS,
+    ast.Operator.STARTS_WITH: ir.CompareOp.STARTS_WITH,
+    ast.Operator.ENDS_WITH: ir.CompareOp.ENDS_WITH,
+}
+_ARITHMETIC = {operator.value: operator for operator in ir.ArithmeticOp}
+
+
+def _binary(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
+    operator = expression.operator
+    if operator in _LOGICAL:
+        return _logical(context, scope, expression, place)
+    if operator in ast.COMPARISONS:
+        return _comparison(context, scope, expression, place)
+    return _arithmetic(context, scope, expression, place)
+
+
+def _logical(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Logical | None:
+    connective = _LOGICAL[expression.operator]
+    operands: list[ir.Expression] = []
+    complete = True
+    for operand in _joined(expression, expression.operator):
+        found = condition(context, scope, operand, place)
+        if found is None:
+            complete = False
+        elif isinstance(found, ir.Logical) and found.connective is connective:
+            operands.extend(found.operands)
+        else:
+            operands.append(found)
+    return ir.Logical(connective, tuple(operands)) if complete else None
+
+
+def _joined(expression: ast.Expression, operator: ast.Operator) -> list[ast.Expression]:
+    """The operands of a chain of `and` or `or`; a chain of thousands takes no stack."""
+    operands: list[ast.Expression] = []
+    while isinstance(expression, ast.Binary) and expression.operator is operator:
+        operands.append(expression.right)
+        expression = expression.left
+    return [expression, *reversed(operands)]
+
+
+def _comparison(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
+    operator = expression.operator
+    if operator in (ast.Operator.IN, ast.Operator.NOT_IN):
+        return _membership(context, scope, expression, place)
+    for side in (expression.left, expression.right):
+        if isinstance(side, ast.Null):
+            hint = "write `is not null`" if operator is ast.Operator.NE else "write `is null`"
+            context.error("T7", side.span, f"`{operator}` with null is never true", hint)
+            return None
+    left = _compared_side(context, scope, expression.left, place)
+    right = _compared_side(context, scope, expression.right, place)
+    if left is None or right is None:
+        return None
+    if isinstance(left, ir.EntityRef) or isinstance(right, ir.EntityRef):
+        return _entities_compared(context, expression, left, right)
+    op = _compare_op(operator, left.type.base, right.type.base)
+    if op is None:
+        _report_incomparable(context, expression, left, right)
+        return None
+    return compared(left, op, right)
+
+
+def _compared_side(context: Context, scope: Scope, expression: ast.Expression, place: Place) -> ir.Expression | None:
+    """One side of a comparison; an edge stands for its id."""
+    if isinstance(expression, ast.Variable) and expression.name not in scope.lets and place.has_rows:
+        bound = scope.bound.get(expression.name)
+        if isinstance(bound, EdgeVariable) and bound.definition is not None:
+            return ir.EntityRef(expression.name, bound.definition.name)
+    return check(context, scope, expression, place)
+
+
+def _entities_compared(
+    context: Context, expression: ast.Binary, left: ir.Expression, right: ir.Expression
+) -> ir.Comparison | None:
+    if not isinstance(left, ir.EntityRef) or not isinstance(right, ir.EntityRef):
+        entity, side = (left, expression.left) if isinstance(left, ir.EntityRef) else (right, expression.right)
+        message = f"`{ast.print_expression(side)}` is a node: compare one of its properties"
+        assert isinstance(entity, ir.EntityRef)
+        context.error("T7", side.span, message, f"its id is `${entity.variable}.@id`")
+        return None
+    if expression.operator not in (ast.Operator.EQ, ast.Operator.NE):
+        message = f"nodes and edges are the same or not: `{expression.operator}` says nothing about them"
+        context.error("T7", expression.span, message, "compare one of their properties")
+        return None
+    if left.node_type != right.node_type:
+        message = f"`${left.variable}` is a `{left.node_type}` and `${right.variable}` a `{right.node_type}`: never one"
+        context.error("T7", expression.span, message)
+        return None
+    return ir.Comparison(left, ir.CompareOp(expression.operator.value), right)
+
+
+def _compare_op(operator: ast.Operator, left: BaseType, right: BaseType) -> ir.CompareOp | None:
+    """The operator with its meaning for these types; None when it has none."""
+    if operator is ast.Operator.CONTAINS and isinstance(left, ListType):
+        return ir.CompareOp.CONTAINS if is_comparable(ScalarType(left.item), right) else None
+    if operator in _TEXT_PARTS:
+        return _TEXT_PARTS[operator] if _both_strings(left, right) else None
+    return ir.CompareOp(operator.value) if is_comparable(left, right) else None
+
+
+def _both_strings(left: BaseType, right: BaseType) -> bool:
+    return scalar_of(left) is Scalar.STRING and scalar_of(right) is Scalar.STRING
+
+
+def _report_incomparable(context: Context, expression: ast.Binary, left: ir.Expression, right: ir.Expression) -> None:
+    message = f"`{expression.operator}` cannot compare {left.type} with {right.type}"
+    hint = moment_hint(left.type.base, right) or moment_hint(right.type.base, left)
+    is_membership = expression.operator is ast.Operator.CONTAINS
+    if hint is None and isinstance(left.type.base, ListType) and not is_membership:
+        hint = "test membership with `contains`"
+    if hint is None and {scalar_of(left.type.base), scalar_of(right.type.base)} == {Scalar.DATE, Scalar.DATETIME}:
+        hint = "make both one: `date(…)` is the day of a moment, `datetime(…)` the midnight of a day"
+    context.error("T7", expression.span, message, hint)
+
+
+def moment_hint(wanted: BaseType, value: ir.Expression) -> str | None:
+    """A hint for strings where a moment is meant."""
+    if value.type.base != ScalarType(Scalar.STRING):
+        return None
+    match scalar_of(wanted):
+        case Scalar.DATE:
+            return 'write `date("2024-05-01")`, or pass a Date parameter'
+        case Scalar.DATETIME:
+            return 'write `datetime("2024-05-01T12:00:00Z")`, or pass a DateTime parameter'
+    return None
+
+
+def check_enum_value(
+    context: Context, enum: EnumType, value: ir.Constant, name: str, expression: ast.Expression
+) -> bool:
+    """Whether a literal is one of the values of an enum property (T3)."""
+    if value.value is None or value.value in enum.values:
         return True
-    wanted = str(low) if low == high else f"{low} to {high}"
-    plural = "" if wanted == "1" else "s"
-    context.error(code, call.span, f"`{call.function}` takes {wanted} argument{plural}, found {count}")
+    message = f"{render_value(value.type.base, value.value)} is not a value of `{name}`"
+    context.error("T3", expression.span, message, partial(did_you_mean, str(value.value), enum.values))
     return False
 
 
-def report_unknown_function(context: Context, call: ast.Call) -> None:
-    """Record that no function has this name."""
-    hint = partial(function_advice, call.function, FUNCTIONS)
-    context.error("Q110", call.span, f"there is no function `{call.function}`", hint)
-
-
-def literal(context: Context, expression: ast.Literal_ | ast.ListLiteral) -> ir.Constant | None:
-    """A constant of the natural type of its spelling: I64, F64, String, Bool, or a list of one of them.
-
-    An integer that only U64 can hold is a U64.
-    """
-    if isinstance(expression, ast.ListLiteral):
-        return _list_literal(context, expression)
-    value = expression.value
-    match value:
-        case bool():
-            return ir.Constant(value, _BOOL)
-        case str():
-            return ir.Constant(value, _STRING)
-        case int() if value <= _MAX_U64:
-            return ir.Constant(value, _I64 if value <= _MAX_I64 else _U64)
-        case float() if isfinite(value):
-            return ir.Constant(value, _F64)
-    context.error("Q109", expression.span, f"{expression.text} is beyond 64 bits")
-    return None
-
-
-def _list_literal(context: Context, expression: ast.ListLiteral) -> ir.Constant | None:
-    items: list[ir.Constant] = []
-    for element in expression.items:
-        if isinstance(element, ast.ListLiteral):
-            context.error("Q108", element.span, "lists do not nest")
-            return None
-        item = value_call(context, element) if isinstance(element, ast.Call) else literal(context, element)
-        if item is None:
-            return None
-        if isinstance(item, ir.ParamRef):
-            context.error("Q108", element.span, "a list literal holds literals only")
-            return None
-        items.append(item)
-    scalars = {scalar_of(item.type.base) for item in items}
-    if scalars == {Scalar.I64, Scalar.U64}:
-        # There are no negative literals.
-        scalars = {Scalar.U64}
-    elif len(scalars) > 1 and scalars <= NUMERICS:
-        scalars = {Scalar.F64}
-    if len(scalars) > 1:
-        words = " and ".join(sorted(str(scalar) for scalar in scalars))
-        context.error("Q108", expression.span, f"a list holds one type, found {words}")
+def _membership(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
+    left = value(context, scope, expression.left, place)
+    found = _members(context, scope, expression, left, place)
+    if found is None:
         return None
-    scalar = next(iter(scalars), Scalar.STRING)
-    assert scalar is not None, "elements of a list literal are scalars"
-    values = tuple(float(i.value) if scalar is Scalar.F64 else i.value for i in items)  # type: ignore[arg-type]  # numbers
-    return ir.Constant(values, PropertyType(ListType(scalar)))
+    return ir.Not(found) if expression.operator is ast.Operator.NOT_IN else found
 
 
-def value_call(context: Context, call: ast.Call) -> ir.Value | None:
-    """`now()`, `date("…")` or `datetime("…")`."""
-    match call.function:
-        case "now":
-            if not check_arity(context, call, 0, 0, "Q110"):
+def _members(
+    context: Context, scope: Scope, expression: ast.Binary, left: ir.Expression | None, place: Place
+) -> ir.Expression | None:
+    """`left in list`. A literal whose elements differ in kind becomes one equality for each of them."""
+    right = expression.right
+    if isinstance(right, ast.ListLiteral):
+        items = [_element(context, scope, item, place) for item in right.items]
+        if left is None or any(item is None for item in items):
+            return None
+        elements = [item for item in items if item is not None]
+        for item, written in zip(elements, right.items, strict=True):
+            if not is_comparable(left.type.base, item.type.base):
+                message = f"`{ast.print_expression(written)}` is {item.type}, which {left.type} is never"
+                context.error("T7", written.span, message, moment_hint(left.type.base, item))
                 return None
-            return ir.ParamRef(ir.NOW, ir.INSTANT_TYPE)
-        case "date" | "datetime":
-            return _moment(context, call)
-        case name if name in FUNCTIONS:
-            context.error("Q110", call.span, f"`{name}` is not a value and cannot stand here")
-        case _:
-            report_unknown_function(context, call)
-    return None
-
-
-def _moment(context: Context, call: ast.Call) -> ir.Constant | None:
-    argument = call.arguments[0] if len(call.arguments) == 1 else None
-    if not isinstance(argument, ast.Literal_) or not isinstance(argument.value, str):
-        example = '"2024-05-01"' if call.function == "date" else '"2024-05-01T12:00:00Z"'
-        context.error("Q109", call.span, f"`{call.function}` takes one string literal: {call.function}({example})")
+        bases = {item.type.base for item in elements}
+        if len(bases) == 1 and all(isinstance(item, ir.Constant) for item in elements):
+            (base,) = bases
+            scalar = scalar_of(base)
+            assert scalar is not None, "elements of a list literal are scalars"
+            values = tuple(item.value for item in elements if isinstance(item, ir.Constant))
+            constant = ir.Constant(values, PropertyType(ListType(scalar)))
+            return compared(constant, ir.CompareOp.CONTAINS, left)
+        if not elements:
+            return compared(ir.Constant((), PropertyType(ListType(Scalar.STRING))), ir.CompareOp.CONTAINS, left)
+        equalities = tuple(compared(left, ir.CompareOp.EQ, item) for item in elements)
+        return equalities[0] if len(equalities) == 1 else ir.Logical(ir.Connective.OR, equalities)
+    list_ = value(context, scope, right, place)
+    if left is None or list_ is None:
         return None
-    is_date = call.function == "date"
+    if not isinstance(list_.type.base, ListType):
+        message = f"`in` needs a list on its right, found {list_.type}"
+        context.error("T7", right.span, message, "write the values in brackets: `in [1, 2]`")
+        return None
+    if not is_comparable(left.type.base, ScalarType(list_.type.base.item)):
+        context.error("T7", expression.span, f"`in` cannot find {left.type} in {list_.type}")
+        return None
+    return compared(list_, ir.CompareOp.CONTAINS, left)
+
+
+def _element(context: Context, scope: Scope, item: ast.Expression, place: Place) -> ir.Expression | None:
+    if isinstance(item, ast.Null):
+        context.error("T7", item.span, "null equals nothing, so it is never found", "write `… or x is null`")
+        return None
+    if isinstance(item, ast.ListLiteral):
+        context.error("Q108", item.span, "lists do not nest")
+        return None
+    found = check(context, scope, item, replace(place, has_rows=False, names=None))
+    if found is not None and scalar_of(found.type.base) is None:
+        context.error("Q108", item.span, f"a list holds single values, found {found.type}")
+        return None
+    return found
+
+
+def _null_test(context: Context, scope: Scope, expression: ast.NullTest, place: Place) -> ir.Expression | None:
+    operand = _compared_side(context, scope, expression.operand, place)
+    if operand is None:
+        return None
+    if operand.type.base == _BLOB:
+        context.error("T7", expression.span, "a Blob is read as a cell, a query cannot test it")
+        return None
+    test = ir.IsNull(operand)
+    return ir.Not(test) if expression.negated else test
+
+
+# ---- arithmetic, case and functions
+
+
+def _argument(expression: ir.Expression) -> Argument:
+    constant = expression.value if isinstance(expression, ir.Constant) else None
+    return Argument(expression.type, constant, is_constant=isinstance(expression, ir.Constant | ir.ParamRef))
+
+
+_FAULT_CODES = {Fault.TYPE: "T7", Fault.VALUE: "Q109", Fault.COUNT: "Q110", Fault.NULL: "Q120"}
+
+
+def _misused(context: Context, misuse: Misuse, expression: ast.Expression, arguments: Sequence[ast.Expression]) -> None:
+    span = expression.span if misuse.position is None else arguments[misuse.position].span
+    context.error(_FAULT_CODES[misuse.fault], span, misuse.message, misuse.hint)
+
+
+def _arithmetic(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
+    left = value(context, scope, expression.left, place)
+    right = value(context, scope, expression.right, place)
+    if left is None or right is None:
+        return None
+    operator = _ARITHMETIC[expression.operator.value]
     try:
-        value = parse_date(argument.value) if is_date else parse_datetime(argument.value)
-    except ValueError as problem:
-        context.error("Q109", argument.span, str(problem))
+        type_ = arithmetic_type(operator.value, _argument(left), _argument(right))
+    except Misuse as misuse:
+        _misused(context, misuse, expression, (expression.left, expression.right))
         return None
-    return ir.Constant(value, _DATE if is_date else _DATETIME)
+    if isinstance(left, ir.Constant) and isinstance(right, ir.Constant):
+        folded = _folded(operator, left.value, right.value)
+        if folded is not None and not MIN_I64 <= folded <= MAX_I64:
+            text = ast.print_expression(expression)
+            context.error("Q109", expression.span, f"`{text}` is beyond 64 bits")
+            return None
+        if folded is not None:
+            return ir.Constant(folded, type_)
+    return ir.Arithmetic(left, operator, right, type_)
 
 
-def property_ref(context: Context, scope: Scope, access: ast.PropertyAccess) -> ir.PropertyRef | None:
-    """A property of a bound node or edge; T6 when the variable is not bound or has no such property."""
-    bound = scope.bound.get(access.variable.name)
-    if bound is None:
-        if access.variable.name in context.params:
-            context.error("T6", access.span, f"`${access.variable.name}` is a parameter, it has no properties")
+def _folded(operator: ir.ArithmeticOp, left: object, right: object) -> int | None:
+    """The value of two integer literals; None for other numbers and for remainders."""
+    if not isinstance(left, int) or not isinstance(right, int):
+        return None
+    match operator:
+        case ir.ArithmeticOp.ADD:
+            return left + right
+        case ir.ArithmeticOp.SUBTRACT:
+            return left - right
+        case ir.ArithmeticOp.MULTIPLY:
+            return left * right
+        case _:
+            return None
+
+
+def _negative(context: Context, scope: Scope, expression: ast.Unary, place: Place) -> ir.Expression | None:
+    operand = value(context, scope, expression.operand, place)
+    if operand is None:
+        return None
+    try:
+        type_ = negate_type(_argument(operand))
+    except Misuse as misuse:
+        _misused(context, misuse, expression, (expression.operand,))
+        return None
+    return ir.Negative(operand, type_)
+
+
+def _case(context: Context, scope: Scope, expression: ast.Case, place: Place) -> ir.Expression | None:
+    conditions = [condition(context, scope, branch.condition, place) for branch in expression.branches]
+    written = [branch.value for branch in expression.branches]
+    if expression.otherwise is not None:
+        written.append(expression.otherwise)
+    found = _alternatives(context, scope, expression, written, place)
+    if found is None or any(item is None for item in conditions):
+        return None
+    values, type_ = found
+    otherwise = values[-1] if expression.otherwise is not None else None
+    if otherwise is None:
+        type_ = replace(type_, nullable=True)
+    tests = [item for item in conditions if item is not None]
+    return ir.Case(tuple(zip(tests, values[: len(tests)], strict=True)), otherwise, type_)
+
+
+def _alternatives(
+    context: Context, scope: Scope, whole: ast.Expression, written: Sequence[ast.Expression], place: Place
+) -> tuple[list[ir.Expression], PropertyType] | None:
+    """Values of which one is taken, with the type that they have together; `null` takes the type of the others."""
+    checked = [None if isinstance(item, ast.Null) else value(context, scope, item, place) for item in written]
+    nulls = [isinstance(item, ast.Null) for item in written]
+    if any(item is None and not is_null for item, is_null in zip(checked, nulls, strict=True)):
+        return None
+    present = [item for item in checked if item is not None]
+    if not present:
+        context.error("Q120", whole.span, f"`{ast.print_expression(whole)}` is always null, so it has no type")
+        return None
+    try:
+        type_ = common_type([_argument(item) for item in present])
+    except Misuse as misuse:
+        places = [item for item, is_null in zip(written, nulls, strict=True) if not is_null]
+        _misused(context, misuse, whole, places)
+        return None
+    type_ = replace(type_, nullable=any(nulls) or any(item.type.nullable for item in present))
+    null = ir.Constant(None, replace(type_, nullable=True))
+    return [null if item is None else item for item in checked], type_
+
+
+def _call(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Expression | None:
+    name = call.function
+    if call.clauses is not None:
+        return block_value(context, scope, call, place)
+    if name in AGGREGATES:
+        return check_aggregate(context, scope, call, place)
+    if call.distinct or call.order or call.limit is not None:
+        context.error("Q110", call.span, f"`{name}` takes no `distinct`, `order` or `limit`: aggregates do")
+        return None
+    if any(isinstance(argument, ast.Star) for argument in call.arguments):
+        context.error("Q110", call.span, f"`*` is an argument of `count` only, not of `{name}`")
+        return None
+    if name in TEXT_FUNCTIONS:
+        return _text(context, scope, call, place)
+    if name in RANK_FUNCTIONS:
+        _report_misplaced_rank(context, call, place)
+        return None
+    if name == "now":
+        return now(context, call)
+    if name in ("date", "datetime") and len(call.arguments) == 1:
+        (argument,) = call.arguments
+        if isinstance(argument, ast.Literal_) and isinstance(argument.value, str):
+            return moment_of_literal(context, call, argument)
+    return _function(context, scope, call, place)
+
+
+def _text(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.TextMatch | None:
+    if place.texts:
+        return text_condition(context, scope, call)
+    code = "Q111" if place.has_rows and place.name != "statement" else "T44"
+    context.error(code, call.span, f"`{call.function}` is a condition: it belongs into `match`")
+    return None
+
+
+def _report_misplaced_rank(context: Context, call: ast.Call, place: Place) -> None:
+    if place.name == "match":
+        context.error("Q112", call.span, f"`{call.function}` ranks rows: it belongs into `order`")
+    elif not place.has_rows or place.name == "statement":
+        context.error("T44", call.span, f"`{call.function}` ranks rows and cannot stand here")
+    else:
+        message = f"`{call.function}` is returned as a score only when it is the first order key"
+        context.error("Q112", call.span, message, "put the same call into `order`")
+
+
+def _function(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Expression | None:
+    function = functions.function_named(call.function)
+    if function is None:
+        hint = partial(function_advice, call.function, FUNCTIONS)
+        context.error("Q110", call.span, f"there is no function `{call.function}`", hint)
+        return None
+    if not check_arity(context, call, function.least, function.most, "Q110"):
+        return None
+    if call.function == "coalesce":
+        found = _alternatives(context, scope, call, call.arguments, place)
+        if found is None:
+            return None
+        values, type_ = found
+        is_null = all(item.type.nullable for item in values)
+        return ir.Function("coalesce", tuple(values), replace(type_, nullable=is_null))
+    checked = [value(context, scope, argument, place) for argument in call.arguments]
+    arguments = [item for item in checked if item is not None]
+    if len(arguments) < len(checked):
+        return None
+    try:
+        type_ = function.result([_argument(item) for item in arguments])
+    except Misuse as misuse:
+        _misused(context, misuse, call, call.arguments)
+        return None
+    return ir.Function(call.function, tuple(arguments), type_)
+
+
+# ---- aggregates and blocks
+
+
+def check_aggregate(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Aggregate | None:
+    """An aggregate over the rows of a group."""
+    if not place.aggregates:
+        if place.name == "match":
+            hint = f"write `{call.function} {{ … }}` for a value of a pattern, or `having` behind `return`"
+            context.error("T7", call.span, f"`{call.function}` cannot stand in `match`", hint)
+        elif place.name == "aggregate":
+            context.error("T8", call.span, f"an aggregate cannot aggregate `{call.function}`")
         else:
-            scope.report_unbound(context, access.variable, "T6")
+            context.error("T44", call.span, f"`{call.function}` needs the rows of a match and cannot stand here")
         return None
-    if bound.definition is None:
-        return None
-    definition = bound.definition.properties.get(access.property)
-    if definition is None:
-        kind = "edge" if isinstance(bound, EdgeVariable) else "node"
-        message = f"{kind} type `{bound.definition.name}` has no property `{access.property}`"
-        hint: Hint = partial(did_you_mean, access.property, bound.definition.properties)
-        if access.property == "id" and kind == "node":
-            hint = f"the id of a node is the variable itself: `${access.variable.name}`"
-        context.error("T6", access.span, message, hint)
-        return None
-    return ir.PropertyRef(access.variable.name, access.property, definition.type)
+    inside = replace(place, name="aggregate", aggregates=False)
+    return aggregate(context, scope, call, inside)
 
 
-def variable_ref(context: Context, scope: Scope, variable: ast.Variable) -> ir.EntityRef | ir.ParamRef | None:
-    """A bare variable: the id of a node, or a parameter."""
-    bound = scope.bound.get(variable.name)
-    match bound:
-        case NodeVariable(definition):
-            return ir.EntityRef(variable.name, definition.name) if definition else None
-        case EdgeVariable():
-            message = f"`${variable.name}` is an edge: only its properties can be used"
-            context.error("T23", variable.span, message, f"write `${variable.name}.property`")
+def aggregate(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Aggregate | None:
+    """An aggregate with its argument, order and limit; `place` is that of the argument."""
+    function = ir.AggregateFunction(call.function)
+    if function is ir.AggregateFunction.COUNT and call.arguments and isinstance(call.arguments[0], ast.Star):
+        if len(call.arguments) > 1 or call.distinct:
+            context.error("T8", call.span, "`count(*)` counts rows and takes nothing else")
             return None
-    if variable.name in context.params:
-        type_ = context.params[variable.name]
-        return ir.ParamRef(variable.name, type_) if type_ else None
-    scope.report_unbound(context, variable, "Q107")
-    return None
-
-
-def operand(
-    context: Context,
-    scope: Scope,
-    expression: ast.PropertyAccess | ast.Variable | ast.Literal_ | ast.ListLiteral | ast.Call,
-) -> ir.Operand | None:
-    """The value of an expression that has one by itself."""
-    match expression:
-        case ast.PropertyAccess():
-            return property_ref(context, scope, expression)
-        case ast.Variable():
-            return variable_ref(context, scope, expression)
-        case ast.Literal_() | ast.ListLiteral():
-            return literal(context, expression)
-        case ast.Call():
-            return value_call(context, expression)
-
-
-def filter_operand(context: Context, scope: Scope, expression: ast.Expression) -> ir.Operand | None:
-    """One side of a comparison in `match`; what has no comparable value is T7."""
-    match expression:
-        case ast.Alias(name):
-            message = f"`{name}` is not a value: a result column cannot be compared in `match`"
-            hint = "there is no null literal: a null never compares as true" if name == "null" else None
-            context.error("T7", expression.span, message, hint)
-        case ast.Call(function) if function in TEXT_FUNCTIONS:
-            message = f"`{function}` is a condition of its own and cannot be compared"
-            context.error("Q111", expression.span, message, f"write `{function}(…)` as a clause")
-        case ast.Call(function) if function in AGGREGATES | RANK_FUNCTIONS:
-            context.error("T7", expression.span, f"`{function}` cannot stand in `match`")
-        case _:
-            return operand(context, scope, expression)
-    return None
-
-
-def result_operand(context: Context, scope: Scope, expression: ast.Expression) -> ir.Operand | None:
-    """The value of a result column, or of what an aggregate is made over."""
-    match expression:
-        case ast.Alias(name):
-            hint = name_advice(name)
-            message = f"`{name}` is not a value: properties are written with their variable"
-            context.error("Q117", expression.span, message, hint)
-        case ast.Call(function) if function in TEXT_FUNCTIONS:
-            context.error("Q111", expression.span, f"`{function}` is a condition: it belongs into `match`")
-        case _:
-            return operand(context, scope, expression)
-    return None
-
-
-def plain_value(context: Context, expression: ast.Value) -> ir.Value | None:
-    """A literal, a declared parameter or `now()`: what may stand in assignments and inline matches (T14)."""
-    match expression:
-        case ast.Variable(name):
-            if name not in context.params:
-                message = f"`${name}` is not a parameter"
-                context.error("T14", expression.span, message, partial(_near_parameter, context, name))
-                return None
-            type_ = context.params[name]
-            return ir.ParamRef(name, type_) if type_ else None
-        case ast.Call():
-            return value_call(context, expression)
-        case _:
-            return literal(context, expression)
-
-
-def _near_parameter(context: Context, name: str) -> str:
-    hint = _near_variable(context, name, (f"${known}" for known in context.params))
-    return hint or "declare it: `query name($x: Type)`"
-
-
-# ---- Checks of the search functions
-
-
-_TEXT_CODES = {"search": "T19", "fuzzy": "T19", "match_text": "T20", "bm25": "T20"}
-
-
-def text_condition(context: Context, scope: Scope, call: ast.Call) -> ir.TextMatch | None:
-    """A call that stands as a clause of its own."""
-    function = call.function
-    if function not in TEXT_FUNCTIONS:
-        if function in RANK_FUNCTIONS:
-            context.error("Q112", call.span, f"`{function}` ranks rows: it belongs into `order`")
-        elif function in FUNCTIONS:
-            context.error("Q110", call.span, f"`{function}(…)` alone is not a condition")
-        else:
-            report_unknown_function(context, call)
+        return ir.Aggregate(function, None, ir.COUNT_TYPE)
+    if not check_arity(context, call, 1, 1, "T8"):
         return None
-    code = _TEXT_CODES[function]
-    if not check_arity(context, call, 2, 3 if function == "fuzzy" else 2, code):
+    if function is not ir.AggregateFunction.COLLECT and (call.order or call.limit is not None):
+        context.error("T8", call.span, f"`{call.function}` takes no `order` or `limit`: `collect` does")
         return None
-    field = _text_field(context, scope, call, code)
-    query = _text_query(context, scope, call, code)
-    kind = ir.TextKind(function)
-    edits: ir.Value | None = ir.Constant(ir.FUZZY_DEFAULT_EDITS, _I64) if kind is ir.TextKind.FUZZY else None
-    if len(call.arguments) == 3:
-        edits = _integer(context, scope, call.arguments[2], code, "the number of edits")
-        if edits is None:
+    (inner,) = call.arguments
+    argument = _compared_side(context, scope, inner, place)
+    if argument is None:
+        return None
+    if argument.type.base == _BLOB:
+        context.error("T24", inner.span, "a Blob cannot be aggregated")
+        return None
+    type_ = _aggregate_type(context, function, argument, inner)
+    if type_ is None:
+        return None
+    order = tuple(key for sort in call.order if (key := inner_key(context, scope, sort, place)) is not None)
+    limit = None if call.limit is None else count_value(context, call.limit)
+    if len(order) < len(call.order) or (call.limit is not None and limit is None):
+        return None
+    return ir.Aggregate(function, argument, type_, call.distinct, order, limit)
+
+
+def _aggregate_type(
+    context: Context, function: ir.AggregateFunction, argument: ir.Expression, written: ast.Expression
+) -> PropertyType | None:
+    scalar = scalar_of(argument.type.base)
+    is_entity = isinstance(argument, ir.EntityRef)
+    match function:
+        case ir.AggregateFunction.COUNT:
+            return ir.COUNT_TYPE
+        case ir.AggregateFunction.MIN | ir.AggregateFunction.MAX:
+            if scalar is not None and not is_entity:
+                return PropertyType(argument.type.base, True)
+            wanted = "a property" if is_entity else "a single value"
+        case ir.AggregateFunction.COLLECT:
+            if scalar is not None:
+                return PropertyType(ListType(scalar))
+            wanted = "a single value or a node"
+        case _:
+            if scalar in NUMERICS:
+                return PropertyType(ScalarType(Scalar.F64), True)
+            wanted = "a number"
+    what = "a node" if is_entity else str(argument.type)
+    context.error("T8", written.span, f"`{function}` needs {wanted}, found {what}")
+    return None
+
+
+def inner_key(context: Context, scope: Scope, sort: ast.Sort, place: Place) -> ir.OrderKey | None:
+    """An order key inside an aggregate."""
+    found = check(context, scope, sort.expression, place)
+    if found is None or not check_sortable(context, sort.expression, found.type):
+        return None
+    return order_key(found, sort)
+
+
+def order_key(expression: ir.Expression, sort: ast.Sort) -> ir.OrderKey:
+    """An order key as it is written."""
+    nulls_first = None if sort.nulls is None else sort.nulls == "first"
+    return ir.OrderKey(expression, sort.direction == "desc", nulls_first)
+
+
+def check_sortable(context: Context, expression: ast.Expression, type_: PropertyType) -> bool:
+    """Whether values of a type have an order."""
+    if type_.base == _BLOB:
+        context.error("T24", expression.span, "a Blob cannot be an order key")
+        return False
+    if scalar_of(type_.base) is None:
+        context.error("Q113", expression.span, f"{type_} has no order")
+        return False
+    return True
+
+
+_MAX_COUNT = 2**63 - 1
+
+
+def count_value(context: Context, count: ast.Count) -> ir.Value | None:
+    """A number of rows: a literal, or an integer parameter (Q119)."""
+    if isinstance(count.value, int):
+        if count.value > _MAX_COUNT:
+            context.error("Q109", count.span, f"the number {count.value} is beyond 64 bits")
             return None
-    return ir.TextMatch(kind, field, query, edits) if field and query else None
-
-
-def rank(context: Context, scope: Scope, call: ast.Call) -> ir.Rank | None:
-    """A `nearest`, `bm25` or `rrf` call."""
-    return _rrf(context, scope, call) if call.function == "rrf" else _arm(context, scope, call)
-
-
-def _nearest(context: Context, scope: Scope, call: ast.Call) -> ir.Nearest | None:
-    if not check_arity(context, call, 2, 2, "T15"):
+        return ir.Constant(count.value, I64)
+    reference = parameter(context, count.value)
+    if reference is None:
         return None
-    field = _searched_property(context, scope, call, "T15")
-    if field is None:
+    if reference.type.nullable or item_scalar(reference.type.base) not in (
+        Scalar.I32,
+        Scalar.I64,
+        Scalar.U32,
+        Scalar.U64,
+    ):
+        message = f"a number of rows is an integer that is never null, `${reference.name}` is {reference.type}"
+        context.error("Q119", count.span, message, f"declare it `${reference.name}: I64`")
         return None
-    if not isinstance(field.type.base, VectorType):
-        message = f"`nearest` needs a vector property, `{field.property}` is {field.type}"
-        context.error("T15", call.arguments[0].span, message)
+    return reference
+
+
+def _exists(context: Context, scope: Scope, expression: ast.Exists, place: Place) -> ir.Expression | None:
+    if not _allows_blocks(context, place, expression):
         return None
-    query = _vector_query(context, scope, call.arguments[1], field.type.base)
-    return ir.Nearest(field, query) if query else None
-
-
-def _vector_query(context: Context, scope: Scope, expression: ast.Expression, vector: VectorType) -> ir.Value | None:
-    match expression:
-        case ast.ListLiteral():
-            constant = literal(context, expression)
-            if constant is None:
-                return None
-            item = constant.type.base.item if isinstance(constant.type.base, ListType) else None
-            if item not in NUMERICS:
-                context.error("T15", expression.span, f"`nearest` needs {vector.dimension} numbers")
-                return None
-            try:
-                return ir.Constant(coerce_json(PropertyType(vector), constant.value), PropertyType(vector))
-            except ValueError as problem:
-                context.error("T15", expression.span, str(problem))
-                return None
-        case ast.Literal_(value) if isinstance(value, str):
-            return literal(context, expression)
-        case ast.Variable():
-            reference = variable_ref(context, scope, expression)
-            if isinstance(reference, ir.ParamRef):
-                base = reference.type.base
-                if base in (vector, ScalarType(Scalar.STRING)):
-                    return reference
-                message = f"`nearest` needs a {vector} or a String, `${reference.name}` is {reference.type}"
-                context.error("T15", expression.span, message)
-                return None
-            if reference is None:
-                return None
-    context.error("T15", expression.span, f"`nearest` needs a {vector} parameter, a list of numbers or a String")
-    return None
-
-
-def _bm25(context: Context, scope: Scope, call: ast.Call) -> ir.Bm25 | None:
-    if not check_arity(context, call, 2, 2, "T20"):
+    word = "not" if expression.negated else "exists"
+    nested = context.block(context, scope, Block(word, expression.clauses, expression.span))
+    if nested is None:
         return None
-    field = _text_field(context, scope, call, "T20")
-    query = _text_query(context, scope, call, "T20")
-    return ir.Bm25(field, query) if field and query else None
+    found = ir.Exists(nested.outer, nested.pipeline)
+    return ir.Not(found) if expression.negated else found
 
 
-def _rrf(context: Context, scope: Scope, call: ast.Call) -> ir.Rrf | None:
-    if not check_arity(context, call, 2, 3, "T21"):
+def _allows_blocks(context: Context, place: Place, expression: ast.Expression) -> bool:
+    if place.has_rows and place.name != "statement":
+        return True
+    context.error("T45", expression.span, "a block needs the rows of a match and cannot stand here")
+    return False
+
+
+def block_value(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Expression | None:
+    """`count { … }` and its like: an aggregate over what a block finds for the row."""
+    if not _allows_blocks(context, place, call):
         return None
-    first, second = (_arm(context, scope, argument) for argument in call.arguments[:2])
-    k: ir.Value | None = ir.Constant(ir.RRF_DEFAULT_K, _I64)
-    if len(call.arguments) == 3:
-        k = _integer(context, scope, call.arguments[2], "T21", "k")
-        if isinstance(k, ir.Constant) and k.value == 0:
-            context.error("T21", call.arguments[2].span, "k must be above 0")
-            k = None
-    return ir.Rrf(first, second, k) if first and second and k else None
-
-
-def _arm(context: Context, scope: Scope, argument: ast.Expression) -> ir.Nearest | ir.Bm25 | None:
-    match argument:
-        case ast.Call("nearest"):
-            return _nearest(context, scope, argument)
-        case ast.Call("bm25"):
-            return _bm25(context, scope, argument)
-    context.error("T21", argument.span, "`rrf` fuses `nearest` and `bm25` rankings")
-    return None
-
-
-def _text_field(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.PropertyRef | None:
-    field = _searched_property(context, scope, call, code)
-    if field is not None and field.type.base != ScalarType(Scalar.STRING):
-        message = f"`{call.function}` needs a String property, `{field.property}` is {field.type}"
-        context.error(code, call.arguments[0].span, message)
+    assert call.clauses is not None, "a block has clauses"
+    if call.function not in AGGREGATES:
+        context.error("Q110", call.span, f"`{call.function}` takes no block", "aggregates do, as in `count { … }`")
         return None
-    return field
-
-
-def _searched_property(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.PropertyRef | None:
-    argument = call.arguments[0]
-    if not isinstance(argument, ast.PropertyAccess):
-        context.error(code, argument.span, f"the first argument of `{call.function}` is a property such as `$p.title`")
+    if not call.arguments and call.function != "count":
+        message = f"`{call.function} {{ … }}` needs what it is made over"
+        context.error("T8", call.span, message, f"write `{call.function}($x.property) {{ … }}`")
         return None
-    if isinstance(scope.bound.get(argument.variable.name), EdgeVariable):
-        message = f"`${argument.variable.name}` is an edge: `{call.function}` works on nodes only"
-        context.error("T23", argument.span, message)
+    nested = context.block(context, scope, Block(call.function, call.clauses, call.span))
+    if nested is None:
         return None
-    return property_ref(context, scope, argument)
+    if not call.arguments:
+        made: ir.Aggregate | None = ir.Aggregate(ir.AggregateFunction.COUNT, None, ir.COUNT_TYPE)
+    else:
+        made = aggregate(context, nested.scope, call, Place("aggregate"))
+    if made is None:
+        return None
+    used = dict.fromkeys((*nested.outer, *_outer_of(made, scope)))
+    return ir.BlockValue(made, tuple(used), nested.pipeline)
 
 
-def _text_query(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.Value | None:
-    message = f"the second argument of `{call.function}` is a String literal or parameter"
-    return _argument(context, scope, call.arguments[1], {Scalar.STRING}, code=code, message=message)
-
-
-def _integer(context: Context, scope: Scope, expression: ast.Expression, code: str, what: str) -> ir.Value | None:
-    message = f"{what} is a whole number, as a literal or a parameter"
-    return _argument(context, scope, expression, INTEGERS, code=code, message=message)
-
-
-def _argument(
-    context: Context, scope: Scope, expression: ast.Expression, wanted: Set[Scalar], *, code: str, message: str
-) -> ir.Value | None:
-    """A literal or parameter of one of these types."""
-    if isinstance(expression, ast.Literal_ | ast.ListLiteral | ast.Variable):
-        value = operand(context, scope, expression)
-        if value is None:
-            return None
-        if isinstance(value, ir.ParamRef | ir.Constant) and scalar_of(value.type.base) in wanted:
-            return value
-    context.error(code, expression.span, message)
-    return None
+def _outer_of(made: ir.Aggregate, scope: Scope) -> Iterable[str]:
+    """The variables of the surrounding block that an aggregate of a nested one reads."""
+    return (name for name in ir.variables(made) if name in scope.bound)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omnigraph.core.source import Findings
-from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import TypeExpr
-from omnigraph.lang.query import ast
-from omnigraph.lang.query.expressions import RANK_FUNCTIONS, TEXT_FUNCTIONS, Context, Scope
-from omnigraph.lang.query.mutations import columns_of
-from omnigraph.lang.query.patterns import check_pattern
+from omnigraph.lang.query import ast, functions, ir
+from omnigraph.lang.query.expressions import IN_RETURN, RANK_FUNCTIONS, TEXT_FUNCTIONS, check
+from omnigraph.lang.query.mutations import columns_of, statement_target
+from omnigraph.lang.query.patterns import check_block, check_pattern
+from omnigraph.lang.query.scope import Context, Scope
 from omnigraph.lang.schema.catalog import Catalog
 
 _STRING = ScalarType(Scalar.STRING)
 _I64 = ScalarType(Scalar.I64)
+_BOOL = ScalarType(Scalar.BOOL)
 
 
 @frozen
@@ -31,20 +33,22 @@ def infer_params(query: ast.Query, catalog: Catalog, findings: Findings) -> Infe
 
     What is wrong with the query is left to its check.
     """
-    uses = _Uses(Context(catalog, Findings(findings.source), {}))
+    uses = _Uses(Context(catalog, Findings(findings.source), {}, check_block))
     match query.body:
         case ast.ReadBody():
             scope = Scope()
             uses.of_block(query.body.clauses, scope)
             uses.of_result(query.body, scope)
-        case ast.MutationBody(statements):
+        case ast.MutationBody(statements, clauses):
+            scope = Scope()
+            uses.of_block(clauses or (), scope)
             for statement in statements:
-                uses.of_statement(statement)
+                uses.of_statement(statement, scope)
     params, advice = [], {}
     for name, types in uses.types.items():
         if len(types) == 1:
             written = replace(_written(next(iter(types))), span=query.name_span)
-            params.append(ast.Param(name, written, query.name_span))
+            params.append(ast.Param(name, written, span=query.name_span))
             continue
         shown = sorted(str(PropertyType(item, nullable=False)) for item in types)
         found = f"it is used as {' and as '.join(shown)}" if types else "its use does not say its type"
@@ -82,76 +86,121 @@ class _Uses:
             match clause:
                 case ast.Binding():
                     self._of_matches(clause, scope)
-                case ast.Filter():
-                    self._of_filter(clause, scope)
-                case ast.Condition(call):
-                    self._of_call(call, scope)
-                case ast.Negation(inner):
-                    self.of_block(inner, scope.child())
+                case ast.Traversal(binding=ast.Binding() as binding):
+                    self._of_matches(binding, scope)
+                case ast.Condition(expression) | ast.Let(_, expression):
+                    self._of_expression(expression, scope)
+                case ast.Optional(inner):
+                    self.of_block(inner, scope)
                 case _:
                     pass
 
     def of_result(self, body: ast.ReadBody, scope: Scope) -> None:
-        """Look at the columns and the order."""
+        """Look at the columns, the order and the numbers of rows."""
         for expression in (*(item.expression for item in body.projections), *(sort.expression for sort in body.order)):
-            match expression:
-                case ast.Variable():
-                    self._note(expression, None, scope)
-                case ast.Call():
-                    self._of_call(expression, scope)
-                case _:
-                    pass
+            self._of_expression(expression, scope)
+        if body.having is not None:
+            self._of_expression(body.having, scope)
+        for count in (body.offset, None if body.limit is None else body.limit.count):
+            if count is not None and isinstance(count.value, ast.Variable):
+                self._note(count.value, _I64, scope)
 
     def _of_matches(self, binding: ast.Binding, scope: Scope) -> None:
-        node = self._context.catalog.nodes.get(binding.type_name)
+        node = self._context.catalog.nodes.get(binding.types[0].name)
         for match in binding.matches:
             prop = None if node is None else node.properties.get(match.property)
             self._note(match.value, None if prop is None else _element(prop.type.base), scope)
+            self._of_expression(match.value, scope)
 
-    def _of_filter(self, clause: ast.Filter, scope: Scope) -> None:
-        for operand, other in ((clause.left, clause.right), (clause.right, clause.left)):
+    def _of_expression(self, expression: ast.Expression, scope: Scope) -> None:
+        """Look at every part of an expression."""
+        if isinstance(expression, ast.Variable):
+            self._note(expression, None, scope)
+        for part in ast.walk(expression):
+            match part:
+                case ast.Binary():
+                    self._of_binary(part, scope)
+                case ast.Call():
+                    self._of_call(part, scope)
+                case ast.Case(branches, otherwise):
+                    last = () if otherwise is None else (otherwise,)
+                    self._alike([*(branch.value for branch in branches), *last], scope)
+                    for branch in branches:
+                        self._note(branch.condition, _BOOL, scope)
+                case ast.Unary("not", operand):
+                    self._note(operand, _BOOL, scope)
+                case _:
+                    pass
+            block = ast.block_of(part)
+            if block:
+                self.of_block(block, scope.child())
+
+    def _of_binary(self, expression: ast.Binary, scope: Scope) -> None:
+        left, operator, right = expression.left, expression.operator, expression.right
+        if operator in (ast.Operator.AND, ast.Operator.OR):
+            self._note(left, _BOOL, scope)
+            self._note(right, _BOOL, scope)
+            return
+        if operator in (ast.Operator.IN, ast.Operator.NOT_IN):
+            base = self._type_of(left, scope)
+            for item in right.items if isinstance(right, ast.ListLiteral) else ():
+                self._note(item, base, scope)
+            scalar = None if base is None else scalar_of(base)
+            self._note(right, None if scalar is None else ListType(scalar), scope)
+            listed = self._type_of(right, scope)
+            self._note(left, None if listed is None else _element(listed), scope)
+            return
+        for operand, other in ((left, right), (right, left)):
             base = self._type_of(other, scope)
-            if base is not None and clause.operator is ast.Operator.CONTAINS and other is clause.left:
+            if base is not None and operator is ast.Operator.CONTAINS and other is left:
                 base = _element(base)
             self._note(operand, base, scope)
 
+    def _alike(self, expressions: list[ast.Expression], scope: Scope) -> None:
+        """Expressions that have one type together."""
+        bases = [base for item in expressions if (base := self._type_of(item, scope)) is not None]
+        for item in expressions:
+            self._note(item, bases[0] if bases else None, scope)
+
     def _of_call(self, call: ast.Call, scope: Scope) -> None:
-        """A function of search: the text comes second, a number third."""
+        """A function of search: the text comes second, a number third; functions of values know what they take."""
         match call:
-            case ast.Call("rrf", arguments):
-                for argument in arguments[:2]:
-                    if isinstance(argument, ast.Call):
-                        self._of_call(argument, scope)
-                for argument in arguments[2:]:
-                    self._note(argument, _I64, scope)
-            case ast.Call(function, (_, query, *numbers)) if function in TEXT_FUNCTIONS | RANK_FUNCTIONS:
-                # The nearest may be those of a vector or of a text.
-                self._note(query, None if function == "nearest" else _STRING, scope)
+            case ast.Call("rrf", (_, _, *numbers)):
                 for number in numbers:
                     self._note(number, _I64, scope)
-            case _:
-                pass
+            case ast.Call(name, (_, query, *numbers)) if name in TEXT_FUNCTIONS | RANK_FUNCTIONS:
+                # The nearest may be those of a vector or of a text.
+                self._note(query, None if name == "nearest" else _STRING, scope)
+                for number in numbers:
+                    self._note(number, _I64, scope)
+            case ast.Call("coalesce" | "least" | "greatest", arguments):
+                self._alike(list(arguments), scope)
+            case ast.Call(name, arguments):
+                function = functions.function_named(name)
+                for position, argument in enumerate(arguments):
+                    self._note(argument, None if function is None else _only_type(function, position), scope)
 
     def _type_of(self, expression: ast.Expression, scope: Scope) -> BaseType | None:
-        if not isinstance(expression, ast.PropertyAccess):
+        """The type of an expression, where it is known without the parameters."""
+        if isinstance(expression, ast.Alias | ast.MetaName | ast.Null):
             return None
-        bound = scope.bound.get(expression.variable.name)
-        if bound is None or bound.definition is None:
-            return None
-        prop = bound.definition.properties.get(expression.property)
-        return None if prop is None else prop.type.base
+        before = self._context.findings.mark()
+        found = check(self._context, scope, expression, IN_RETURN)
+        self._context.findings.forget(before)
+        return None if found is None or isinstance(found, ir.EntityRef) else found.type.base
 
     # ---- mutations
 
-    def of_statement(self, statement: ast.Statement) -> None:
+    def of_statement(self, statement: ast.Statement, scope: Scope) -> None:
         """Look at what a statement assigns and compares."""
-        catalog, name = self._context.catalog, statement.type_name
+        catalog, name = self._context.catalog, statement_target(statement).name
         definition = catalog.nodes.get(name) or catalog.edges.get(name)
         columns = {} if definition is None else columns_of(definition)
         for assignment in () if isinstance(statement, ast.Delete) else statement.assignments:
             self._note(assignment.value, _base(columns, assignment.property))
-        if not isinstance(statement, ast.Insert):
-            self._note(statement.predicate.value, _base(columns, statement.predicate.property))
+        if isinstance(statement, ast.Update | ast.Delete) and isinstance(statement.condition, ast.Binary):
+            left = statement.condition.left
+            self._note(statement.condition.right, _base(columns, left.name) if isinstance(left, ast.Alias) else None)
 
     # ---- what is found
 
@@ -159,11 +208,18 @@ class _Uses:
         """A variable in a place that takes values of a type; of None nothing is known."""
         if not isinstance(expression, ast.Variable) or expression.name == ast.ANONYMOUS:
             return
-        if scope is not None and expression.name in scope.bound:
+        if scope is not None and (expression.name in scope.bound or expression.name in scope.lets):
             return
         found = self.types.setdefault(expression.name, set())
         if base is not None:
             found.add(_STRING if isinstance(base, EnumType) else base)
+
+
+def _only_type(function: functions.Function, position: int) -> BaseType | None:
+    """The type of an argument that can be of one type alone."""
+    kind = function.kind(position)
+    scalars = tuple(kind.scalars)
+    return ScalarType(scalars[0]) if len(scalars) == 1 and not (kind.takes_lists or kind.takes_vectors) else None
 
 
 def _base(columns: dict[str, PropertyType], name: str) -> BaseType | None:

@@ -23,7 +23,8 @@ unspecified, and `limit` then keeps any rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -57,8 +58,8 @@ class Direction(StrEnum):
 class CompareOp(StrEnum):
     """Comparison operators. `contains` is already resolved into its two meanings.
 
-    `CONTAINS`: list membership. `STRING_CONTAINS`: exact, case-sensitive substring. `STARTS_WITH`: exact,
-    case-sensitive prefix. `%` and `_` are ordinary characters.
+    `CONTAINS`: list membership; unknown where the value is not found and the list holds a null. `STRING_CONTAINS`,
+    `STARTS_WITH` and `ENDS_WITH`: exact, case-sensitive parts of a text; `%` and `_` are ordinary characters.
     """
 
     EQ = "="
@@ -70,6 +71,7 @@ class CompareOp(StrEnum):
     CONTAINS = "contains"
     STRING_CONTAINS = "string_contains"
     STARTS_WITH = "starts_with"
+    ENDS_WITH = "ends_with"
 
 
 # ---- operands
@@ -120,16 +122,32 @@ def value_of(operand: Value, params: Mapping[str, StoredValue]) -> StoredValue:
     return narrowed(operand.type.base, params[operand.name])
 
 
-# ---- predicates
+# ---- conditions: expressions of type Bool, in three-valued logic
+
+
+def _any_nullable(operands: Iterable[Expression]) -> bool:
+    return any(operand.type.nullable for operand in operands)
+
+
+_TRUTHS = (PropertyType(ScalarType(Scalar.BOOL)), PropertyType(ScalarType(Scalar.BOOL), nullable=True))
+
+
+def _truth(operands: Iterable[Expression]) -> PropertyType:
+    return _TRUTHS[_any_nullable(operands)]
 
 
 @frozen
 class Comparison:
-    """`left op right` in three-valued logic."""
+    """`left op right`; null on either side is unknown."""
 
-    left: Operand
+    left: Expression
     op: CompareOp
-    right: Operand
+    right: Expression
+
+    @property
+    def type(self) -> PropertyType:
+        """Bool, nullable if a side is, or if a list may hold a null."""
+        return _TRUTHS[True] if self.op is CompareOp.CONTAINS else _truth((self.left, self.right))
 
 
 class TextKind(StrEnum):
@@ -147,15 +165,258 @@ class TextKind(StrEnum):
 
 @frozen
 class TextMatch:
-    """A text condition on a String property of a node; a null value or null query never matches."""
+    """A text condition on a String property of a node; unknown for a null value or a null query."""
 
     kind: TextKind
     field: PropertyRef
     query: Value
     edits: Value | None = None
 
+    @property
+    def type(self) -> PropertyType:
+        """Bool, nullable if the text or the query is."""
+        return _truth((self.field, self.query))
 
-Predicate = Comparison | TextMatch
+
+class Connective(StrEnum):
+    """How truth values are joined."""
+
+    AND = "and"
+    OR = "or"
+
+
+@frozen
+class Logical:
+    """Two or more truth values, joined: `false and null` is false, `true or null` is true."""
+
+    connective: Connective
+    operands: tuple[Expression, ...]
+
+    @property
+    def type(self) -> PropertyType:
+        """Bool, nullable if an operand is."""
+        return _truth(self.operands)
+
+
+@frozen
+class Not:
+    """The opposite of a truth value; unknown stays unknown."""
+
+    operand: Expression
+
+    @property
+    def type(self) -> PropertyType:
+        """Bool, nullable if the operand is."""
+        return _truth((self.operand,))
+
+
+@frozen
+class IsNull:
+    """Whether a value is null; never unknown."""
+
+    operand: Expression
+    type: ClassVar[PropertyType] = _TRUTHS[False]
+
+
+@frozen
+class Exists:
+    """Whether `pipeline`, started with the row, emits any row; never unknown.
+
+    Only the variables in `outer` matter to the inner pipeline.
+    """
+
+    outer: tuple[str, ...]
+    pipeline: tuple[Op, ...]
+    type: ClassVar[PropertyType] = _TRUTHS[False]
+
+
+# ---- values that are computed
+#
+# A null operand gives null, but for `case` and `coalesce`. An integer beyond 64 bits makes a condition of a match
+# unknown; everywhere else it fails the query for the rows that are asked for.
+
+
+class ArithmeticOp(StrEnum):
+    """Arithmetic on numbers: I64 of integers, F64 otherwise and for `/`. A division by zero is null."""
+
+    ADD = "+"
+    SUBTRACT = "-"
+    MULTIPLY = "*"
+    DIVIDE = "/"
+    REMAINDER = "%"
+
+
+@frozen
+class Arithmetic:
+    """`left op right`."""
+
+    left: Expression
+    op: ArithmeticOp
+    right: Expression
+    type: PropertyType
+
+
+@frozen
+class Negative:
+    """`-operand`."""
+
+    operand: Expression
+    type: PropertyType
+
+
+@frozen
+class Function:
+    """A function of `omnigraph.lang.query.functions`."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    type: PropertyType
+
+
+@frozen
+class Case:
+    """The value of the first branch whose condition is true, else that of `otherwise`."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression | None
+    type: PropertyType
+
+
+class AggregateFunction(StrEnum):
+    """Aggregates. `COUNT` counts non-null values, or rows for a variable; the others ignore nulls.
+
+    `SUM`, `AVG`, `STDDEV` (of the sample) and `MEDIAN` are F64 whatever the input; all but `COUNT` and `COLLECT` are
+    null over no value. `COLLECT` is sorted ascending by value unless it has an order of its own.
+    """
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    STDDEV = "stddev"
+    MEDIAN = "median"
+    COLLECT = "collect"
+
+
+@frozen
+class Aggregate:
+    """An aggregate over the rows of one group. Without an argument it counts rows."""
+
+    function: AggregateFunction
+    argument: Expression | None
+    type: PropertyType
+    distinct: bool = False
+    order: tuple[OrderKey, ...] = ()
+    limit: Value | None = None
+
+
+@frozen
+class BlockValue:
+    """An aggregate over the rows that `pipeline`, started with the row, emits.
+
+    Only the variables in `outer` matter to the inner pipeline.
+    """
+
+    aggregate: Aggregate
+    outer: tuple[str, ...]
+    pipeline: tuple[Op, ...]
+
+    @property
+    def type(self) -> PropertyType:
+        """That of the aggregate."""
+        return self.aggregate.type
+
+
+@frozen
+class ColumnRef:
+    """A result column, as an order key or in `having`."""
+
+    name: str
+    type: PropertyType
+
+
+Expression = (
+    PropertyRef
+    | EntityRef
+    | ParamRef
+    | Constant
+    | Comparison
+    | TextMatch
+    | Logical
+    | Not
+    | IsNull
+    | Exists
+    | Arithmetic
+    | Negative
+    | Function
+    | Case
+    | Aggregate
+    | BlockValue
+    | ColumnRef
+)
+
+
+def parts(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions directly inside of one; what is inside a block is not."""
+    match expression:
+        case Comparison(left, _, right) | Arithmetic(left, _, right):
+            return left, right
+        case TextMatch(_, field, query, edits):
+            return (field, query) if edits is None else (field, query, edits)
+        case Logical(_, operands) | Function(_, operands):
+            return operands
+        case Not(operand) | IsNull(operand) | Negative(operand):
+            return (operand,)
+        case Case(branches, otherwise):
+            inside = tuple(part for branch in branches for part in branch)
+            return inside if otherwise is None else (*inside, otherwise)
+        case Aggregate(argument=argument, order=order, limit=limit):
+            keys = tuple(key.expression for key in order)
+            return tuple(part for part in (argument, *keys, limit) if part is not None)
+        case _:
+            return ()
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """An expression and everything in it, without what is inside of blocks."""
+    yield expression
+    for part in parts(expression):
+        yield from walk(part)
+
+
+def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """An expression with parts replaced; `change` gives what stands for a part, None to look inside of it."""
+    changed = change(expression)
+    if changed is not None:
+        return changed
+    match expression:
+        case Comparison(left, _, right) | Arithmetic(left, _, right):
+            return replace(expression, left=rewritten(left, change), right=rewritten(right, change))
+        case Logical(operands=operands):
+            return replace(expression, operands=tuple(rewritten(item, change) for item in operands))
+        case Function(arguments=arguments):
+            return replace(expression, arguments=tuple(rewritten(item, change) for item in arguments))
+        case Not(operand) | IsNull(operand) | Negative(operand):
+            return replace(expression, operand=rewritten(operand, change))
+        case Case(branches, otherwise):
+            inside = tuple((rewritten(test, change), rewritten(made, change)) for test, made in branches)
+            last = None if otherwise is None else rewritten(otherwise, change)
+            return replace(expression, branches=inside, otherwise=last)
+        case _:
+            return expression
+
+
+def variables(expression: Expression) -> Iterator[str]:
+    """The variables whose entities an expression is made from, those that its blocks begin with included."""
+    for found in walk(expression):
+        match found:
+            case PropertyRef(variable) | EntityRef(variable):
+                yield variable
+            case Exists(outer) | BlockValue(_, outer):
+                yield from outer
+            case _:
+                pass
 
 
 # ---- pipeline
@@ -170,7 +431,7 @@ class NodeScan:
 
     variable: str
     node_type: str
-    filters: tuple[Predicate, ...] = ()
+    filters: tuple[Expression, ...] = ()
 
 
 @frozen
@@ -200,16 +461,20 @@ class Expand:
     target_type: str
     low: int = 1
     high: int = 1
-    filters: tuple[Predicate, ...] = ()
+    filters: tuple[Expression, ...] = ()
     edge_variable: str | None = None
-    edge_filters: tuple[Predicate, ...] = ()
+    edge_filters: tuple[Expression, ...] = ()
 
 
 @frozen
 class Filter:
-    """Keep the rows for which the predicate is true."""
+    """Keep the rows for which the predicate is true.
 
-    predicate: Predicate
+    With `is_strict` an integer beyond 64 bits in it fails the query: it is a `having`.
+    """
+
+    predicate: Expression
+    is_strict: bool = False
 
 
 @frozen
@@ -223,7 +488,15 @@ class AntiJoin:
     pipeline: tuple[Op, ...]
 
 
-Op = NodeScan | Expand | Filter | AntiJoin
+@frozen
+class SemiJoin:
+    """Keep the rows for which `pipeline`, started with that row, emits a row: the opposite of an anti-join."""
+
+    outer: tuple[str, ...]
+    pipeline: tuple[Op, ...]
+
+
+Op = NodeScan | Expand | Filter | AntiJoin | SemiJoin
 
 
 # ---- ranking
@@ -279,71 +552,48 @@ Rank = Nearest | Bm25 | Rrf
 # ---- results
 
 
-class AggregateFunction(StrEnum):
-    """Aggregates. `COUNT` counts non-null values, or rows for a variable; the others ignore nulls.
-
-    `SUM` and `AVG` are F64 whatever the input; all but `COUNT` are null over no value.
-    """
-
-    COUNT = "count"
-    SUM = "sum"
-    AVG = "avg"
-    MIN = "min"
-    MAX = "max"
-
-
-@frozen
-class Aggregate:
-    """An aggregate over the rows of one group."""
-
-    function: AggregateFunction
-    argument: Operand
-
-
 @frozen
 class Projection:
     """One result column. A projected `Rank` is the score of the order key."""
 
     name: str
-    expression: Operand | Aggregate | Rank
+    expression: Expression | Rank
     type: PropertyType
-
-
-@frozen
-class ColumnRef:
-    """A result column as an order key."""
-
-    name: str
 
 
 @frozen
 class OrderKey:
-    """One order key."""
+    """One order key; null comes first ascending and last descending unless `nulls_first` says otherwise."""
 
-    expression: PropertyRef | ColumnRef
+    expression: Expression
     descending: bool
+    nulls_first: bool | None = None
 
 
 @frozen(kw_only=True)
 class Parameter:
-    """A declared parameter."""
+    """A declared parameter. `default` is the value of a missing one, `has_default` whether it has that."""
 
     name: str
     type: PropertyType
+    default: StoredValue = None
+    has_default: bool = False
 
 
 @frozen(kw_only=True)
 class ReadIR:
     """A read query.
 
-    `grouped`: at least one projection is an aggregate; rows are grouped by all other projections, null being one
-    group. Without other projections there is always exactly one group, also over no rows.
+    `grouped`: a projection has an aggregate, or rows are made distinct; rows are grouped by all projections without
+    an aggregate but constants, null being one group. Without such projections there is always exactly one group, also
+    over no rows. `distinct` makes the rows of groups distinct once more.
 
     `rank`: the entities that satisfy the **whole** pipeline are ranked, and their rows come best score first. Rows of
     one score are ordered by `order`, then by the id of the ranked entity, then by the total order. Rows of entities
-    that the ranking leaves out are dropped.
+    that the ranking leaves out are dropped. In a grouped query the ranking chooses which rows are grouped.
 
-    `limit` is applied last.
+    `having` keeps groups; in a query without groups it is the last filter of the pipeline. `offset` and `limit` are
+    applied last; `per` applies the limit to each group of rows that are equal there.
     """
 
     name: str
@@ -353,7 +603,11 @@ class ReadIR:
     grouped: bool
     rank: Rank | None
     order: tuple[OrderKey, ...]
-    limit: int | None
+    limit: Value | None
+    offset: Value | None = None
+    per: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    distinct: bool = False
 
 
 # ---- mutations

@@ -243,11 +243,13 @@ def _never_updated(judged: Iterable[_Judged], catalog: Catalog, source: SourceTe
         if item.meaning is None or not isinstance(item.query.body, ast.MutationBody):
             continue
         for statement in item.query.body.statements:
-            if isinstance(statement, ast.Update):
-                type_name = statement.type_name
+            if isinstance(statement, ast.Update) and isinstance(statement.target, ast.TypeName):
+                type_name = statement.target.name
+                if type_name not in catalog.nodes:
+                    continue
                 assigned[type_name] |= {given.property for given in statement.assignments}
                 updaters[type_name].add(item.query.name)
-                places.setdefault(type_name, statement.type_span)
+                places.setdefault(type_name, statement.target.span)
     for type_name in sorted(updaters):
         node = catalog.nodes[type_name]
         members = node.key.members if node.key else ()
@@ -292,9 +294,9 @@ def _first_mention(query: ast.Query, variable: str) -> Span:
             match clause:
                 case ast.Binding(found) if found.name == variable:
                     return found.span
-                case ast.Traversal(found, _, _, _) if found.name == variable:
+                case ast.Traversal(left=found) if found.name == variable:
                     return found.span
-                case ast.Traversal(_, _, _, found) if found.name == variable:
+                case ast.Traversal(right=found) if found.name == variable:
                     return found.span
                 case _:
                     continue

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.expressions import Context
+from omnigraph.lang.query.scope import Context
 from omnigraph.lang.schema.catalog import EdgeDef
 
 # ---- Type-checked match blocks
@@ -41,10 +41,7 @@ class CheckedPattern:
     #: Variables with a binding, in order of declaration, with their node type.
     bindings: dict[str, str] = field(default_factory=dict)
     traversals: list[CheckedTraversal] = field(default_factory=list)
-    predicates: list[ir.Predicate] = field(default_factory=list)
-    negations: list[CheckedPattern] = field(default_factory=list)
-    #: Variables of the surrounding blocks that this block mentions.
-    outer: tuple[str, ...] = ()
+    predicates: list[ir.Expression] = field(default_factory=list)
 
 
 # ---- The order of traversals
@@ -131,10 +128,9 @@ def separate_patterns(query: ir.ReadIR) -> list[list[str]]:
                 links.append(_Joined(op.source, op.target))
                 if op.edge_variable is not None:
                     links.append(_Joined(op.source, op.edge_variable))
-            case ir.Filter(ir.Comparison(left, _, right)):
-                ends = [item.variable for item in (left, right) if isinstance(item, ir.PropertyRef | ir.EntityRef)]
-                if len(ends) == 2:
-                    links.append(_Joined(*ends))
+            case ir.Filter(predicate):
+                first, *others = dict.fromkeys(ir.variables(predicate)) or [""]
+                links.extend(_Joined(first, other) for other in others)
             case _:
                 pass
     group_of = components(links, scanned)
@@ -144,7 +140,7 @@ def separate_patterns(query: ir.ReadIR) -> list[list[str]]:
     return list(groups.values())
 
 
-def _names_one(predicate: ir.Predicate) -> bool:
+def _names_one(predicate: ir.Expression) -> bool:
     """Whether a predicate asks for one value: then the rows of its variable are taken for few."""
     return (
         isinstance(predicate, ir.Comparison)
@@ -187,9 +183,7 @@ def lower_pattern(context: Context, pattern: CheckedPattern, bound: Iterable[str
             lowering.scan(*(first_bindings.get(component) or _source_end(traversals[0])))
         for traversal in in_known_order(traversals, set(lowering.known)):
             lowering.expand(traversal)
-    for negation in pattern.negations:
-        inner = lower_pattern(context, negation, lowering.known)
-        lowering.ops.append(ir.AntiJoin(negation.outer, inner))
+    lowering.ops.extend(lowering.blocks)
     return tuple(lowering.ops)
 
 
@@ -210,12 +204,21 @@ class _Lowering:
     context: Context
     known: set[str]
     ops: list[ir.Op] = field(default_factory=list)
-    by_variable: dict[str, list[ir.Predicate]] = field(default_factory=lambda: defaultdict(list))
-    joined: list[tuple[frozenset[str], ir.Predicate]] = field(default_factory=list)
+    by_variable: dict[str, list[ir.Expression]] = field(default_factory=lambda: defaultdict(list))
+    joined: list[tuple[frozenset[str], ir.Expression]] = field(default_factory=list)
+    #: What asks for solutions of a block comes last: there are the fewest rows.
+    blocks: list[ir.Op] = field(default_factory=list)
 
-    def add_predicates(self, predicates: Iterable[ir.Predicate]) -> None:
+    def add_predicates(self, predicates: Iterable[ir.Expression]) -> None:
         for predicate in predicates:
-            variables = _variables(predicate)
+            match predicate:
+                case ir.Exists(outer, pipeline):
+                    self.blocks.append(ir.SemiJoin(outer, pipeline))
+                    continue
+                case ir.Not(ir.Exists(outer, pipeline)):
+                    self.blocks.append(ir.AntiJoin(outer, pipeline))
+                    continue
+            variables = frozenset(ir.variables(predicate))
             if len(variables) == 1 and not variables <= self.known:
                 self.by_variable[next(iter(variables))].append(predicate)
             else:
@@ -262,7 +265,7 @@ class _Lowering:
         """Emit the predicates whose variables are all bound now."""
         if not self.joined:
             return
-        waiting: list[tuple[frozenset[str], ir.Predicate]] = []
+        waiting: list[tuple[frozenset[str], ir.Expression]] = []
         for variables, predicate in self.joined:
             if variables <= self.known:
                 self.ops.append(ir.Filter(predicate))
@@ -275,12 +278,3 @@ def _direction(traversal: CheckedTraversal, *, from_left: bool) -> ir.Direction:
     if traversal.undirected:
         return ir.Direction.BOTH
     return ir.Direction.OUT if traversal.forward == from_left else ir.Direction.IN
-
-
-def _variables(predicate: ir.Predicate) -> frozenset[str]:
-    match predicate:
-        case ir.Comparison(left, _, right):
-            operands = (left, right)
-            return frozenset(item.variable for item in operands if isinstance(item, ir.PropertyRef | ir.EntityRef))
-        case ir.TextMatch(_, field_):
-            return frozenset((field_.variable,))

@@ -21,8 +21,9 @@ from omnigraph.core.types import (
 )
 from omnigraph.core.values import coerce_json
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.expressions import Context, beside, is_comparable, plain_value
-from omnigraph.lang.query.patterns import check_enum_value, moment_hint
+from omnigraph.lang.query.expressions import CONSTANT, beside, check_enum_value, is_comparable, moment_hint
+from omnigraph.lang.query.expressions import value as checked_value
+from omnigraph.lang.query.scope import Context, Scope
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 
 #: The ends of an edge under the names that mutations use, with their columns.
@@ -33,7 +34,10 @@ _STRING = PropertyType(ScalarType(Scalar.STRING))
 
 def check_statement(context: Context, statement: ast.Statement) -> ir.Statement | None:
     """One statement, or None when it is wrong."""
-    catalog, name = context.catalog, statement.type_name
+    if isinstance(statement, ast.Upsert) or isinstance(statement_target(statement), ast.Variable):
+        context.error("Q000", statement.span, "this statement is not in this edition")
+        return None
+    catalog, name = context.catalog, statement_target(statement).name
     definition = catalog.nodes.get(name) or catalog.edges.get(name)
     if definition is None:
         _report_unknown_type(context, statement)
@@ -44,7 +48,7 @@ def check_statement(context: Context, statement: ast.Statement) -> ir.Statement 
         case ast.Update():
             return _update(context, statement, definition)
         case ast.Delete():
-            predicate = _predicate(context, statement.predicate, columns_of(definition))
+            predicate = _predicate(context, statement, columns_of(definition))
             if predicate is None:
                 return None
             if isinstance(definition, EdgeDef):
@@ -52,14 +56,22 @@ def check_statement(context: Context, statement: ast.Statement) -> ir.Statement 
             return ir.DeleteNode(name, predicate, tuple(edge.name for edge in catalog.incident_edges(name)))
 
 
+def statement_target(statement: ast.Statement) -> ast.TypeName | ast.Variable:
+    """The type or the variable that a statement writes to."""
+    if isinstance(statement, ast.Insert | ast.Upsert):
+        return ast.TypeName(statement.type_name, statement.type_span)
+    return statement.target
+
+
 def _report_unknown_type(context: Context, statement: ast.Statement) -> None:
-    name = statement.type_name
+    target = statement_target(statement)
+    name = target.name
     if name in context.catalog.interfaces:
-        context.error("T10", statement.type_span, f"`{name}` is an interface and holds no data")
+        context.error("T10", target.span, f"`{name}` is an interface and holds no data")
         return
     known = (*context.catalog.nodes, *context.catalog.edges)
     message = f"there is no node or edge type `{name}`"
-    context.error("T10", statement.type_span, message, partial(did_you_mean, name, known))
+    context.error("T10", target.span, message, partial(did_you_mean, name, known))
 
 
 def columns_of(definition: NodeDef | EdgeDef) -> dict[str, PropertyType]:
@@ -85,7 +97,7 @@ def _insert(
 def _update(context: Context, statement: ast.Update, node: NodeDef | EdgeDef) -> ir.UpdateNode | None:
     if isinstance(node, EdgeDef):
         message = f"`{node.name}` is an edge type: edges are not updated"
-        context.error("T16", statement.type_span, message, "delete the edge and insert it again")
+        context.error("T16", statement.target.span, message, "delete the edge and insert it again")
         return None
     columns = columns_of(node)
     assigned = _assignments(context, statement.assignments, columns, node.name)
@@ -94,7 +106,7 @@ def _update(context: Context, statement: ast.Update, node: NodeDef | EdgeDef) ->
         if assignment.property in members:
             message = f"`{assignment.property}` is part of the key of `{node.name}` and never changes"
             context.error("Q115", assignment.span, message, "insert a node with the new key, then delete the old one")
-    predicate = _predicate(context, statement.predicate, columns)
+    predicate = _predicate(context, statement, columns)
     return None if predicate is None else ir.UpdateNode(node.name, _values(assigned), predicate)
 
 
@@ -138,8 +150,8 @@ def _assignments(
     return values
 
 
-def _assigned_value(context: Context, name: str, type_: PropertyType, expression: ast.Value) -> ir.Value | None:
-    value = plain_value(context, expression)
+def _assigned_value(context: Context, name: str, type_: PropertyType, expression: ast.Expression) -> ir.Value | None:
+    value = _plain_value(context, expression)
     match value:
         case None:
             return None
@@ -155,7 +167,7 @@ def _assigned_value(context: Context, name: str, type_: PropertyType, expression
 
 
 def _assigned_constant(
-    context: Context, name: str, type_: PropertyType, value: ir.Constant, expression: ast.Value
+    context: Context, name: str, type_: PropertyType, value: ir.Constant, expression: ast.Expression
 ) -> ir.Constant | None:
     if isinstance(type_.base, EnumType) and value.type.base == _STRING.base:
         checked = check_enum_value(context, type_.base, value, name, expression)
@@ -187,26 +199,40 @@ def _is_assignable(type_: PropertyType, given: PropertyType) -> bool:
     return False
 
 
+def _plain_value(context: Context, expression: ast.Expression) -> ir.Value | None:
+    found = checked_value(context, Scope(), expression, CONSTANT)
+    if found is None or isinstance(found, ir.ParamRef | ir.Constant):
+        return found
+    context.error("Q000", expression.span, "expressions in statements are not in this edition")
+    return None
+
+
 def _predicate(
-    context: Context, predicate: ast.Predicate, columns: Mapping[str, PropertyType]
+    context: Context, statement: ast.Update | ast.Delete, columns: Mapping[str, PropertyType]
 ) -> ir.MutationPredicate | None:
-    name = predicate.property
+    written = statement.condition
+    if not isinstance(written, ast.Binary) or not isinstance(written.left, ast.Alias):
+        context.error("Q000", statement.span, "a `where` with exactly one comparison is needed in this edition")
+        return None
+    name = written.left.name
     type_ = columns.get(name)
     if type_ is None:
         message = f"there is no property `{name}` to compare"
-        context.error("T11", predicate.span, message, partial(did_you_mean, name, columns))
+        context.error("T11", written.span, message, partial(did_you_mean, name, columns))
         return None
     if type_.base == _BLOB:
-        context.error("T11", predicate.span, f"`{name}` is a Blob and cannot be compared")
+        context.error("T11", written.span, f"`{name}` is a Blob and cannot be compared")
         return None
-    value = plain_value(context, predicate.value)
+    value = _plain_value(context, written.right)
     if value is None:
         return None
     if isinstance(type_.base, ListType | VectorType) or not is_comparable(type_.base, value.type.base):
-        _report_mismatch(context, name, type_, value, predicate.value.span)
+        _report_mismatch(context, name, type_, value, written.right.span)
         return None
-    op = ir.CompareOp(predicate.operator.value)
-    return ir.MutationPredicate(_ENDS.get(name, name), op, beside(type_, value))
+    op = ir.CompareOp(written.operator.value)
+    made = beside(ir.PropertyRef("", name, type_), value)
+    assert isinstance(made, ir.ParamRef | ir.Constant), "a value stays a value"
+    return ir.MutationPredicate(_ENDS.get(name, name), op, made)
 
 
 def _report_mismatch(context: Context, name: str, type_: PropertyType, value: ir.Value, span: Span) -> None:

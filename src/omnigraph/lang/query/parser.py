@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast, get_args
 
 from lark import Token, v_args
 
 from omnigraph.core.source import UNNAMED, Findings, SourceText, Span
+from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import DeclarationGrammar, Progress, TreeBuilder, only, span_of, whole_number
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.advice import advise
 
 SYNTAX_ERROR = "Q000"
+_Part = TypeVar("_Part")
 
 _DECLARATION = r"(?<![A-Za-z0-9_$.@])query\s+[A-Za-z_]\w*\s*\("
 
@@ -23,6 +25,8 @@ _PHRASES = {
     "DESCRIPTION": "`@description`",
     "INSTRUCTION": "`@instruction`",
     "VAR": "a variable such as `$p`",
+    "SOURCE": "a traversal such as `$a knows $b`",
+    "META": "a system field such as `@id`",
     "NAME": "a name",
     "NE": "`!=`",
     "GE": "`>=`",
@@ -31,16 +35,71 @@ _PHRASES = {
     "MORETHAN": "`>`",
     "LESSTHAN": "`<`",
     "DOT": "`.`",
+    "PLUS": "`+`",
+    "MINUS": "`-`",
+    "STAR": "`*`",
+    "SLASH": "`/`",
+    "PERCENT": "`%`",
+    "VBAR": "`|`",
+    "NOT_IN": "`not in`",
+    "NULLS_FIRST": "`nulls first`",
+    "NULLS_LAST": "`nulls last`",
 }
 
-_GROUPS = {
-    frozenset({"NAME", "INSERT", "UPDATE", "DELETE"}): "a name",
-    frozenset({"STRING", "FLOAT", "INT", "TRUE", "FALSE", "LSQB"}): "a literal",
-    frozenset({"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN", "CONTAINS", "STARTS_WITH"}): "an operator such as `=`",
-    frozenset({"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN"}): "a comparison such as `=`",
-    # Edge words may be any word.
-    frozenset({"NAME", "TRUE", "FALSE"}): "a name",
+_NAMES = {
+    *("NAME", "QUERY", "MATCH", "RETURN", "DISTINCT", "HAVING", "ORDER", "OFFSET", "LIMIT", "PER", "NOT", "AS", "ASC"),
+    *("DESC", "OPTIONAL", "LET", "PATH", "SHORTEST", "ALL", "EXISTS", "NULL", "CASE", "WHEN", "THEN", "ELSE", "END"),
+    *("INSERT", "UPSERT", "UPDATE", "DELETE", "SET", "WHERE", "TRUE", "FALSE"),
 }
+_LITERALS = {"STRING", "FLOAT", "INT", "TRUE", "FALSE", "LSQB"}
+_VALUES = _LITERALS | {"VAR", "NAME", "MINUS", "CASE", "META", "LPAR", "NULL"}
+_EXPRESSIONS = _VALUES | {"NOT", "EXISTS"}
+_SIGNS = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"}
+_COMPARISONS = {"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN", "CONTAINS", "STARTS_WITH", "ENDS_WITH"}
+_TESTS = _COMPARISONS | {"IN", "NOT_IN", "IS"}
+
+_GROUPS = {
+    frozenset(names): phrase
+    for names, phrase in (
+        (_NAMES, "a name"),
+        (_EXPRESSIONS | {"SOURCE", "OPTIONAL", "LET", "PATH"}, "a pattern or a condition"),
+        (_EXPRESSIONS, "an expression"),
+        (_VALUES, "a value"),
+        (_SIGNS | _TESTS | {"AND", "OR"}, "an operator such as `=` or `and`"),
+        (_SIGNS | _TESTS, "an operator such as `=`"),
+        (_SIGNS | {"AND", "OR"}, "an operator such as `+` or `and`"),
+        (_SIGNS, "an operator such as `+`"),
+        (_LITERALS, "a literal"),
+    )
+}
+
+# ---- How the lexer knows the beginning of a traversal
+
+#: White space and comments. One character at a time, so that a failed look ahead goes back over each only once.
+_BLANK = r"(?:[ \t\r\n]|\/\/[^\n]*\n|\/\*[^*]*(?:\*(?!\/)[^*]*)*\*\/)*"
+_QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+#: The words that only quotes make an edge.
+_WORD = rf"(?:(?!(?:and|or|not|is|null|in)(?![A-Za-z0-9_]))[a-z_][A-Za-z0-9_]*+|{_QUOTED})"
+#: How deep parentheses may nest in the condition of a hop for the lexer to see its end.
+_HOP_NESTING = 4
+
+
+def _edge_pattern() -> str:
+    """The pattern of an edge between two variables, without its bounds."""
+    words = rf"{_WORD}{_BLANK}(?:\|{_BLANK}{_WORD}{_BLANK})*"
+    condition = plain = rf'(?:[^()"]|{_QUOTED})'
+    for _ in range(_HOP_NESTING):
+        condition = rf"(?:{plain}|\({condition}*\))"
+    several = rf"\({_BLANK}{words}(?:where(?![A-Za-z0-9_]){condition}*)?\)"
+    return rf"(?:{_WORD}|\*|{several}|<{_BLANK}(?:\*{_BLANK}|{several}{_BLANK}|{words})>)"
+
+
+def _grammar_text() -> str:
+    written = files("omnigraph.lang.query").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return written.replace("%EDGE%", _edge_pattern()).replace("%BLANK%", _BLANK)
+
+
+# ---- Texts and their trees
 
 
 def parse_queries(source: SourceText) -> ast.QueryFile:
@@ -80,7 +139,7 @@ def keywords() -> Mapping[str, str]:
 @cache
 def _grammar() -> DeclarationGrammar[ast.Query]:
     return DeclarationGrammar(
-        files("omnigraph.lang.query").joinpath("grammar.lark").read_text(encoding="utf-8"),
+        _grammar_text(),
         _Builder(),
         declaration=_DECLARATION,
         phrases=_PHRASES,
@@ -95,14 +154,97 @@ def _variable(token: Token) -> ast.Variable:
     return ast.Variable(token[1:], span_of(token))
 
 
-_Clause = ast.Negation | ast.Binding | ast.Traversal | ast.Filter | ast.Condition
+@frozen
+class _Block:
+    """The clauses between braces."""
+
+    clauses: tuple[ast.Clause, ...]
+    span: Span
+
+
+@frozen
+class _Alternatives:
+    """The words of an edge."""
+
+    words: tuple[ast.TypeName, ...]
+    span: Span
+    condition: ast.Expression | None = None
+
+
+@frozen
+class _Types:
+    """The types of a variable, with what its properties have to be."""
+
+    names: tuple[ast.TypeName, ...]
+    matches: tuple[ast.PropertyMatch, ...]
+    span: Span
+
+    def of(self, variable: ast.Variable) -> ast.Binding:
+        """The binding of a variable to them."""
+        return ast.Binding(variable, self.names, self.matches, span_of(variable, self))
+
+
+@frozen
+class _Inline:
+    matches: tuple[ast.PropertyMatch, ...]
+    span: Span
+
+
+@frozen
+class _Order:
+    keys: tuple[ast.Sort, ...]
+    span: Span
+
+
+@frozen
+class _Having:
+    condition: ast.Expression
+
+
+@frozen
+class _Offset:
+    count: ast.Count
+
+
+@frozen
+class _Per:
+    keys: tuple[ast.Expression, ...]
+    span: Span
+
+
+@frozen
+class _Where:
+    condition: ast.Expression
+    span: Span
+
+
+@frozen
+class _Returns:
+    projections: tuple[ast.Projection, ...]
+    span: Span
+
+
+@frozen
+class _Otherwise:
+    value: ast.Expression
+
+
+#: What the transformer gives a rule for an expression.
+_EXPRESSION_KINDS = get_args(ast.Expression)
+
+
+def _first(kind: type[_Part], parts: Iterable[object]) -> _Part | None:
+    """The part of one kind, if there is one."""
+    return next(iter(only(kind, parts)), None)
+
+
+def _expressions(parts: Iterable[object]) -> tuple[ast.Expression, ...]:
+    return tuple(part for part in parts if isinstance(part, _EXPRESSION_KINDS))
 
 
 @v_args(inline=True)
 class _Builder(TreeBuilder):
-    def query(
-        self, keyword: Token, name: ast.Alias, *rest: Token | ast.Param | ast.Note | ast.Body | None
-    ) -> ast.Query:
+    def query(self, keyword: Token, name: ast.Alias, *rest: object) -> ast.Query:
         *_, body, close = rest
         assert isinstance(body, ast.ReadBody | ast.MutationBody)
         span = span_of(keyword, cast("Token", close))
@@ -115,77 +257,194 @@ class _Builder(TreeBuilder):
         kind = cast("Literal['description', 'instruction']", str(keyword[1:]))
         return ast.Note(kind, str(self.literal(text).value), span_of(keyword, close))
 
-    def param(self, variable: Token, type_: ast.TypeExpr, question: Token | None = None) -> ast.Param:
+    def param(self, variable: Token, type_: ast.TypeExpr, *rest: Token | ast.Expression) -> ast.Param:
+        question = _first(Token, rest)
+        default = next(iter(_expressions(rest)), None)
         written = replace(type_, nullable=question is not None)
-        return ast.Param(variable[1:], written, span_of(variable, question or type_))
+        span = span_of(variable, default or question or type_)
+        return ast.Param(variable[1:], written, default, span)
 
-    def read(
-        self, keyword: Token, *parts: Token | ast.Clause | ast.Projection | tuple[ast.Sort, ...] | ast.Limit
-    ) -> ast.ReadBody:
-        orders, limits = only(tuple, parts), only(ast.Limit, parts)
+    def default(self, _: Token, value: ast.Expression) -> ast.Expression:
+        return value
+
+    # ---- reads
+
+    def read(self, keyword: Token, block: _Block, *rest: object) -> ast.ReadBody:
+        order, having, offset = _first(_Order, rest), _first(_Having, rest), _first(_Offset, rest)
         return ast.ReadBody(
-            tuple(part for part in parts if isinstance(part, _Clause)),
-            only(ast.Projection, parts),
-            orders[0] if orders else (),
-            limits[0] if limits else None,
+            block.clauses,
+            only(ast.Projection, rest),
+            order.keys if order else (),
+            _first(ast.Limit, rest),
+            any(token.type == "DISTINCT" for token in only(Token, rest)),
+            having.condition if having else None,
+            offset.count if offset else None,
             span_of(keyword),
         )
 
-    def order(self, _: Token, *keys: ast.Sort) -> tuple[ast.Sort, ...]:
-        return keys
+    def having(self, _: Token, condition: ast.Expression, __: Token) -> _Having:
+        return _Having(condition)
 
-    def limit(self, _: Token, count: Token) -> ast.Limit:
-        return ast.Limit(whole_number(count), span_of(count))
+    def order(self, keyword: Token, *rest: ast.Sort | Token) -> _Order:
+        return _Order(only(ast.Sort, rest), span_of(keyword, rest[-1]))
 
-    def negation(self, keyword: Token, *rest: ast.Clause | Token) -> ast.Negation:
-        clauses = tuple(item for item in rest if not isinstance(item, Token))
-        return ast.Negation(clauses, span_of(keyword, rest[-1]))
+    def offset(self, _: Token, count: ast.Count) -> _Offset:
+        return _Offset(count)
 
-    def binding(self, variable: Token, type_name: Token, *rest: ast.PropertyMatch | Token) -> ast.Binding:
-        span = span_of(variable, (type_name, *rest)[-1])
-        return ast.Binding(_variable(variable), str(type_name), only(ast.PropertyMatch, rest), span_of(type_name), span)
+    def limit(self, keyword: Token, count: ast.Count, per: _Per | None = None) -> ast.Limit:
+        return ast.Limit(count, per.keys if per else (), span_of(count, per))
 
-    def property_match(self, name: ast.Alias, value: ast.Value) -> ast.PropertyMatch:
+    def per(self, keyword: Token, *rest: ast.Expression | Token) -> _Per:
+        return _Per(_expressions(rest), span_of(keyword, rest[-1]))
+
+    def fixed_count(self, token: Token) -> ast.Count:
+        return ast.Count(whole_number(token), span_of(token))
+
+    def given_count(self, token: Token) -> ast.Count:
+        return ast.Count(_variable(token), span_of(token))
+
+    def projection(self, expression: ast.Expression, _: Token | None, alias: ast.Alias | None) -> ast.Projection:
+        return ast.Projection(expression, alias.name if alias else None, span_of(expression, alias))
+
+    def sort(self, expression: ast.Expression, *rest: Token) -> ast.Sort:
+        direction = next((str(token) for token in rest if token.type in ("ASC", "DESC")), None)
+        nulls = next((token.type.removeprefix("NULLS_").lower() for token in rest if "NULLS" in token.type), None)
+        return ast.Sort(
+            expression,
+            cast("Literal['asc', 'desc'] | None", direction),
+            cast("Literal['first', 'last'] | None", nulls),
+            span_of(expression, rest[-1] if rest else None),
+        )
+
+    # ---- clauses
+
+    def block(self, *rest: ast.Clause | Token) -> _Block:
+        clauses = cast("tuple[ast.Clause, ...]", rest[:-1])
+        return _Block(clauses, span_of(clauses[0], rest[-1]))
+
+    def binding(self, variable: Token, types: _Types, inline: _Inline | None = None) -> ast.Binding:
+        return self._typed(types, inline).of(_variable(variable))
+
+    def types(self, *names: Token) -> _Types:
+        return _Types(tuple(ast.TypeName(str(name), span_of(name)) for name in names), (), span_of(names[0], names[-1]))
+
+    def right_types(self, types: _Types, inline: _Inline | None = None) -> _Types:
+        return self._typed(types, inline)
+
+    def _typed(self, types: _Types, inline: _Inline | None) -> _Types:
+        return types if inline is None else _Types(types.names, inline.matches, span_of(types, inline))
+
+    def inline(self, *rest: ast.PropertyMatch | Token) -> _Inline:
+        return _Inline(only(ast.PropertyMatch, rest), span_of(rest[0], rest[-1]))
+
+    def property_match(self, name: ast.Alias, value: ast.Expression) -> ast.PropertyMatch:
         return ast.PropertyMatch(name.name, value, span_of(name, value))
 
-    def traversal(self, left: Token, hop: ast.Hop, right: Token) -> ast.Traversal:
-        return ast.Traversal(_variable(left), None, hop, _variable(right), span_of(left, right))
+    def traversal(self, left: Token, hop: ast.Hop, right: Token, types: _Types | None = None) -> ast.Traversal:
+        return self._traversal(left, None, hop, right, types)
 
-    def bound_traversal(self, left: Token, edge: Token, hop: ast.Hop, right: Token) -> ast.Traversal:
-        return ast.Traversal(_variable(left), _variable(edge), hop, _variable(right), span_of(left, right))
+    def bound_traversal(
+        self, left: Token, edge: Token, hop: ast.Hop, right: Token, types: _Types | None = None
+    ) -> ast.Traversal:
+        return self._traversal(left, _variable(edge), hop, right, types)
 
-    def hop(self, word: ast.Alias, bounds: ast.Bounds | None = None) -> ast.Hop:
-        return ast.Hop(word.name, False, bounds, word.span)
+    def _traversal(
+        self, left: Token, edge: ast.Variable | None, hop: ast.Hop, right: Token, types: _Types | None
+    ) -> ast.Traversal:
+        end = _variable(right)
+        binding = types.of(end) if types else None
+        return ast.Traversal(_variable(left), edge, hop, end, binding, span_of(left, binding or end))
 
-    def undirected_hop(self, word: ast.Alias, bounds: ast.Bounds | None = None) -> ast.Hop:
-        return ast.Hop(word.name, True, bounds, word.span)
+    def edge(self, words: _Alternatives, bounds: ast.Bounds | None = None) -> ast.Hop:
+        return ast.Hop(words.words, False, bounds, words.condition, words.span)
+
+    def undirected_edge(self, words: _Alternatives, bounds: ast.Bounds | None = None) -> ast.Hop:
+        return ast.Hop(words.words, True, bounds, words.condition, words.span)
+
+    def one_word(self, word: ast.TypeName) -> _Alternatives:
+        return _Alternatives((word,), word.span)
+
+    def bare_words(self, *words: ast.TypeName) -> _Alternatives:
+        return _Alternatives(words, span_of(words[0], words[-1]))
+
+    words = bare_words
+
+    def several_words(self, opening: Token, words: _Alternatives, *rest: _Where | Token) -> _Alternatives:
+        where = _first(_Where, rest)
+        return _Alternatives(words.words, span_of(opening, rest[-1]), where.condition if where else None)
+
+    def any_word(self, star: Token) -> _Alternatives:
+        return _Alternatives((), span_of(star))
+
+    def word(self, token: Token) -> ast.TypeName:
+        name = str(self.literal(token).value) if token.type == "STRING" else str(token)
+        return ast.TypeName(name, span_of(token))
 
     def bounds(self, low: Token, *rest: Token) -> ast.Bounds:
         *high, close = rest
         inside = Span(span_of(low).start, span_of(close).start)
         return ast.Bounds(whole_number(low), whole_number(high[0]) if high else None, inside)
 
-    def filter(self, left: Token | ast.Expression, operator: str, right: ast.Expression) -> ast.Filter:
-        operand = _variable(left) if isinstance(left, Token) else left
-        return ast.Filter(operand, ast.Operator(operator), right, span_of(operand, right))
+    def where(self, keyword: Token, condition: ast.Expression) -> _Where:
+        return _Where(condition, span_of(keyword, condition))
 
-    def operator(self, token: Token) -> str:
-        return str(token)
+    condition_of_hop = where
 
-    symbol = other_symbol = word = operator
+    def optional(self, keyword: Token, block: _Block) -> ast.Optional:
+        return ast.Optional(block.clauses, span_of(keyword, block))
 
-    def condition(self, call: ast.Call) -> ast.Condition:
-        return ast.Condition(call, call.span)
+    def let(self, keyword: Token, variable: Token, _: Token, expression: ast.Expression) -> ast.Let:
+        return ast.Let(_variable(variable), expression, span_of(keyword, expression))
 
-    def projection(self, expression: ast.Expression, _: Token | None, alias: ast.Alias | None) -> ast.Projection:
-        return ast.Projection(expression, alias.name if alias else None, span_of(expression, alias))
+    def path(self, keyword: Token, variable: Token, _: Token, choice: Token, traversal: ast.Traversal) -> ast.Path:
+        kind = cast("Literal['shortest', 'all']", str(choice))
+        return ast.Path(_variable(variable), kind, traversal, span_of(keyword, traversal))
 
-    def sort(self, expression: ast.Expression, direction: Token | None = None) -> ast.Sort:
-        word = cast("Literal['asc', 'desc'] | None", direction and str(direction))
-        return ast.Sort(expression, word, span_of(expression, direction))
+    def condition(self, expression: ast.Expression) -> ast.Condition:
+        return ast.Condition(expression, expression.span)
 
-    def property_access(self, variable: Token, name: Token) -> ast.PropertyAccess:
-        return ast.PropertyAccess(_variable(variable), str(name), span_of(variable, name))
+    # ---- expressions
+
+    def binary(self, left: ast.Expression, operator: Token, right: ast.Expression) -> ast.Binary:
+        word = "not in" if operator.type == "NOT_IN" else str(operator)
+        return ast.Binary(left, ast.Operator(word), right, span_of(left, right))
+
+    def unary(self, operator: Token, operand: ast.Expression) -> ast.Expression:
+        span = span_of(operator, operand)
+        if operator.type == "NOT":
+            return ast.Unary("not", operand, span)
+        if (
+            isinstance(operand, ast.Literal_)
+            and operand.text[:1].isdigit()
+            and not isinstance(operand.value, bool | str)
+        ):
+            # So that the smallest integer is one.
+            return ast.Literal_(-operand.value, f"-{operand.text}", span=span)
+        return ast.Unary("-", operand, span)
+
+    def is_null(self, operand: ast.Expression, _: Token, *rest: Token) -> ast.NullTest:
+        return ast.NullTest(operand, len(rest) == 2, span_of(operand, rest[-1]))
+
+    def parenthesised(self, opening: Token, expression: ast.Expression, closing: Token) -> ast.Expression:
+        return replace(expression, span=span_of(opening, closing))
+
+    def exists(self, keyword: Token, block: _Block) -> ast.Exists:
+        return ast.Exists(keyword.type == "NOT", block.clauses, span_of(keyword, block))
+
+    def value_block(self, name: Token, block: _Block) -> ast.Call:
+        return ast.Call(str(name), (), clauses=block.clauses, span=span_of(name, block))
+
+    def property_access(self, variable: Token, name: ast.Alias) -> ast.PropertyAccess:
+        return ast.PropertyAccess(_variable(variable), name.name, span_of(variable, name))
+
+    def system_field(self, variable: Token, name: Token) -> ast.SystemField:
+        return ast.SystemField(_variable(variable), name[1:], span_of(variable, name))
+
+    def all_properties(self, variable: Token, star: Token) -> ast.AllProperties:
+        return ast.AllProperties(_variable(variable), span_of(variable, star))
+
+    def meta_name(self, name: Token) -> ast.MetaName:
+        return ast.MetaName(name[1:], span_of(name))
 
     def variable(self, token: Token) -> ast.Variable:
         return _variable(token)
@@ -193,32 +452,83 @@ class _Builder(TreeBuilder):
     def alias(self, token: Token) -> ast.Alias:
         return ast.Alias(str(token), span_of(token))
 
-    name = edge_word = alias
+    name = alias
 
-    def call(self, name: Token, *rest: ast.Expression | Token | None) -> ast.Call:
-        arguments = tuple(item for item in rest if item is not None and not isinstance(item, Token))
-        return ast.Call(str(name), arguments, span_of(name, cast("Token", rest[-1])))
+    def star(self, token: Token) -> ast.Star:
+        return ast.Star(span_of(token))
 
-    def mutation(self, *statements: ast.Statement) -> ast.MutationBody:
-        return ast.MutationBody(statements, span_of(statements[0]))
+    def null(self, token: Token) -> ast.Null:
+        return ast.Null(span_of(token))
 
-    def insert(self, keyword: Token, type_name: Token, *rest: ast.Assignment | Token) -> ast.Insert:
-        return ast.Insert(str(type_name), only(ast.Assignment, rest), span_of(type_name), span_of(keyword, rest[-1]))
+    def call(self, name: Token, *rest: object) -> ast.Call:
+        order, block = _first(_Order, rest), _first(_Block, rest)
+        tokens = only(Token, rest)
+        return ast.Call(
+            str(name),
+            _expressions(rest),
+            any(token.type == "DISTINCT" for token in tokens),
+            order.keys if order else (),
+            _first(ast.Count, rest),
+            block.clauses if block else None,
+            span_of(name, block or tokens[-1]),
+        )
 
-    def update(self, keyword: Token, type_name: Token, *rest: Token | ast.Assignment | ast.Predicate) -> ast.Update:
-        (predicate,) = only(ast.Predicate, rest)
-        span = span_of(keyword, predicate)
-        return ast.Update(str(type_name), only(ast.Assignment, rest), predicate, span_of(type_name), span)
+    inner_order = order
 
-    def delete(self, keyword: Token, type_name: Token, _: Token, predicate: ast.Predicate) -> ast.Delete:
-        return ast.Delete(str(type_name), predicate, span_of(type_name), span_of(keyword, predicate))
+    def inner_limit(self, _: Token, count: ast.Count) -> ast.Count:
+        return count
 
-    def assignment(self, name: ast.Alias, value: ast.Value) -> ast.Assignment:
+    def case(self, keyword: Token, *rest: object) -> ast.Case:
+        otherwise = _first(_Otherwise, rest)
+        span = span_of(keyword, cast("Token", rest[-1]))
+        return ast.Case(only(ast.When, rest), otherwise.value if otherwise else None, span)
+
+    def when(self, keyword: Token, condition: ast.Expression, _: Token, value: ast.Expression) -> ast.When:
+        return ast.When(condition, value, span_of(keyword, value))
+
+    def otherwise(self, _: Token, value: ast.Expression) -> _Otherwise:
+        return _Otherwise(value)
+
+    def list_literal(self, opening: Token, *rest: ast.Expression | Token | None) -> ast.ListLiteral:
+        return ast.ListLiteral(_expressions(rest), span_of(opening, cast("Token", rest[-1])))
+
+    # ---- mutations
+
+    def mutation(self, *rest: object) -> ast.MutationBody:
+        return self._mutation(None, rest)
+
+    def matching_mutation(self, keyword: Token, block: _Block, *rest: object) -> ast.MutationBody:
+        return self._mutation(block.clauses, rest)
+
+    def _mutation(self, clauses: tuple[ast.Clause, ...] | None, rest: Iterable[object]) -> ast.MutationBody:
+        statements = tuple(part for part in rest if isinstance(part, ast.Statement))
+        returns = _first(_Returns, rest)
+        return ast.MutationBody(statements, clauses, returns.projections if returns else (), span_of(statements[0]))
+
+    def returns(self, keyword: Token, *rest: ast.Projection | Token) -> _Returns:
+        return _Returns(only(ast.Projection, rest), span_of(keyword, rest[-1]))
+
+    def insert(self, keyword: Token, type_name: Token, *rest: ast.Assignment | ast.Variable | Token) -> ast.Insert:
+        variable, span = _first(ast.Variable, rest), span_of(keyword, rest[-1])
+        return ast.Insert(str(type_name), only(ast.Assignment, rest), variable, span_of(type_name), span)
+
+    def naming(self, _: Token, variable: Token) -> ast.Variable:
+        return _variable(variable)
+
+    def upsert(self, keyword: Token, type_name: Token, *rest: ast.Assignment | Token) -> ast.Upsert:
+        return ast.Upsert(str(type_name), only(ast.Assignment, rest), span_of(type_name), span_of(keyword, rest[-1]))
+
+    def update(self, keyword: Token, target: Token, *rest: Token | ast.Assignment | _Where) -> ast.Update:
+        where = _first(_Where, rest)
+        span = span_of(keyword, rest[-1])
+        return ast.Update(_target(target), only(ast.Assignment, rest), where.condition if where else None, span)
+
+    def delete(self, keyword: Token, target: Token, where: _Where | None = None) -> ast.Delete:
+        return ast.Delete(_target(target), where.condition if where else None, span_of(keyword, where or target))
+
+    def assignment(self, name: ast.Alias, value: ast.Expression) -> ast.Assignment:
         return ast.Assignment(name.name, value, span_of(name, value))
 
-    def predicate(self, name: Token, operator: str, value: ast.Value) -> ast.Predicate:
-        return ast.Predicate(str(name), ast.Operator(operator), value, span_of(name, value))
 
-    def list_literal(self, opening: Token, *rest: ast.Element | Token | None) -> ast.ListLiteral:
-        elements = tuple(item for item in rest if item is not None and not isinstance(item, Token))
-        return ast.ListLiteral(elements, span_of(opening, cast("Token", rest[-1])))
+def _target(token: Token) -> ast.TypeName | ast.Variable:
+    return ast.TypeName(str(token), span_of(token)) if token.type == "TYPE_NAME" else _variable(token)

@@ -6,22 +6,21 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from omnigraph.core.source import Hint, did_you_mean
-from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
-from omnigraph.core.values import render_value
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import (
-    Context,
-    EdgeVariable,
-    NodeVariable,
-    Scope,
+    CONSTANT,
+    IN_MATCH,
+    check_enum_value,
     compared,
-    filter_operand,
+    condition,
     is_comparable,
-    plain_value,
-    text_condition,
+    moment_hint,
+    value,
 )
-from omnigraph.lang.query.lowering import CheckedPattern, CheckedTraversal, in_known_order
+from omnigraph.lang.query.lowering import CheckedPattern, CheckedTraversal, in_known_order, lower_pattern
+from omnigraph.lang.query.scope import Block, Context, EdgeVariable, Nested, NodeVariable, Scope
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 
 _MAX_HOPS = 2**63 - 1
@@ -36,9 +35,12 @@ def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope)
     """
     pattern = CheckedPattern()
     clauses = tuple(clauses)
-    bindings = [clause for clause in clauses if isinstance(clause, ast.Binding)]
+    bindings = [binding for clause in clauses for binding in _bindings(clause)]
     names = [_bind(context, scope, pattern, binding) for binding in bindings]
     _check_traversals(context, scope, pattern, clauses)
+    for clause in clauses:
+        if isinstance(clause, ast.Let):
+            _name_value(context, scope, clause)
     for name, binding in zip(names, bindings, strict=True):
         bound = scope.bound[name]
         if isinstance(bound, NodeVariable) and bound.definition is not None:
@@ -46,25 +48,81 @@ def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope)
                 _check_match(context, pattern, name, bound.definition, match)
     for clause in clauses:
         match clause:
-            case ast.Filter():
-                _check_filter(context, scope, pattern, clause)
-            case ast.Condition(call):
-                condition = text_condition(context, scope, call)
-                if condition:
-                    pattern.predicates.append(condition)
-            case ast.Negation():
-                _check_negation(context, scope, pattern, clause)
+            case ast.Condition(expression):
+                _check_condition(context, scope, pattern, expression)
+            case ast.Let():
+                _check_let(context, scope, clause)
+            case ast.Optional() | ast.Path():
+                context.error("Q000", clause.span, "`optional` and `path` are not in this edition")
             case _:
                 pass
     return pattern
 
 
+def _bindings(clause: ast.Clause) -> Iterator[ast.Binding]:
+    match clause:
+        case ast.Binding():
+            yield clause
+        case ast.Traversal(binding=ast.Binding() as binding):
+            yield binding
+        case _:
+            pass
+
+
+def _name_value(context: Context, scope: Scope, let: ast.Let) -> None:
+    name = let.variable.name
+    if name == ast.ANONYMOUS:
+        context.error("Q122", let.variable.span, "`$_` cannot name a value")
+    elif name in context.params or name in scope.bound or name in scope.lets:
+        what = "a parameter" if name in context.params else "a variable" if name in scope.bound else "defined"
+        message = f"`${name}` is {what} already"
+        context.error("Q122", let.variable.span, message, "give the value another name")
+    else:
+        scope.lets[name] = let
+
+
+def _check_let(context: Context, scope: Scope, let: ast.Let) -> None:
+    """Report what is wrong with a value, also where nothing uses it; its uses stay silent about it."""
+    name = let.variable.name
+    if scope.lets.get(name) is not let:
+        return
+    expression = let.expression
+    if isinstance(expression, ast.Variable) and expression.name in scope.bound:
+        message = f"`${expression.name}` has a name already"
+        context.error("T7", expression.span, message, "name one of its properties, as in `$p.age`")
+        return
+    before = context.findings.error_count
+    scope.resolving.add(name)
+    found = value(context, scope, expression, IN_MATCH)
+    scope.resolving.discard(name)
+    if found is None and context.findings.error_count == before:
+        context.error("Q122", let.span, f"`${name}` is defined by itself")
+
+
+def _check_condition(context: Context, scope: Scope, pattern: CheckedPattern, expression: ast.Expression) -> None:
+    found = condition(context, scope, expression, IN_MATCH)
+    if found is not None:
+        pattern.predicates.extend(_conjuncts(found))
+
+
+def _conjuncts(predicate: ir.Expression) -> Iterator[ir.Expression]:
+    """Only true keeps a row, so a condition of several that all have to hold is each of them."""
+    if isinstance(predicate, ir.Logical) and predicate.connective is ir.Connective.AND:
+        for operand in predicate.operands:
+            yield from _conjuncts(operand)
+    else:
+        yield predicate
+
+
 def _bind(context: Context, scope: Scope, pattern: CheckedPattern, binding: ast.Binding) -> str:
     """Bind one variable; returns its name, a hidden one for `$_`."""
     name = binding.variable.name
-    definition = context.catalog.nodes.get(binding.type_name)
+    type_name, *others = binding.types
+    definition = context.catalog.nodes.get(type_name.name)
     if definition is None:
-        _report_unknown_node_type(context, binding)
+        _report_unknown_node_type(context, type_name)
+    elif others:
+        context.error("Q000", binding.type_span, "several types are not in this edition")
     if name == ast.ANONYMOUS:
         name = context.hidden_variable()
     elif name in context.params:
@@ -88,8 +146,8 @@ def _bind(context: Context, scope: Scope, pattern: CheckedPattern, binding: ast.
     return name
 
 
-def _report_unknown_node_type(context: Context, binding: ast.Binding) -> None:
-    name = binding.type_name
+def _report_unknown_node_type(context: Context, type_name: ast.TypeName) -> None:
+    name = type_name.name
     if name in context.catalog.interfaces:
         message = f"`{name}` is an interface: only node types can be matched"
         hint: Hint = None
@@ -100,7 +158,7 @@ def _report_unknown_node_type(context: Context, binding: ast.Binding) -> None:
     else:
         message = f"there is no node type `{name}`"
         hint = partial(did_you_mean, name, context.catalog.nodes)
-    context.error("T1", binding.type_span, message, hint)
+    context.error("T1", type_name.span, message, hint)
 
 
 # ---- traversals
@@ -137,11 +195,11 @@ def _check_traversals(context: Context, scope: Scope, pattern: CheckedPattern, c
 
 
 def _edge_of(context: Context, clause: ast.Traversal) -> EdgeDef | None:
-    word = clause.hop.edge_word
-    ends = (clause.left.name, clause.right.name)
-    if word == "not":
-        context.error("Q000", clause.hop.span, "`not` is not an edge word", "write `not { … }`")
+    if len(clause.hop.words) != 1 or clause.hop.condition is not None:
+        context.error("Q000", clause.hop.span, "several edge types are not in this edition")
         return None
+    word = clause.hop.words[0].name
+    ends = (clause.left.name, clause.right.name)
     edge = context.catalog.edge(word)
     if edge is None and word in _WORD_OPERATORS and all(end in context.params for end in ends):
         message = f"`{word}` between two variables is a traversal, and both of these are parameters"
@@ -149,12 +207,10 @@ def _edge_of(context: Context, clause: ast.Traversal) -> EdgeDef | None:
         return None
     if edge is None:
         words = [name[0].lower() + name[1:] for name in context.catalog.edges]
-        message = f"there is no edge `{clause.hop.edge_word}`"
+        message = f"there is no edge `{word}`"
         context.error("T4", clause.hop.span, message, partial(did_you_mean, word, words))
     elif clause.hop.undirected and edge.source != edge.target:
-        message = (
-            f"`<{clause.hop.edge_word}>` follows both directions, but `{edge.name}` runs {edge.source} -> {edge.target}"
-        )
+        message = f"`<{word}>` follows both directions, but `{edge.name}` runs {edge.source} -> {edge.target}"
         context.error("T22", clause.hop.span, message, "write it without `<` and `>`")
     return edge
 
@@ -279,15 +335,15 @@ def _check_match(
         message = f"node type `{definition.name}` has no property `{match.property}`"
         context.error("T2", match.span, message, partial(did_you_mean, match.property, definition.properties))
         return
-    value = plain_value(context, match.value)
-    if value is None or not _check_match_types(context, prop.type, value, match):
+    given = value(context, Scope(), match.value, CONSTANT)
+    if given is None or not _check_match_types(context, prop.type, given, match):
         return
     op = ir.CompareOp.CONTAINS if isinstance(prop.type.base, ListType) else ir.CompareOp.EQ
     field = ir.PropertyRef(variable, prop.name, prop.type)
-    pattern.predicates.append(compared(field, op, value))
+    pattern.predicates.append(compared(field, op, given))
 
 
-def _check_match_types(context: Context, type_: PropertyType, value: ir.Value, match: ast.PropertyMatch) -> bool:
+def _check_match_types(context: Context, type_: PropertyType, value: ir.Expression, match: ast.PropertyMatch) -> bool:
     name, span = match.property, match.value.span
     wanted: BaseType = type_.base
     if isinstance(wanted, ListType):
@@ -308,110 +364,67 @@ def _check_match_types(context: Context, type_: PropertyType, value: ir.Value, m
     return True
 
 
-def moment_hint(wanted: BaseType, value: ir.Operand) -> str | None:
-    """A hint for strings where a moment is meant."""
-    if value.type.base != ScalarType(Scalar.STRING):
-        return None
-    match scalar_of(wanted):
-        case Scalar.DATE:
-            return 'write `date("2024-05-01")`, or pass a Date parameter'
-        case Scalar.DATETIME:
-            return 'write `datetime("2024-05-01T12:00:00Z")`, or pass a DateTime parameter'
-    return None
+# ---- nested blocks
 
 
-def check_enum_value(context: Context, enum: EnumType, value: ir.Constant, name: str, expression: ast.Value) -> bool:
-    """Whether a literal is one of the values of an enum property (T3)."""
-    if value.value in enum.values:
-        return True
-    message = f"{render_value(value.type.base, value.value)} is not a value of `{name}`"
-    context.error("T3", expression.span, message, partial(did_you_mean, str(value.value), enum.values))
-    return False
-
-
-def _check_filter(context: Context, scope: Scope, pattern: CheckedPattern, clause: ast.Filter) -> None:
-    left = filter_operand(context, scope, clause.left)
-    right = filter_operand(context, scope, clause.right)
-    if left is None or right is None:
-        return
-    for operand, expression in ((left, clause.left), (right, clause.right)):
-        if isinstance(operand, ir.EntityRef):
-            context.error("T7", expression.span, f"`${operand.variable}` is a node: compare one of its properties")
-            return
-    op = _compare_op(clause.operator, left.type.base, right.type.base)
-    if op is None:
-        _report_incomparable(context, clause, left, right)
-        return
-    pattern.predicates.append(compared(left, op, right))
-
-
-def _compare_op(operator: ast.Operator, left: BaseType, right: BaseType) -> ir.CompareOp | None:
-    """The operator with its meaning for these types; None when it has none."""
-    if operator is ast.Operator.CONTAINS:
-        if isinstance(left, ListType):
-            return ir.CompareOp.CONTAINS if is_comparable(ScalarType(left.item), right) else None
-        return ir.CompareOp.STRING_CONTAINS if _both_strings(left, right) else None
-    if operator is ast.Operator.STARTS_WITH:
-        return ir.CompareOp.STARTS_WITH if _both_strings(left, right) else None
-    return ir.CompareOp(operator.value) if is_comparable(left, right) else None
-
-
-def _both_strings(left: BaseType, right: BaseType) -> bool:
-    return scalar_of(left) is Scalar.STRING and scalar_of(right) is Scalar.STRING
-
-
-def _report_incomparable(context: Context, clause: ast.Filter, left: ir.Operand, right: ir.Operand) -> None:
-    message = f"`{clause.operator}` cannot compare {left.type} with {right.type}"
-    hint = moment_hint(left.type.base, right) or moment_hint(right.type.base, left)
-    is_membership = clause.operator is ast.Operator.CONTAINS
-    if hint is None and isinstance(left.type.base, ListType) and not is_membership:
-        hint = "test membership with `contains`"
-    context.error("T7", clause.span, message, hint)
-
-
-# ---- negation
-
-
-def _check_negation(context: Context, scope: Scope, pattern: CheckedPattern, clause: ast.Negation) -> None:
-    mentioned = set(_variables(clause.clauses))
+def check_block(context: Context, scope: Scope, block: Block) -> Nested | None:
+    """The operators of a nested block; None when something in it is wrong."""
+    mentioned = set(_mentions(block.clauses))
+    mentioned |= {name for let in _used_lets(scope, mentioned) for name in let}
     outer = tuple(name for name in scope.bound if name in mentioned)
     before = context.findings.error_count
-    inner = check_pattern(context, clause.clauses, scope.child())
-    if not outer and context.findings.error_count == before:
-        # After another finding inside it stays silent: a misspelt outer variable looks the same.
-        message = "`not` mentions no variable from outside, so it says nothing about the rows"
-        context.error("T9", clause.span, message, "use a variable of the surrounding match in it")
-    inner.outer = outer
-    pattern.negations.append(inner)
+    inside = scope.child()
+    pattern = check_pattern(context, block.clauses, inside)
+    if context.findings.error_count > before:
+        # Silent about what follows: a misspelt outer variable looks as if there were none.
+        return None
+    if not outer:
+        message = f"`{block.word}` mentions no variable from outside, so it says nothing about the rows"
+        code = "T9" if block.word == "not" else "T39"
+        context.error(code, block.span, message, "use a variable of the surrounding match in it")
+        return None
+    return Nested(outer, lower_pattern(context, pattern, outer), inside)
 
 
-def _variables(clauses: Iterable[ast.Clause]) -> Iterator[str]:
+def _used_lets(scope: Scope, mentioned: Iterable[str]) -> Iterator[Iterable[str]]:
+    """The variables behind the values that a block names, whatever they are made from."""
+    waiting, seen = list(mentioned), set[str]()
+    while waiting:
+        let = scope.lets.get(waiting.pop())
+        if let is None or let.variable.name in seen:
+            continue
+        seen.add(let.variable.name)
+        found = list(_expression_variables(let.expression))
+        waiting.extend(found)
+        yield found
+
+
+def _mentions(clauses: Iterable[ast.Clause]) -> Iterator[str]:
     for clause in clauses:
         match clause:
-            case ast.Binding(variable):
+            case ast.Binding(variable, _, matches):
                 yield variable.name
-            case ast.Traversal(left, edge, _, right):
-                yield left.name
-                yield right.name
-                if edge is not None:
-                    yield edge.name
-            case ast.Filter(left, _, right):
-                yield from _expression_variables(left)
-                yield from _expression_variables(right)
-            case ast.Condition(call):
-                yield from _expression_variables(call)
-            case ast.Negation(inner):
-                yield from _variables(inner)
+                for match in matches:
+                    yield from _expression_variables(match.value)
+            case ast.Traversal():
+                yield from _traversal_variables(clause)
+            case ast.Path(_, _, traversal):
+                yield from _traversal_variables(traversal)
+            case ast.Let(_, expression) | ast.Condition(expression):
+                yield from _expression_variables(expression)
+            case ast.Optional(inner):
+                yield from _mentions(inner)
+
+
+def _traversal_variables(traversal: ast.Traversal) -> Iterator[str]:
+    yield traversal.left.name
+    yield traversal.right.name
+    if traversal.edge is not None:
+        yield traversal.edge.name
 
 
 def _expression_variables(expression: ast.Expression) -> Iterator[str]:
-    match expression:
-        case ast.Variable(name):
-            yield name
-        case ast.PropertyAccess(variable):
-            yield variable.name
-        case ast.Call(_, arguments):
-            for argument in arguments:
-                yield from _expression_variables(argument)
-        case _:
-            pass
+    for found in ast.walk(expression):
+        if isinstance(found, ast.Variable):
+            yield found.name
+        yield from _mentions(ast.block_of(found))

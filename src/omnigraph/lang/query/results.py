@@ -1,90 +1,335 @@
-"""Checks of `return`, `order` and `limit`: columns, aggregates, order keys, ranking."""
+"""Checks of everything behind `match`: columns, groups, having, order, offset, limit and ranking."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 
 from omnigraph.core.source import did_you_mean
-from omnigraph.core.types import NUMERICS, PropertyType, Scalar, ScalarType, scalar_of
+from omnigraph.core.types import Scalar, ScalarType, VectorType
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import repeated
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import (
     AGGREGATES,
+    IN_RETURN,
     RANK_FUNCTIONS,
-    TEXT_FUNCTIONS,
-    Context,
-    Scope,
-    check_arity,
-    property_ref,
-    rank,
-    result_operand,
+    Place,
+    check,
+    check_sortable,
+    condition,
+    count_value,
+    order_key,
+    value,
 )
+from omnigraph.lang.query.operands import entity
+from omnigraph.lang.query.scope import Context, EdgeVariable, Scope
+from omnigraph.lang.query.search import rank
 
 _BLOB = ScalarType(Scalar.BLOB)
-_MAX_LIMIT = 2**63 - 1
 
 
 @frozen(kw_only=True)
 class CheckedResult:
-    """The columns, order and limit of a read."""
+    """The columns, groups, order and limits of a read."""
 
     projections: tuple[ir.Projection, ...]
     grouped: bool
+    distinct: bool
+    having: ir.Expression | None
     rank: ir.Rank | None
     order: tuple[ir.OrderKey, ...]
-    limit: int | None
+    offset: ir.Value | None
+    limit: ir.Value | None
+    per: tuple[ir.Expression, ...]
+
+
+@dataclass(slots=True)
+class _Shown:
+    """The returned columns, as `having`, order keys and `per` refer to them."""
+
+    #: By name; None where a column is wrong, which is reported already.
+    columns: dict[str, ir.Projection | None] = field(default_factory=dict)
+    #: The column that each written expression is returned as.
+    written: dict[ast.Expression, str] = field(default_factory=dict)
+    grouped: bool = False
+
+    @property
+    def made(self) -> list[ir.Projection]:
+        """The columns that are right."""
+        return [column for column in self.columns.values() if column is not None]
 
 
 def check_result(context: Context, scope: Scope, body: ast.ReadBody) -> CheckedResult:
     """Resolve everything behind `match`."""
     rank_key = _rank_key(body)
     # Ranking problems come first: a wrong order key would otherwise hide behind its projection.
-    _check_ranking(context, body, rank_key)
-    columns = [_projection(context, scope, item, rank_key) for item in body.projections]
-    _check_columns(context, body)
-    grouped = any(_is_call(item.expression, AGGREGATES) for item in body.projections)
-    if grouped:
-        _check_grouping(context, scope, body)
-    if body.limit is not None and body.limit.count > _MAX_LIMIT:
-        context.error("Q109", body.limit.span, f"the limit {body.limit.count} is beyond 64 bits")
-    shown = _Shown(
-        columns={column.name: column for column in columns if column is not None},
-        names=frozenset(map(column_name, body.projections)),
-        bare=frozenset(item.expression for item in body.projections if item.alias is None),
-        grouped=grouped,
-    )
+    if rank_key is not None:
+        _check_ranking(context, body, rank_key)
+    ranked = rank(context, scope, rank_key) if rank_key is not None else None
+    shown = _columns(context, scope, body, rank_key, ranked)
+    _check_names(context, body)
+    has_aggregate = any(_has_aggregate(item.expression) for item in shown.made)
+    shown.grouped = has_aggregate or body.distinct
+    if shown.grouped:
+        _check_grouping(context, body, shown)
+    having = None if body.having is None else _having(context, scope, body.having, shown)
     keys = [
         _order_key(context, scope, sort, shown)
         for index, sort in enumerate(body.order)
         if not (index == 0 and rank_key is not None)
     ]
+    offset, limit = _window(context, body, rank_key)
+    per = [
+        _returned(context, scope, expression, shown)
+        for expression in (body.limit.per if body.limit is not None else ())
+    ]
     return CheckedResult(
-        projections=tuple(column for column in columns if column is not None),
-        grouped=grouped,
-        rank=rank(context, scope, rank_key) if rank_key is not None else None,
+        projections=tuple(shown.made),
+        grouped=shown.grouped,
+        distinct=body.distinct and has_aggregate,
+        having=having,
+        rank=ranked,
         order=tuple(key for key in keys if key is not None),
-        limit=None if body.limit is None else body.limit.count,
+        offset=offset,
+        limit=limit,
+        per=tuple(item for item in per if item is not None),
     )
 
 
-def column_name(projection: ast.Projection) -> str:
-    """The name of a result column: its alias, else what the expression is."""
+# ---- columns
+
+
+def column_name(projection: ast.Projection) -> str | None:
+    """The name of a result column: its alias, else what the expression is; None for what has no name by itself."""
     if projection.alias is not None:
         return projection.alias
     match projection.expression:
         case ast.PropertyAccess(variable, name):
             return f"{variable.name}.{name}"
+        case ast.SystemField(variable, name):
+            return f"{variable.name}.@{name}"
         case ast.Variable(name) | ast.Alias(name):
             return name
-        case ast.Call(function):
-            return "literal" if function in ("date", "datetime") else function
+        case ast.Call("rrf"):
+            return "_score"
+        case ast.Call("nearest" | "bm25" as function, (ast.PropertyAccess(variable), *_)):
+            return f"{variable.name}.{'_distance' if function == 'nearest' else '_score'}"
+        case ast.Call("date" | "datetime", (ast.Literal_(),)):
+            return "literal"
+        case ast.Call("now", ()):
+            return "now"
+        case ast.Call(function, clauses=None) if function in AGGREGATES | RANK_FUNCTIONS:
+            return function
         case ast.Literal_() | ast.ListLiteral():
             return "literal"
+    return None
 
 
-def _is_call(expression: ast.Expression, functions: frozenset[str]) -> bool:
-    return isinstance(expression, ast.Call) and expression.function in functions
+def _columns(
+    context: Context, scope: Scope, body: ast.ReadBody, rank_key: ast.Call | None, ranked: ir.Rank | None
+) -> _Shown:
+    shown = _Shown()
+    for projection in body.projections:
+        expression = projection.expression
+        if isinstance(expression, ast.AllProperties):
+            _all_properties(context, scope, projection, expression, shown)
+            continue
+        name = column_name(projection)
+        if name is None:
+            _report_unnamed(context, projection)
+            name = ast.print_expression(expression)
+        elif not isinstance(expression, ast.Literal_ | ast.ListLiteral):
+            shown.written.setdefault(expression, name)
+        if rank_key is not None and expression == rank_key:
+            shown.columns[name] = None if ranked is None else ir.Projection(name, ranked, ir.SCORE_TYPE)
+            continue
+        found = _value(context, scope, expression)
+        shown.columns[name] = None if found is None else ir.Projection(name, found, found.type)
+    return shown
+
+
+def _value(context: Context, scope: Scope, expression: ast.Expression) -> ir.Expression | None:
+    if isinstance(expression, ast.Null):
+        context.error("Q120", expression.span, "a column of nothing but null has no type")
+        return None
+    found = check(context, scope, expression, IN_RETURN)
+    if found is not None and found.type.base == _BLOB:
+        context.error("T24", expression.span, "a Blob cannot be returned by a query: read it as a cell")
+        return None
+    return found
+
+
+def _report_unnamed(context: Context, projection: ast.Projection) -> None:
+    text = ast.print_expression(projection.expression)
+    words = [found.property for found in ast.walk(projection.expression) if isinstance(found, ast.PropertyAccess)]
+    name = words[0] if words else "value"
+    context.error("T43", projection.span, f"the column `{text}` needs a name", f"write `{text} as {name}`")
+
+
+def _all_properties(
+    context: Context, scope: Scope, projection: ast.Projection, expression: ast.AllProperties, shown: _Shown
+) -> None:
+    """`$p.*`: a column for every property but blobs and vectors."""
+    variable = expression.variable
+    bound = entity(context, scope, variable, expression.span)
+    if projection.alias is not None:
+        message = f"`${variable.name}.*` is several columns and takes no name"
+        context.error("Q110", projection.span, message, f"one object of all of them is `object(${variable.name})`")
+    if bound is None or bound.definition is None:
+        return
+    for prop in bound.definition.properties.values():
+        if prop.type.base == _BLOB or isinstance(prop.type.base, VectorType):
+            continue
+        name = f"{variable.name}.{prop.name}"
+        if name in shown.columns:
+            message = f"two columns are called `{name}`"
+            context.error("Q114", projection.span, message, "return each property once")
+            continue
+        reference = ir.PropertyRef(variable.name, prop.name, prop.type)
+        shown.columns[name] = ir.Projection(name, reference, prop.type)
+        shown.written.setdefault(ast.PropertyAccess(variable, prop.name), name)
+
+
+def _check_names(context: Context, body: ast.ReadBody) -> None:
+    # A bare word has no value, and is reported as such; so is what has no name.
+    named = [
+        (item, name)
+        for item in body.projections
+        if not isinstance(item.expression, ast.Alias) and (name := column_name(item)) is not None
+    ]
+    for projection, name in repeated(named, lambda pair: pair[1]):
+        context.error("Q114", projection.span, f"two columns are called `{name}`", "name one of them with `as`")
+
+
+# ---- groups
+
+
+def _has_aggregate(expression: ir.Expression | ir.Rank) -> bool:
+    return not isinstance(expression, ir.Nearest | ir.Bm25 | ir.Rrf) and any(
+        isinstance(found, ir.Aggregate) for found in ir.walk(expression)
+    )
+
+
+def _check_grouping(context: Context, body: ast.ReadBody, shown: _Shown) -> None:
+    keys = [item.expression for item in shown.made if not _has_aggregate(item.expression)]
+    spans = {column_name(item) or ast.print_expression(item.expression): item.span for item in body.projections}
+    for column in shown.made:
+        span = spans.get(column.name)
+        if span is None:
+            # One of several columns that are written together: a property, which always groups.
+            continue
+        if isinstance(column.expression, ir.Nearest | ir.Bm25 | ir.Rrf):
+            context.error("T9", span, "a score belongs to one row: it is not a group, and not distinct")
+        elif _has_aggregate(column.expression):
+            left = next(_ungrouped(column.expression, keys), None)
+            if left is not None:
+                message = f"`{_text(left)}` stands beside an aggregate and is not returned, so it has no single value"
+                context.error("T9", span, message, f"return `{_text(left)}` too, or aggregate it")
+        elif isinstance(column.type.base, VectorType):
+            context.error("T9", span, "vectors are not compared, so they are neither groups nor distinct")
+
+
+def _ungrouped(expression: ir.Expression, keys: list[ir.Expression | ir.Rank]) -> Iterator[ir.Expression]:
+    """The parts of an expression with an aggregate that are neither constant nor a group."""
+    if expression in keys or isinstance(expression, ir.Aggregate):
+        return
+    if isinstance(expression, ir.PropertyRef | ir.EntityRef | ir.Exists | ir.BlockValue | ir.TextMatch):
+        yield expression
+        return
+    for part in ir.parts(expression):
+        yield from _ungrouped(part, keys)
+
+
+def _text(expression: ir.Expression) -> str:
+    match expression:
+        case ir.PropertyRef(variable, name):
+            return f"${variable}.{name}"
+        case ir.EntityRef(variable):
+            return f"${variable}"
+        case _:
+            return "{ … }"
+
+
+def _having(context: Context, scope: Scope, expression: ast.Expression, shown: _Shown) -> ir.Expression | None:
+    """One condition over columns, returned expressions and constants."""
+    names: dict[str, ir.Expression | None] = {
+        name: None if column is None else _column_ref(column) for name, column in shown.columns.items()
+    }
+    for name, column in shown.columns.items():
+        if column is not None and isinstance(column.expression, ir.Nearest | ir.Bm25 | ir.Rrf):
+            del names[name]
+    place = Place("column", has_rows=False, names=names)
+    replaced = _with_columns(expression, shown)
+    return condition(context, scope, replaced, place)
+
+
+def _with_columns(expression: ast.Expression, shown: _Shown) -> ast.Expression:
+    """An expression with the parts that are returned replaced by the names of their columns."""
+    return ast.rewritten(
+        expression, lambda part: ast.Alias(shown.written[part], part.span) if part in shown.written else None
+    )
+
+
+def _column_ref(column: ir.Projection) -> ir.ColumnRef:
+    return ir.ColumnRef(column.name, column.type)
+
+
+# ---- order
+
+
+def _order_key(context: Context, scope: Scope, sort: ast.Sort, shown: _Shown) -> ir.OrderKey | None:
+    found = _returned(context, scope, sort.expression, shown)
+    if found is None or not check_sortable(context, sort.expression, found.type):
+        return None
+    return order_key(found, sort)
+
+
+def _returned(context: Context, scope: Scope, expression: ast.Expression, shown: _Shown) -> ir.Expression | None:
+    """A column by its name or its expression; in a query without groups also a property or a node of the match."""
+    if isinstance(expression, ast.Alias):
+        if expression.name not in shown.columns:
+            message = f"there is no column `{expression.name}`"
+            names = [name for name, column in shown.columns.items() if column is not None]
+            context.error("T6", expression.span, message, partial(did_you_mean, expression.name, names))
+            return None
+        column = shown.columns[expression.name]
+        return None if column is None else _column_ref(column)
+    if expression in shown.written:
+        column = shown.columns[shown.written[expression]]
+        return None if column is None else _column_ref(column)
+    text = ast.print_expression(expression)
+    if isinstance(expression, ast.Call) and expression.function in RANK_FUNCTIONS:
+        context.error("Q112", expression.span, f"`{expression.function}` can only be the first order key")
+        return None
+    if isinstance(expression, ast.PropertyAccess | ast.SystemField | ast.Variable):
+        bound = scope.bound.get(_variable_of(expression).name)
+        if isinstance(expression, ast.Variable) and (bound is None or isinstance(bound, EdgeVariable)):
+            found = value(context, scope, expression, IN_RETURN)
+            if found is not None:
+                message = f"the order key `{text}` is the same in every row"
+                context.error("T42", expression.span, message, "order by a property or a column")
+            return None
+        found = check(context, scope, expression, IN_RETURN)
+        if found is not None and shown.grouped:
+            message = f"the order key `{text}` is not returned, and groups have returned values only"
+            context.error("T42", expression.span, message, f"return `{text}` too")
+            return None
+        return found
+    before = context.findings.error_count
+    check(context, scope, expression, IN_RETURN)
+    if context.findings.error_count == before:
+        message = f"the order key `{text}` is not returned"
+        context.error("T42", expression.span, message, f"return it under a name and order by that: `{text} as n`")
+    return None
+
+
+def _variable_of(expression: ast.PropertyAccess | ast.SystemField | ast.Variable) -> ast.Variable:
+    return expression if isinstance(expression, ast.Variable) else expression.variable
+
+
+# ---- ranking and windows
 
 
 def _rank_key(body: ast.ReadBody) -> ast.Call | None:
@@ -102,182 +347,33 @@ def _rank_key(body: ast.ReadBody) -> ast.Call | None:
     return None
 
 
-def _check_ranking(context: Context, body: ast.ReadBody, rank_key: ast.Call | None) -> None:
-    if rank_key is not None:
-        _check_rank_limit(context, body, rank_key)
-    _check_nearest_alone(context, body, rank_key)
-    if rank_key is None:
-        return
+def _check_ranking(context: Context, body: ast.ReadBody, rank_key: ast.Call) -> None:
     first = body.order[0]
+    if body.limit is None and rank_key.function == "rrf":
+        context.error("T21", first.span, "`rrf` needs a `limit`: it fuses the best entities of two rankings")
+    elif body.limit is None and rank_key.function == "nearest":
+        context.error("T17", first.span, "`nearest` needs a `limit`: every vector is near to some degree")
     # Written out, `nearest` takes no direction at all; under an alias `asc` says what happens anyway.
     is_directed = first.direction is not None and (first.expression is rank_key or first.direction == "desc")
     if rank_key.function == "nearest" and is_directed:
         context.error("Q113", first.span, "`nearest` takes no direction: the nearest come first")
-    if any(_is_call(item.expression, AGGREGATES) for item in body.projections):
-        message = f"`{rank_key.function}` ranks entities and cannot order the groups of an aggregate"
-        context.error("Q113", first.span, message)
 
 
-def _check_rank_limit(context: Context, body: ast.ReadBody, rank_key: ast.Call) -> None:
-    if body.limit is not None:
-        return
-    first = body.order[0]
-    if rank_key.function == "rrf":
-        context.error("T21", first.span, "`rrf` needs a `limit`: it fuses the best entities of two rankings")
-    elif rank_key.function == "nearest":
-        context.error("T17", first.span, "`nearest` needs a `limit`: every vector is near to some degree")
-
-
-def _check_nearest_alone(context: Context, body: ast.ReadBody, rank_key: ast.Call | None) -> None:
-    """T18: `nearest` and a column are never order keys together."""
-    has_nearest = (rank_key is not None and rank_key.function == "nearest") or any(
-        _is_call(sort.expression, frozenset({"nearest"})) for sort in body.order
-    )
-    aliases = [sort for sort in body.order if isinstance(sort.expression, ast.Alias)]
-    if rank_key is not None and aliases and aliases[0] is body.order[0]:
-        # The first key is the ranking itself, under the name of its column.
-        aliases = aliases[1:]
-    if has_nearest:
-        for sort in aliases:
-            context.error("T18", sort.span, "`nearest` cannot be combined with a column as order key")
-
-
-def _projection(
-    context: Context, scope: Scope, projection: ast.Projection, rank_key: ast.Call | None
-) -> ir.Projection | None:
-    expression = projection.expression
-    name = column_name(projection)
-    if isinstance(expression, ast.Call):
-        if expression.function in AGGREGATES:
-            aggregate = _aggregate(context, scope, expression)
-            return None if aggregate is None else ir.Projection(name, aggregate[0], aggregate[1])
-        if expression.function in RANK_FUNCTIONS:
-            if expression != rank_key:
-                message = f"`{expression.function}` is returned as a score only when it is the first order key"
-                context.error("Q112", expression.span, message, "put the same call into `order`")
-                return None
-            ranked = _quiet_rank(context, scope, expression)
-            return None if ranked is None else ir.Projection(name, ranked, ir.SCORE_TYPE)
-    value = result_operand(context, scope, expression)
-    if value is None:
-        return None
-    if value.type.base == _BLOB:
-        context.error("T24", expression.span, "a Blob cannot be returned by a query: read it as a cell")
-        return None
-    return ir.Projection(name, value, value.type)
-
-
-def _aggregate(context: Context, scope: Scope, call: ast.Call) -> tuple[ir.Aggregate, PropertyType] | None:
-    if not check_arity(context, call, 1, 1, "T8"):
-        return None
-    inner = call.arguments[0]
-    if isinstance(inner, ast.Call) and inner.function in AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS:
-        context.error("T8", inner.span, f"`{call.function}` cannot aggregate `{inner.function}`")
-        return None
-    argument = result_operand(context, scope, inner)
-    if argument is None:
-        return None
-    base = argument.type.base
-    if base == _BLOB:
-        context.error("T24", inner.span, "a Blob cannot be aggregated")
-        return None
-    function = ir.AggregateFunction(call.function)
-    scalar = scalar_of(base)
-    match function:
-        case ir.AggregateFunction.COUNT:
-            return ir.Aggregate(function, argument), ir.COUNT_TYPE
-        case ir.AggregateFunction.SUM | ir.AggregateFunction.AVG:
-            if scalar in NUMERICS:
-                return ir.Aggregate(function, argument), PropertyType(ScalarType(Scalar.F64), True)
-            wanted = "a number"
-        case ir.AggregateFunction.MIN | ir.AggregateFunction.MAX:
-            if isinstance(argument, ir.EntityRef):
-                wanted = "a property"
-            elif scalar in NUMERICS or scalar is Scalar.STRING:
-                return ir.Aggregate(function, argument), PropertyType(base, True)
-            else:
-                wanted = "a number or a String"
-    what = "a node" if isinstance(argument, ir.EntityRef) else str(argument.type)
-    context.error("T8", inner.span, f"`{call.function}` needs {wanted}, found {what}")
-    return None
-
-
-def _check_columns(context: Context, body: ast.ReadBody) -> None:
-    # A bare word has no value, and is reported as such.
-    columns = (item for item in body.projections if not isinstance(item.expression, ast.Alias))
-    for projection in repeated(columns, column_name):
-        message = f"two columns are called `{column_name(projection)}`"
-        context.error("Q114", projection.span, message, "name one of them with `as`")
-
-
-def _check_grouping(context: Context, scope: Scope, body: ast.ReadBody) -> None:
-    for projection in body.projections:
-        expression = projection.expression
-        if _is_call(expression, AGGREGATES | RANK_FUNCTIONS):
-            continue
-        is_parameter = isinstance(expression, ast.Variable) and expression.name not in scope.bound
-        if is_parameter or not isinstance(expression, ast.PropertyAccess | ast.Variable):
-            context.error("T9", projection.span, "beside an aggregate only properties and variables can be returned")
-
-
-@frozen(kw_only=True)
-class _Shown:
-    """The returned columns, as order keys refer to them."""
-
-    columns: dict[str, ir.Projection]
-    #: Names of all columns, those of wrong ones included.
-    names: frozenset[str]
-    #: Expressions that are returned without an alias.
-    bare: frozenset[ast.Expression]
-    grouped: bool
-
-
-def _order_key(context: Context, scope: Scope, sort: ast.Sort, shown: _Shown) -> ir.OrderKey | None:
-    expression = sort.expression
-    descending = sort.direction == "desc"
-    match expression:
-        case ast.Alias(name):
-            if name not in shown.names:
-                message = f"there is no column `{name}`"
-                context.error("T6", expression.span, message, partial(did_you_mean, name, shown.columns))
-                return None
-            column = shown.columns.get(name)
-            if column is None or not _check_sortable(context, expression, column.type):
-                return None
-            return ir.OrderKey(ir.ColumnRef(name), descending)
-        case ast.PropertyAccess():
-            field = property_ref(context, scope, expression)
-            if field is None or not _check_sortable(context, expression, field.type):
-                return None
-            if shown.grouped and expression not in shown.bare:
-                message = "in a query with aggregates an order key has to be returned, without an alias"
-                context.error("Q113", sort.span, message)
-                return None
-            return ir.OrderKey(field, descending)
-        case ast.Call(function) if function in RANK_FUNCTIONS:
-            context.error("Q112", sort.span, f"`{function}` can only be the first order key")
-        case ast.Call(function) if function in AGGREGATES:
-            message = f"`{function}(…)` cannot be an order key"
-            advice = f"return it under a name and order by that: `{function}(…) as n`"
-            context.error("Q113", sort.span, message, advice)
-        case _:
-            context.error("Q113", sort.span, "an order key is a property such as `$p.year` or a column name")
-    return None
-
-
-def _check_sortable(context: Context, expression: ast.Expression, type_: PropertyType) -> bool:
-    if type_.base == _BLOB:
-        context.error("T24", expression.span, "a Blob cannot be an order key")
-        return False
-    if scalar_of(type_.base) is None:
-        context.error("Q113", expression.span, f"{type_} has no order")
-        return False
-    return True
-
-
-def _quiet_rank(context: Context, scope: Scope, call: ast.Call) -> ir.Rank | None:
-    """A rank function that is checked as order key as well: its findings are recorded there only."""
-    before = context.findings.mark()
-    ranked = rank(context, scope, call)
-    context.findings.forget(before)
-    return ranked
+def _window(context: Context, body: ast.ReadBody, rank_key: ast.Call | None) -> tuple[ir.Value | None, ir.Value | None]:
+    offset = None if body.offset is None else count_value(context, body.offset)
+    limit = None if body.limit is None else count_value(context, body.limit.count)
+    if body.offset is not None and not body.order:
+        message = "`offset` needs an order: without one any rows may be left out"
+        context.error("Q119", body.offset.span, message, "add `order { … }` before it")
+    if body.limit is not None and body.limit.per:
+        ranks_a_window = rank_key is not None and rank_key.function in ("nearest", "rrf")
+        if not body.order:
+            message = "`limit … per` needs an order: it keeps the first rows of each group"
+            context.error("Q119", body.limit.span, message, "add `order { … }` before it")
+        elif body.offset is not None:
+            context.error("Q119", body.limit.span, "`limit … per` cannot be combined with `offset`")
+        elif ranks_a_window:
+            assert rank_key is not None
+            message = f"`limit … per` cannot be combined with `{rank_key.function}`, whose window is the limit"
+            context.error("Q119", body.limit.span, message)
+    return offset, limit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, assert_never
@@ -88,7 +88,7 @@ def describe(query: ir.QueryIR, catalog: Catalog) -> Operation:
     """The descriptor of a query."""
     match query:
         case ir.ReadIR():
-            reads = set(_pipeline_reads(query.pipeline, catalog))
+            reads = set(_read_effects(query, catalog))
             return Operation(result=_columns(query), reads=tuple(sorted(reads)), writes=())
         case ir.MutationIR():
             reads, writes = _mutation_effects(query, catalog)
@@ -120,22 +120,49 @@ def _kind(base: BaseType) -> tuple[ValueKind, ValueKind | None, int | None]:
             assert_never(base)
 
 
+def _read_effects(query: ir.ReadIR, catalog: Catalog) -> Iterator[TypeRef]:
+    yield from _pipeline_reads(query.pipeline, catalog)
+    for item in query.projections:
+        if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf):
+            yield from _block_reads(item.expression, catalog)
+
+
 def _pipeline_reads(pipeline: tuple[ir.Op, ...], catalog: Catalog) -> Iterator[TypeRef]:
     for op in pipeline:
         match op:
-            case ir.NodeScan(_, node_type):
+            case ir.NodeScan(_, node_type, filters):
                 yield TypeRef("node", node_type)
+                yield from _blocks_read(filters, catalog)
             case ir.Expand():
                 edge = catalog.edges[op.edge_type]
                 yield TypeRef("edge", edge.name)
                 yield TypeRef("node", edge.source)
                 yield TypeRef("node", edge.target)
-            case ir.AntiJoin(_, inner):
+                yield from _blocks_read((*op.filters, *op.edge_filters), catalog)
+            case ir.AntiJoin(_, inner) | ir.SemiJoin(_, inner):
                 yield from _pipeline_reads(inner, catalog)
-            case ir.Filter():
-                pass
+            case ir.Filter(predicate):
+                yield from _block_reads(predicate, catalog)
             case _:
                 assert_never(op)
+
+
+def _blocks_read(expressions: Iterable[ir.Expression], catalog: Catalog) -> Iterator[TypeRef]:
+    for expression in expressions:
+        yield from _block_reads(expression, catalog)
+
+
+def _block_reads(expression: ir.Expression, catalog: Catalog) -> Iterator[TypeRef]:
+    """What the blocks inside of an expression read."""
+    for found in ir.walk(expression):
+        match found:
+            case ir.Exists(_, pipeline):
+                yield from _pipeline_reads(pipeline, catalog)
+            case ir.BlockValue(aggregate, _, pipeline):
+                yield from _pipeline_reads(pipeline, catalog)
+                yield from _block_reads(aggregate, catalog)
+            case _:
+                pass
 
 
 def _mutation_effects(query: ir.MutationIR, catalog: Catalog) -> tuple[set[TypeRef], set[TypeRef]]:
@@ -187,6 +214,7 @@ def bind_params(
     """
     given = check_params(given)
     declared = {parameter.name: parameter.type for parameter in query.params}
+    defaults = {parameter.name: parameter.default for parameter in query.params if parameter.has_default}
     problems: dict[str, str] = {}
     for name in given:
         if name not in declared:
@@ -194,6 +222,9 @@ def bind_params(
             problems[name] = f"`{name}` is not declared" + (f" ({hint})" if hint else "")
     values: dict[str, StoredValue] = {}
     for name, type_ in declared.items():
+        if name not in given and name in defaults:
+            values[name] = defaults[name]
+            continue
         if name not in given and not type_.nullable:
             problems[name] = f"`{name}` is missing: it is {type_}"
             continue

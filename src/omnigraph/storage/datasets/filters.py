@@ -56,9 +56,10 @@ class AllOf:
 
 @frozen
 class IsNull:
-    """`column` is null."""
+    """`column` is null, or is not."""
 
     column: str
+    negated: bool = False
 
 
 @frozen
@@ -94,8 +95,8 @@ def to_sql(filter_: Filter) -> str:
             if not values:
                 return NEVER
             return f"{quote_name(column)} IN ({', '.join(map(quote_text, values))})"
-        case IsNull(column):
-            return f"{quote_name(column)} IS NULL"
+        case IsNull(column, negated):
+            return f"{quote_name(column)} IS {'NOT ' if negated else ''}NULL"
         case HasItem(column, item, value):
             found = _item(item, value)
             return NEVER if found is None else f"array_has({quote_name(column)}, {found})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import lance
 import numpy as np
@@ -104,9 +105,8 @@ def scan_with_pending(table: Table, pending: pa.Table, filter_: Filter) -> pa.Ta
     return pa.concat_tables([select_rows(pending, filter_), visible])
 
 
-def text_pairs_match(texts: Array, parts: Array, *, at_start: bool) -> Array:
-    """Per pair, whether the text contains the part or begins with it; null when either is null."""
-    function = "starts_with" if at_start else "contains"
+def text_pairs_match(texts: Array, parts: Array, function: Literal["contains", "starts_with", "ends_with"]) -> Array:
+    """Per pair, whether the text contains the part, begins or ends with it; null when either is null."""
     with translated("comparing texts"):
         pairs = pa.table({"text": texts, "part": parts})
         found = _in_memory(pairs).to_table(columns={"holds": f"{function}(text, part)"})

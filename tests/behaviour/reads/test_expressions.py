@@ -1,0 +1,165 @@
+"""Expressions of queries, from their text to the rows that come back."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import IntegerOverflowError, ParameterError
+from support.subtests import each_case
+
+SCHEMA = """
+node Person {
+  key: String @key
+  age: I32?
+  score: F32?
+  tags: [String]?
+  born: Date?
+  city: String?
+  big: I64?
+  active: Bool?
+  place: Vector(2)?
+}
+edge Knows: Person -> Person { since: I32? }
+"""
+PEOPLE = """
+insert Person { key: "ann", age: 30, score: 0.1, tags: ["x", "y"], born: date("2000-01-02"), city: "Rome", big: 9223372036854775807, active: true, place: [0.0, 0.0] }
+insert Person { key: "bob", age: 40, score: 2.5, city: "Oslo", big: 5, active: false, place: [1.0, 0.0] }
+insert Person { key: "cid", tags: [], born: date("1999-12-31") }
+insert Person { key: "dan", age: 41, score: 0.5, tags: ["z"], born: date("2001-05-05"), city: "Rome", big: 7, active: true, place: [2.0, 0.0] }
+insert Knows { from: "ann", to: "bob", since: 2001 }
+insert Knows { from: "ann", to: "dan", since: 2005 }
+insert Knows { from: "bob", to: "cid" }
+insert Knows { from: "dan", to: "ann", since: 2010 }
+"""  # noqa: E501  # one person per line
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    graph = Graph.init(str(tmp_path_factory.mktemp("expressions") / "people.omni"), SCHEMA)
+    graph.mutate(PEOPLE)
+    return graph
+
+
+def rows_of(graph: Graph, text: str, params: dict[str, object] | None = None) -> list[dict[str, object]]:
+    return graph.query(text, params).to_arrow().to_pylist()
+
+
+def keys(graph: Graph, condition: str, **params: object) -> str:
+    """The first letters of the people for whom a condition is true."""
+    found = rows_of(graph, f"match {{ $p: Person  {condition} }} return {{ $p.key as k }} order {{ k }}", params)
+    return "".join(row["k"][0] for row in found)
+
+
+@each_case(
+    ("condition", "expected"),
+    [
+        ('$p.age > 35 or $p.city = "Rome"', "abd"),
+        # Unknown is neither true nor, under `not`, true.
+        ("not ($p.age > 35)", "a"),
+        ("$p.age is null", "c"),
+        ("$p.age is not null and not $p.active", "b"),
+        ("$p.active", "ad"),
+        ("$p.age in [30, 41]", "ad"),
+        ("$p.age in [30, 40.0, 41.5]", "ab"),
+        ('$p.city not in ["Rome"]', "b"),
+        ('"x" in $p.tags', "a"),
+        ('not ($p.tags contains "x")', "cd"),
+        ("$p.age * 2 - 1 >= 79", "bd"),
+        ("-$p.age < -40", "d"),
+        ("$p.score = 0.1", "a"),
+        ("$p.age / 4 = 7.5", "a"),
+        ("$p.age % 10 = 0", "ab"),
+        # Beyond 64 bits a condition is unknown.
+        ("$p.big + 1 > 0", "bd"),
+        ('$p.city contains "om" and ends_with($p.key, "n")', "ad"),
+        ('$p.key ends_with "b"', "b"),
+        ('matches($p.key, "^[ab]")', "ab"),
+        ("year($p.born) = 2000", "a"),
+        ("coalesce($p.age, 0) = 0", "c"),
+        ('case when $p.age > 35 then "old" else "young" end = "old"', "bd"),
+        ("exists { $p knows $q  $q.age > 35 }", "a"),
+        ("not { $p knows $_ }", "c"),
+        ("$p.age > 40 or not { $p knows $_ }", "cd"),
+        ("count { $p knows $q } > 1", "a"),
+        ("max($q.age) { $p knows $q } = 41", "a"),
+        ("$p knows $q  $q knows $p", "ad"),
+        ("$p knows $q  $q knows $r  $r != $p", "ad"),
+        ("$p knows $q  $q knows $r  $r = $p", "ad"),
+        ("let $x = $p.age + 10  $x > 45", "bd"),
+        ('$p.@id = "bob"', "b"),
+        ('$p $e:knows $q  $e.@dst = "ann"', "d"),
+        ("true", "abcd"),
+    ],
+)
+def test_a_condition_keeps_the_rows_for_which_it_is_true(people: Graph, condition: str, expected: str) -> None:
+    assert "".join(dict.fromkeys(keys(people, condition))) == expected
+
+
+@each_case(
+    ("result", "expected"),
+    [
+        ("{ $p.key as k, $p.age + 1 as n } order { k }", [("ann", 31), ("bob", 41), ("cid", None), ("dan", 42)]),
+        ("distinct { $p.city as c } order { c nulls last }", [("Oslo",), ("Rome",), (None,)]),
+        ("{ $p.city as c, count(*) as n } having { n > 1 }", [("Rome", 2)]),
+        ('{ $p.key as k } having { k > "b" } order { k }', [("bob",), ("cid",), ("dan",)]),
+        ("{ $p.key } order { $p.key } offset 1 limit 2", [("bob",), ("cid",)]),
+        (
+            "{ $p.city as c, $p.key as k } order { $p.age desc } limit 1 per { c }",
+            [("Rome", "dan"), ("Oslo", "bob"), (None, "cid")],
+        ),
+        (
+            "{ sum($p.age) / count($p.age) as mean, min($p.active) as m, max($p.born) as b }",
+            [(37.0, False, date(2001, 5, 5))],
+        ),
+        ("{ count(distinct $p.city) as n, collect(distinct $p.city) as all }", [(2, ["Oslo", "Rome"])]),
+        ("{ collect($p.key order { $p.age desc } limit 2) as k }", [(["dan", "bob"],)]),
+        ("{ median($p.age) as m }", [(40.0,)]),
+        ("{ sum($p.big) as s }", [(9.223372036854775807e18 + 12,)]),
+        (
+            "{ $p.key as k, count { $p knows $q } as n, collect($q.key) { $p knows $q } as all } order { n desc, k }",
+            [("ann", 2, ["bob", "dan"]), ("bob", 1, ["cid"]), ("dan", 1, ["ann"]), ("cid", 0, [])],
+        ),
+        ("{ max(count { $p knows $q }) as n }", [(2,)]),
+        ("{ $p.@id, $p.@type } order { $p } limit 1", [("ann", "Person")]),
+        ('{ "x" as t, count(*) as n }', [("x", 4)]),
+        ("{ $p.key as k } order { nearest($p.place, [2.0, 0.0]), $p.age } limit 2", [("dan",), ("bob",)]),
+        ("{ count(*) as n, max($p.age) as oldest } order { nearest($p.place, [0.0, 0.0]) } limit 2", [(2, 40)]),
+    ],
+)
+def test_what_is_returned(people: Graph, result: str, expected: list[tuple[object, ...]]) -> None:
+    rows = rows_of(people, f"match {{ $p: Person }} return {result}")
+    assert [tuple(row.values()) for row in rows] == expected
+
+
+def test_all_properties_are_columns(people: Graph) -> None:
+    rows = people.query('match { $p: Person { key: "bob" } } return { $p.* }').to_arrow()
+    assert rows.column_names == ["p.key", "p.age", "p.score", "p.tags", "p.born", "p.city", "p.big", "p.active"]
+
+
+def test_an_overflow_names_its_rows(people: Graph) -> None:
+    with pytest.raises(IntegerOverflowError, match="ann") as caught:
+        rows_of(people, "match { $p: Person } return { $p.big + 1 as n }")
+    assert (caught.value.kind, caught.value.total) == ("query", 1)
+    # What the limit leaves out is nobody's problem.
+    text = "match { $p: Person } return { $p.big + 1 as n } order { $p.age desc } limit 2"
+    assert [row["n"] for row in rows_of(people, text)] == [8, 6]
+    safe = "case when $p.big < 10 then $p.big + 1 else 0 end"
+    assert sum(row["n"] for row in rows_of(people, f"match {{ $p: Person }} return {{ {safe} as n }}")) == 14
+
+
+def test_numbers_of_rows_are_parameters(people: Graph) -> None:
+    text = (
+        "query q($n: I64, $o: I64 = 1) { match { $p: Person } return { $p.key as k } order { k } offset $o limit $n }"
+    )
+    assert [row["k"] for row in rows_of(people, text, {"n": 2})] == ["bob", "cid"]
+    assert [row["k"] for row in rows_of(people, text, {"n": 2, "o": 3})] == ["dan"]
+    assert [row["k"] for row in rows_of(people, text, {"n": 0})] == []
+    with pytest.raises(ParameterError, match=r"`o` is the `offset` and cannot be negative"):
+        rows_of(people, text, {"n": 2, "o": -1})
+
+
+def test_types_of_parameters_follow_from_expressions(people: Graph) -> None:
+    assert keys(people, "$p.age + $n > 45 or $p.city in $cities", n=5, cities=["Rome"]) == "ad"
