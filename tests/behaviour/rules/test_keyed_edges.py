@@ -262,6 +262,16 @@ def test_a_source_that_is_loaded_again_changes_what_changed_in_it(graph: Graph, 
     assert told_by_commit == expected
 
 
+@pytest.mark.parametrize("name", ["bibliography", "dependencies"])
+def test_the_examples_can_be_loaded_again(tmp_path: Path, name: str) -> None:
+    folder = Path(__file__).parents[3] / "examples" / name
+    with Graph.init(tmp_path / "example.omni", folder / "schema.pg") as example:
+        first = example.load(folder / "data.jsonl", mode="append", engine="local")
+        again = example.load(folder / "data.jsonl", mode="merge", engine="local")
+        assert again.rows == first.rows
+        assert told(example, first.commit.commit_id, again.commit.commit_id) == {}
+
+
 def test_an_export_is_loaded_as_it_is(graph: Graph, load: Load, tmp_path: Path) -> None:
     load(rated("ann", 0.5), rated('d"é', 1.0, topic="x\n"), knows("bob", "ann"))
     graph.export(tmp_path / "export.jsonl", engine="local")
