@@ -390,14 +390,15 @@ class Address:
         assert isinstance(self.scope, ServerScope), "its rule says so"
         return list_graphs(self.scope.url, token_of(self.scope, self.config))
 
-    def refuse_on_server(self, flag: str) -> None:
+    def refuse_on_server(self, flag: str, reason: str = "") -> None:
         """Refuse a flag that only means something where the work is done in this process.
 
         Raises:
             click.BadParameter: the graph is behind a server.
         """
         if self.is_served:
-            raise click.BadParameter(f"{flag} works on storage, and {self.text} is a server")
+            because = f": {reason}" if reason else ""
+            raise click.BadParameter(f"{flag} works on storage, and {self.text} is a server{because}")
 
     def echo(self, verb: str, *, quiet: bool) -> None:
         """Say what is about to be written to, before it is: a wrong address shows while one can still stop."""

@@ -419,7 +419,10 @@ class RemoteGraph(GraphApi):
         if source is None:
             raise DirectOnlyError("load with a mapping" if frames is None else "load of frames")
         if quarantine is not None:
-            raise DirectOnlyError("load with a quarantine")
+            raise DirectOnlyError(
+                "load with a quarantine",
+                "its reports name 100 records of each rule, and a quarantine has to hold all of them before the commit",
+            )
         files = RecordFiles(source, are_lines=grammar != "compatible")
         params = {
             "branch": branch,

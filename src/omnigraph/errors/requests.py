@@ -134,11 +134,12 @@ class DirectOnlyError(BadRequestError):
     kind = "direct_only"
     operation: str
 
-    def __init__(self, operation: str) -> None:
+    def __init__(self, operation: str, reason: str = "") -> None:
         self.operation = operation
+        because = f", because {reason}" if reason else ""
         super().__init__(
-            f"a server does not offer `{operation}`: open the storage of the graph with Graph.open(uri), or give the "
-            "command --store URI"
+            f"a server does not offer `{operation}`{because}: open the storage of the graph with Graph.open(uri), or "
+            "give the command --store URI"
         )
 
 

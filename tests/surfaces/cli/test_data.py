@@ -192,6 +192,40 @@ def test_bad_records_go_to_a_quarantine_and_the_command_says_so_with_its_exit_co
     assert load(store, *words[:4], "--on-error", "ignore").code == 2
 
 
+def test_a_patch_counts_what_it_changes_and_with_upsert_what_it_makes(store: str, tmp_path: Path, load) -> None:
+    assert load(store, "--data", MORE, "--mode", "append", "--quiet").code == 0
+    dan, eve = ({"type": "Person", "data": {"email": f"{name}@example.org", "name": name}} for name in ("dan", "eve"))
+    source = tmp_path / "p.jsonl"
+    source.write_text(f"{json.dumps(dan)}\n{json.dumps(eve)}\n", encoding="utf-8")
+    words = (store, "--data", str(source), "--quiet")
+    refused = load(*words, "--mode", "patch")
+    assert (refused.code, "unknown id of Person: 1 record" in refused.err) == (1, True)
+    assert "node Person: 1 patched, 1 inserted" in load(*words, "--mode", "patch", "--upsert").out
+    assert load(*words, "--mode", "merge", "--upsert").code == 2
+    source.write_text(f"{json.dumps(dan)}\n" * 2 + '{"type": "Person", "data": {"email": "x"}}\n', encoding="utf-8")
+    assert load(*words, "--mode", "patch").code == 1
+    kept = load(*words, "--mode", "patch", "--on-duplicate", "first", "--on-error", f"quarantine={tmp_path / 'bad'}")
+    assert kept.code == 3
+    assert "node Person: 1 patched, 0 inserted" in kept.out
+    assert "1 record was replaced by another one of the same id" in kept.out
+    assert kept.out.count("--mode patch --on-duplicate first") == 1
+    assert len((tmp_path / "bad" / "p.jsonl").read_text("utf-8").splitlines()) == 1
+
+
+def test_every_node_needs_its_edges_where_that_is_asked_for(tmp_path: Path, og: Run) -> None:
+    uri, schema, source = str(tmp_path / "g.omni"), tmp_path / "g.pg", tmp_path / "in.jsonl"
+    schema.write_text("node Team { name: String @key }\nedge Has: Team -> Team @card(1..)\n", encoding="utf-8")
+    assert og("init", uri, "--schema", str(schema)).code == 0
+    teams = ['{"type": "Team", "data": {"name": "a"}}', '{"type": "Team", "data": {"name": "b"}}']
+    source.write_text("\n".join([*teams, '{"edge": "Has", "from": "a", "to": "b"}']), encoding="utf-8")
+    words = ("load", uri, "--data", str(source), "--mode", "append", "--quiet")
+    refused = og(*words, "--check-minimum")
+    assert (refused.code, "'b' has 0 edges" in refused.err) == (1, True)
+    kept = og(*words, "--check-minimum", "--on-error", f"quarantine={tmp_path / 'bad'}")
+    assert (kept.code, "'b' has 0 edges" in kept.err, (tmp_path / "bad").exists()) == (1, True, False)
+    assert og(*words).code == 0
+
+
 def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(
     store: str, tmp_path: Path, load, og: Run
 ) -> None:

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
+import httpx
+import pytest
+
+from omnigraph.graph.graph import Graph
+from support.servers import client_of, open_server
 from support.subtests import each_case
 
 GRAPH = "/graphs/default"
@@ -106,6 +112,40 @@ def test_a_bad_record_or_a_known_id_refuses_the_load_and_names_the_source_of_the
     assert (known.status_code, known.json()["key_conflict"]["type_name"]) == (409, "Person")
     assert "omnigraph-load-" not in known.text
     assert head(client) == before
+
+
+@pytest.mark.parametrize("route", ["load", "load/ndjson"])
+def test_a_patch_changes_rows_and_with_upsert_makes_them(client, route: str):
+    def patch(*records: dict[str, object], **options: object) -> httpx.Response:
+        data = "".join(f"{json.dumps(record)}\n" for record in records)
+        if route == "load":
+            return client.post(f"{GRAPH}/load", json={"data": data, "mode": "patch", **options})
+        params = {"mode": "patch"} | {name: str(value).lower() for name, value in options.items()}
+        return client.post(f"{GRAPH}/load/ndjson", params=params, content=data, headers=NDJSON)
+
+    ada, zoe = ({"type": "Person", "data": {"name": name, "age": 50}} for name in ("ada", "zoe"))
+    refused = patch(ada, zoe)
+    assert (refused.status_code, refused.json()["report"]["rules"][0]["rule"]) == (400, "unknown id of Person")
+    (made,) = patch(ada, zoe, upsert=True).json()["nodes"]
+    assert (made["patched"], made["inserted"]) == (1, 1)
+    assert patch(ada, ada).status_code == 400
+    once = patch(ada, ada, on_duplicate="last").json()
+    assert (once["superseded"], once["nodes"][0]["patched"]) == (1, 1)
+    merged = client.post(f"{GRAPH}/load", json={"data": json.dumps(zoe), "mode": "merge", "upsert": True})
+    assert (merged.status_code, "give mode patch" in merged.text) == (400, True)
+
+
+def test_a_load_holds_every_node_against_its_minimum_where_that_is_asked_for(tmp_path: Path):
+    uri = tmp_path / "teams.omni"
+    Graph.init(uri, "node Team { name: String @key }  edge Has: Team -> Team @card(1..)").close()
+    team = json.dumps({"type": "Team", "data": {"name": "a"}})
+    with open_server(uri) as service, client_of(service) as client:
+        for answer in (
+            client.post(f"{GRAPH}/load", json={"data": team, "mode": "append", "check_minimum": True}),
+            client.post(f"{GRAPH}/load/ndjson?mode=append&check_minimum=true", content=team, headers=NDJSON),
+        ):
+            assert (answer.status_code, "'a' has 0 edges" in answer.text) == (400, True)
+        assert client.post(f"{GRAPH}/load", json={"data": team, "mode": "append"}).status_code == 200
 
 
 def test_the_older_load_forgives_unknown_properties(client):

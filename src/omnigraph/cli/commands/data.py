@@ -116,10 +116,15 @@ def load(
     """Load files into a graph: all records become visible in one commit, or none does."""
     if mode is None:
         raise click.BadParameter("give --mode append, merge, overwrite or patch")
-    if on_error is not None:
-        address.refuse_on_server("--on-error")
     if upsert and mode is not Mode.PATCH:
         raise click.BadParameter("--upsert needs --mode patch")
+    quarantine = quarantine_of(on_error)
+    if quarantine is not None:
+        address.refuse_on_server(
+            "--on-error quarantine=…",
+            "reports of a server name 100 records of each rule, and a quarantine has to hold all of them before the "
+            "commit; --report FILE writes those",
+        )
     choices = {
         "engine": engine,
         "grammar": grammar,
@@ -127,7 +132,7 @@ def load(
         "check_minimum": check_minimum,
         "on_duplicate": on_duplicate,
         "dangling": dangling,
-        "quarantine": quarantine_of(on_error),
+        "quarantine": quarantine,
         "timeout_s": timeout,
     }
     _load(address, data, mapping, mode, branch, base, dry_run, report, yes, quiet, json, choices)
