@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, cast
 
 from lark import Lark, TextSlice, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
 from lark.lexer import LexerState, LexerThread, LineCounter
-from lark.parsers.lalr_interactive_parser import InteractiveParser
-from lark.parsers.lalr_parser_state import ParserState
 
 from omnigraph.core.env_settings import cache_folder
 from omnigraph.core.source import OPAQUE, Findings, SourceText, Span, check_readable, one_of, span_field
@@ -363,13 +362,14 @@ class DeclarationGrammar(Generic[T]):
             first = failure
         parsed: list[T] = []
         for piece in self._pieces(source.text):
+            part = TextSlice(source.text, piece.start, piece.end)
             try:
-                parsed.extend(self._parse_text(TextSlice(source.text, piece.start, piece.end)))
+                parsed.extend(self._parse_text(part))
             except (UnexpectedInput, EscapeFailure) as failure:
-                findings.add(partial(self._explain, source, failure))
+                findings.add(partial(self._explain, source, part, failure))
         if not findings.error_count:
             # A text can fail as a whole although its pieces parse: what stands between them is then to blame.
-            findings.add(partial(self._explain, source, first))
+            findings.add(partial(self._explain, source, TextSlice.cast_from(source.text), first))
         return tuple(parsed), findings
 
     @cached_property
@@ -405,7 +405,9 @@ class DeclarationGrammar(Generic[T]):
         for begin, end in pairwise(bounds):
             yield Span(begin, end)
 
-    def _explain(self, source: SourceText, failure: UnexpectedInput | EscapeFailure) -> Diagnostic:
+    def _explain(
+        self, source: SourceText, part: TextSlice[str], failure: UnexpectedInput | EscapeFailure
+    ) -> Diagnostic:
         if isinstance(failure, EscapeFailure):
             return source.diagnostic(
                 self._escape_code,
@@ -422,17 +424,12 @@ class DeclarationGrammar(Generic[T]):
         return source.diagnostic(
             self._code,
             span,
-            f"found {found}" if endless else f"found {found}, expected {self._expected(failure)}",
+            f"found {found}" if endless else f"found {found}, expected {self._expected(part, span.start)}",
             hint=self._advise(word, source.text[max(0, span.start - _CONTEXT) : span.start].rstrip()),
         )
 
-    def _expected(self, failure: UnexpectedInput) -> str:
-        if isinstance(failure, UnexpectedToken):
-            names = set(failure.accepts or failure.expected)
-        elif isinstance(failure, UnexpectedCharacters):
-            names = _accepted(failure)
-        else:
-            names = set()
+    def _expected(self, part: TextSlice[str], end: int) -> str:
+        names = self._following(part, end)
         words = set()
         for group, phrase in self._groups.items():
             if group <= names:
@@ -443,6 +440,19 @@ class DeclarationGrammar(Generic[T]):
         if len(phrases) > _LONGEST_ENUMERATION:
             phrases = [*phrases[: _LONGEST_ENUMERATION - 1], "something else that may stand here"]
         return one_of(phrases) or "something else"
+
+    def _following(self, part: TextSlice[str], end: int) -> set[str]:
+        """The terminals that may stand at the place of a mistake.
+
+        Parsed again up to there: a parser that has seen the wrong token may have ended what another token goes on with,
+        because elsewhere in the grammar that token ends it.
+        """
+        parser = self._lark.parse_interactive(part)
+        with suppress(UnexpectedInput):  # the mistake is in the characters
+            for token in parser.iter_parse():
+                if cast("int", token.start_pos) >= end:
+                    break
+        return set(parser.accepts())  # type: ignore[no-untyped-call]  # lark leaves it untyped
 
 
 class _OffsetLexer(LexerThread):
@@ -457,16 +467,6 @@ class _OffsetLexer(LexerThread):
         start = LineCounter("\n")  # type: ignore[no-untyped-call]  # lark leaves it untyped
         start.char_pos = text.start
         return cls(lexer, LexerState(text, start))
-
-
-def _accepted(failure: UnexpectedCharacters) -> set[str]:
-    """The terminals that may stand at the failure; what lark reports itself is too many after state merging."""
-    state = failure.state
-    if isinstance(state, ParserState):
-        # Asking the state needs no parser: nothing is parsed any further.
-        cursor = InteractiveParser(None, state, state.lexer)
-        return set(cursor.accepts())  # type: ignore[no-untyped-call]  # lark leaves it untyped
-    return set(failure.allowed or ())
 
 
 def _ends_in_an_escape(text: str) -> bool:
