@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import figures
 from cli_pages import cli_pages
+from functions_page import functions_page
 from http_page import http_page
 from limits_page import limits_page
 from pictures import CHAINS, chain_picture, walk_picture, walks
@@ -56,6 +57,7 @@ def main() -> None:
     pages = {
         "reference/errors.md": errors_page(),
         "reference/openapi.json": openapi_page(),
+        "reference/functions.md": functions_page(NOTICE),
         "reference/limits.md": limits_page(NOTICE),
         "reference/http-api.md": http_page(NOTICE),
         "reference/settings.md": settings_page(),

@@ -37,7 +37,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _DATE_TEXT: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATETIME_TEXT: Final = re.compile(
-    r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[+-]\d{2}:?\d{2})?", re.ASCII
+    r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[+-]\d{2}:?[0-5]\d)?", re.ASCII
 )
 _DECIMAL_INTEGER: Final = re.compile(r"-?[0-9]+", re.ASCII)
 #: Types that are stored as whole numbers.

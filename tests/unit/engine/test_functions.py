@@ -83,6 +83,8 @@ def _split(text: str) -> list[str]:
 
 
 EXAMPLES = [function_named(name).example for name in names() if function_named(name).group != "vectors"]
+#: What the page of the reference says of its examples.
+VECTORS = {"$a": [0.0, 3.0], "$b": [4.0, 3.0]}
 
 
 @each_case("example", EXAMPLES)
@@ -96,6 +98,14 @@ def test_the_example_of_a_function_is_true(example):
         wanted = _READ[wanted[0]][0](wanted[1])
     assert found == wanted
     assert type(found) is type(wanted)
+
+
+@each_case("name", ["l2", "cosine"])
+def test_the_example_of_a_function_of_vectors_is_true(name):
+    call, _, value = function_named(name).example.rpartition(" = ")
+    first, second = (column(VectorType(2), [VECTORS[word]])[0] for word in re.findall(r"\$\w", call))
+
+    assert apply(name, [first, second], F64, 1).as_py() == pytest.approx(float(value))
 
 
 def test_every_function_has_a_kernel_or_is_arithmetic():

@@ -553,7 +553,7 @@ _ENTRIES: Final = {
         _function(
             "l2(a: Vector, b: Vector) -> F64",
             "The Euclidean distance of two vectors of one length.",
-            "l2($a, $b) = 5.0",
+            "l2($a, $b) = 4.0",
             check=_check_dimensions,
         ),
         _function(
@@ -561,7 +561,7 @@ _ENTRIES: Final = {
             "The cosine of the angle of two vectors of one length: 1 where they point the same way.",
             "cosine($a, $b) = 0.6",
             check=_check_dimensions,
-            null_when="a vector has no length",
+            null_when="all numbers of a vector are 0",
             can_be_null=_always,
         ),
     ),
