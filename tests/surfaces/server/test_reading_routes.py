@@ -4,6 +4,8 @@ import json
 
 from omnigraph.api.operation import ARROW_STREAM
 from omnigraph.api.row_streams import decode_result
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.server.routes.reads import types_of
 from support.servers import SCHEMA
 
 GRAPH = "/graphs/default"
@@ -128,6 +130,13 @@ def test_the_schema_comes_as_text_and_as_types(reader):
     wrote = next(edge for edge in answer["types"]["edges"] if edge["name"] == "Wrote")
     assert (wrote["from"], wrote["to"], wrote["cardinality"]) == ("Person", "Paper", "0..")
     assert "key" not in wrote
+
+
+def test_the_types_of_a_schema_tell_the_keys_of_edges():
+    catalog = compile_schema("node P {} edge E: P -> P { year: I32  note: String  @key(@dst, @src, year) }").catalog
+    (edge,) = types_of(catalog)["edges"]
+    assert edge.key == ["dst", "src", "year"]
+    assert {item.name: item.annotations for item in edge.properties} == {"year": ["@key"], "note": []}
 
 
 def test_unknown_and_repeated_parameters_are_refused(reader):
