@@ -430,12 +430,13 @@ class DeclarationGrammar(Generic[T]):
 
     def _expected(self, part: TextSlice[str], end: int) -> str:
         names = self._following(part, end)
-        words = set()
+        words, alone = set(), names
         for group, phrase in self._groups.items():
-            if group <= names:
-                names = names - group
+            # Groups overlap: a smaller one is named only for what no larger one has said.
+            if group <= names and group & alone:
+                alone = alone - group
                 words.add(phrase)
-        words |= {self._phrases.get(name) or f"`{name.lower()}`" for name in names}
+        words |= {self._phrases.get(name) or f"`{name.lower()}`" for name in alone}
         phrases = sorted(words, key=_by_kind)
         if len(phrases) > _LONGEST_ENUMERATION:
             phrases = [*phrases[: _LONGEST_ENUMERATION - 1], "something else that may stand here"]

@@ -627,7 +627,7 @@ def _body(body: Body) -> Iterator[str]:
 
 def _match(clauses: Iterable[Clause]) -> Iterator[str]:
     yield "match {"
-    yield from (f"{_INDENT}{_clause(clause)}" for clause in clauses)
+    yield from (f"{_INDENT}{print_clause(clause)}" for clause in clauses)
     yield "}"
 
 
@@ -653,7 +653,8 @@ def _listed(items: Iterable[_Item], text: Callable[[_Item], str]) -> str:
     return ", ".join(map(text, items))
 
 
-def _clause(clause: Clause) -> str:
+def print_clause(clause: Clause) -> str:
+    """The canonical text of a clause."""
     match clause:
         case Binding():
             return f"${clause.variable.name}: {_types(clause)}"
@@ -707,7 +708,7 @@ def _word(name: str) -> str:
 
 
 def _block(clauses: Iterable[Clause]) -> str:
-    return f"{{ {'  '.join(map(_clause, clauses))} }}"
+    return f"{{ {'  '.join(map(print_clause, clauses))} }}"
 
 
 def _projection(projection: Projection) -> str:

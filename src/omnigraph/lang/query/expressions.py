@@ -25,7 +25,7 @@ from omnigraph.core.types import (
 from omnigraph.core.values import narrowed, render_value
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast, functions, ir
-from omnigraph.lang.query.advice import function_advice, name_advice
+from omnigraph.lang.query.advice import BOUNDS, COMMENT, JOINED, RESERVED, TRAVERSAL, function_advice, name_advice
 from omnigraph.lang.query.arguments import Argument, Fault, Misuse
 from omnigraph.lang.query.operand_types import arithmetic_type, common_type, negate_type
 from omnigraph.lang.query.operands import (
@@ -189,7 +189,11 @@ def _bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression
         message = f"there is no {place.name} `{name.name}`"
         context.error("T6", name.span, message, partial(did_you_mean, name.name, place.names))
         return None
-    if place.name == "match":
+    if name.name in RESERVED:
+        context.error(
+            "Q000", name.span, f"`{name.name}` is a reserved word", JOINED if name.name in ("and", "or") else None
+        )
+    elif place.name == "match":
         message = f"`{name.name}` is not a value: a result column cannot be compared in `match`"
         context.error("T7", name.span, message, name_advice(name.name))
     elif not place.has_rows:
@@ -290,6 +294,9 @@ def _comparison(context: Context, scope: Scope, expression: ast.Binary, place: P
             context.error("T7", side.span, f"`{operator}` with null is never true", hint)
             return None
     left = _compared_side(context, scope, expression.left, place)
+    if operator is ast.Operator.LT and isinstance(left, ir.EntityRef) and _begins_with_minus(expression.right):
+        context.error("Q000", expression.span, "`<-` is no edge", TRAVERSAL)
+        return None
     right = _compared_side(context, scope, expression.right, place)
     if left is None or right is None:
         return None
@@ -300,6 +307,12 @@ def _comparison(context: Context, scope: Scope, expression: ast.Binary, place: P
         _report_incomparable(context, expression, left, right)
         return None
     return compared(left, op, right)
+
+
+def _begins_with_minus(expression: ast.Expression) -> bool:
+    while isinstance(expression, ast.Binary):
+        expression = expression.left
+    return isinstance(expression, ast.Unary) and expression.operator == "-"
 
 
 def _compared_side(context: Context, scope: Scope, expression: ast.Expression, place: Place) -> ir.Expression | None:
@@ -379,11 +392,27 @@ def check_enum_value(
 
 
 def _membership(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
-    left = value(context, scope, expression.left, place)
+    left = _compared_side(context, scope, expression.left, place)
+    if isinstance(left, ir.EntityRef):
+        _report_node_in(context, scope, expression)
+        return None
     found = _members(context, scope, expression, left, place)
     if found is None:
         return None
     return ir.Not(found) if expression.operator is ast.Operator.NOT_IN else found
+
+
+def _report_node_in(context: Context, scope: Scope, expression: ast.Binary) -> None:
+    """A node left of `in`: an edge of that name is written in quotes."""
+    left, right = (ast.print_expression(side) for side in (expression.left, expression.right))
+    is_edge = isinstance(expression.right, ast.Variable) and expression.right.name in scope.bound
+    if is_edge and context.catalog.edge("in") is not None:
+        hint = f'the edge is written in quotes: `{left} "in" {right}`'
+    elif isinstance(expression.right, ast.ListLiteral | ast.Variable) and not is_edge:
+        hint = f"find its id: `{left}.@id in {right}`"
+    else:
+        hint = f"compare two nodes with `{left} = {right}`"
+    context.error("T7", expression.span, f"`in` finds values in lists, `{left}` is a node or an edge", hint)
 
 
 def _members(
@@ -476,7 +505,9 @@ def _arithmetic(context: Context, scope: Scope, expression: ast.Binary, place: P
     try:
         type_ = arithmetic_type(operator.value, _argument(left), _argument(right))
     except Misuse as misuse:
-        _misused(context, misuse, expression, (expression.left, expression.right))
+        _misused(
+            context, _with_minus_explained(context, misuse, expression), expression, (expression.left, expression.right)
+        )
         return None
     if isinstance(left, ir.Constant) and isinstance(right, ir.Constant):
         folded = _folded(operator, left.value, right.value)
@@ -487,6 +518,16 @@ def _arithmetic(context: Context, scope: Scope, expression: ast.Binary, place: P
         if folded is not None:
             return ir.Constant(folded, type_)
     return ir.Arithmetic(left, operator, right, type_)
+
+
+def _with_minus_explained(context: Context, misuse: Misuse, expression: ast.Binary) -> Misuse:
+    """What is wrong with a difference whose minus was meant to begin the next condition or column: ` -x`."""
+    sign = context.findings.source.text[expression.left.span.end : expression.right.span.start]
+    if not sign.startswith((" ", "\n", "\t", "\r")) or not sign.endswith("-"):
+        return misuse
+    text = ast.print_expression(ast.Unary("-", expression.right))
+    hint = f"what begins with `-` needs parentheses or a comma before it: `({text})`"
+    return Misuse(misuse.message, misuse.position, hint, misuse.fault)
 
 
 def _folded(operator: ir.ArithmeticOp, left: object, right: object) -> int | None:
@@ -505,6 +546,10 @@ def _folded(operator: ir.ArithmeticOp, left: object, right: object) -> int | Non
 
 
 def _negative(context: Context, scope: Scope, expression: ast.Unary, place: Place) -> ir.Expression | None:
+    if place.name == "match" and isinstance(expression.operand, ast.Alias):
+        hint = f"{COMMENT}; {name_advice(expression.operand.name)}"
+        context.error("T7", expression.span, f"`{ast.print_expression(expression)}` is not a value", hint)
+        return None
     operand = value(context, scope, expression.operand, place)
     if operand is None:
         return None
@@ -773,7 +818,9 @@ def block_value(context: Context, scope: Scope, call: ast.Call, place: Place) ->
         return None
     assert call.clauses is not None, "a block has clauses"
     if call.function not in AGGREGATES:
-        context.error("Q110", call.span, f"`{call.function}` takes no block", "aggregates do, as in `count { … }`")
+        is_edge = context.catalog.edge(call.function) is not None
+        hint = BOUNDS if is_edge and not call.arguments else "aggregates do, as in `count { … }`"
+        context.error("Q110", call.span, f"`{call.function}` takes no block", hint)
         return None
     if not call.arguments and call.function != "count":
         message = f"`{call.function} {{ … }}` needs what it is made over"

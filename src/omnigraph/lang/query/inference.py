@@ -45,7 +45,7 @@ def infer_params(query: ast.Query, catalog: Catalog, findings: Findings) -> Infe
             for statement in statements:
                 uses.of_statement(statement, scope)
     params, advice = [], {}
-    for name, types in uses.types.items():
+    for name, types in sorted(uses.types.items(), key=lambda item: uses.first[item[0]]):
         if len(types) == 1:
             written = replace(_written(next(iter(types))), span=query.name_span)
             params.append(ast.Param(name, written, span=query.name_span))
@@ -76,6 +76,8 @@ class _Uses:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.types: dict[str, set[BaseType]] = {}
+        #: Where every one of them stands first: parameters come in the order of the text.
+        self.first: dict[str, int] = {}
 
     # ---- reads
 
@@ -210,6 +212,8 @@ class _Uses:
             return
         if scope is not None and (expression.name in scope.bound or expression.name in scope.lets):
             return
+        start = expression.span.start
+        self.first[expression.name] = min(start, self.first.get(expression.name, start))
         found = self.types.setdefault(expression.name, set())
         if base is not None:
             found.add(_STRING if isinstance(base, EnumType) else base)

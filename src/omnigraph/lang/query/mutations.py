@@ -211,6 +211,18 @@ def _predicate(
     context: Context, statement: ast.Update | ast.Delete, columns: Mapping[str, PropertyType]
 ) -> ir.MutationPredicate | None:
     written = statement.condition
+    if written is None:
+        word = "delete" if isinstance(statement, ast.Delete) else "update"
+        message = f"{word} of `{statement.target.name}` needs `where`"
+        context.error(
+            "Q000", statement.span, message, "say which rows, as in `where name = $name`; all are `where true`"
+        )
+        return None
+    if isinstance(written, ast.Binary) and isinstance(written.left, ast.PropertyAccess):
+        name = written.left.property
+        message = f"`${written.left.variable.name}.{name}` is not a property of the row"
+        context.error("Q000", written.left.span, message, f"a property of the row stands alone: `where {name} = …`")
+        return None
     if not isinstance(written, ast.Binary) or not isinstance(written.left, ast.Alias):
         context.error("Q000", statement.span, "a `where` with exactly one comparison is needed in this edition")
         return None

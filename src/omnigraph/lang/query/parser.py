@@ -80,6 +80,12 @@ _BLANK = r"(?:[ \t\r\n]|\/\/[^\n]*\n|\/\*[^*]*(?:\*(?!\/)[^*]*)*\*\/)*"
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 #: The words that only quotes make an edge.
 _WORD = rf"(?:(?!(?:and|or|not|is|null|in)(?![A-Za-z0-9_]))[a-z_][A-Za-z0-9_]*+|{_QUOTED})"
+_GIVEN = r"\$[a-z_][A-Za-z0-9_]*+"
+#: Bounds, wrong ones too, so that these are found where they are wrong. A block never looks like them.
+_BOUNDS = (
+    rf"\{{(?:{_BLANK}(?:[0-9]+|[,.*])|{_BLANK}{_GIVEN}(?={_BLANK}[,.]))"
+    rf"(?:{_BLANK}(?:[0-9]+|[,.*-]|{_GIVEN}))*{_BLANK}\}}"
+)
 #: How deep parentheses may nest in the condition of a hop for the lexer to see its end.
 _HOP_NESTING = 4
 
@@ -96,7 +102,7 @@ def _edge_pattern() -> str:
 
 def _grammar_text() -> str:
     written = files("omnigraph.lang.query").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return written.replace("%EDGE%", _edge_pattern()).replace("%BLANK%", _BLANK)
+    return written.replace("%EDGE%", _edge_pattern()).replace("%BOUNDS%", _BOUNDS).replace("%BLANK%", _BLANK)
 
 
 # ---- Texts and their trees

@@ -21,6 +21,7 @@ from omnigraph.lang.query.expressions import (
 )
 from omnigraph.lang.query.lowering import CheckedPattern, CheckedTraversal, in_known_order, lower_pattern
 from omnigraph.lang.query.scope import Block, Context, EdgeVariable, Nested, NodeVariable, Scope
+from omnigraph.lang.query.slips import without_slips
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 
 _MAX_HOPS = 2**63 - 1
@@ -34,7 +35,7 @@ def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope)
     types of their ends become known, then everything that uses variables.
     """
     pattern = CheckedPattern()
-    clauses = tuple(clauses)
+    clauses = without_slips(context, clauses)
     bindings = [binding for clause in clauses for binding in _bindings(clause)]
     names = [_bind(context, scope, pattern, binding) for binding in bindings]
     _check_traversals(context, scope, pattern, clauses)
@@ -100,6 +101,12 @@ def _check_let(context: Context, scope: Scope, let: ast.Let) -> None:
 
 
 def _check_condition(context: Context, scope: Scope, pattern: CheckedPattern, expression: ast.Expression) -> None:
+    if isinstance(expression, ast.Variable) and expression.name in scope.bound:
+        what = "an edge" if isinstance(scope.bound[expression.name], EdgeVariable) else "a node"
+        message = f"a condition is true or false, `${expression.name}` is {what}"
+        hint = f"compare a property, as in `${expression.name}.name = $name`, or write an edge and a variable behind it"
+        context.error("T41", expression.span, message, hint)
+        return
     found = condition(context, scope, expression, IN_MATCH)
     if found is not None:
         pattern.predicates.extend(_conjuncts(found))

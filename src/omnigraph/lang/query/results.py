@@ -11,6 +11,7 @@ from omnigraph.core.types import Scalar, ScalarType, VectorType
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import repeated
 from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query.advice import RESERVED
 from omnigraph.lang.query.expressions import (
     AGGREGATES,
     IN_RETURN,
@@ -21,11 +22,11 @@ from omnigraph.lang.query.expressions import (
     condition,
     count_value,
     order_key,
-    value,
 )
 from omnigraph.lang.query.operands import entity
-from omnigraph.lang.query.scope import Context, EdgeVariable, Scope
+from omnigraph.lang.query.scope import Context, Scope
 from omnigraph.lang.query.search import rank
+from omnigraph.lang.query.slips import is_subscript, report_subscript
 
 _BLOB = ScalarType(Scalar.BLOB)
 
@@ -131,21 +132,33 @@ def _columns(
     context: Context, scope: Scope, body: ast.ReadBody, rank_key: ast.Call | None, ranked: ir.Rank | None
 ) -> _Shown:
     shown = _Shown()
+    before: ast.Projection | None = None
     for projection in body.projections:
         expression = projection.expression
+        if before is not None and is_subscript(before.span, expression):
+            report_subscript(context, expression)
+            continue
+        before = projection
+        if projection.alias in RESERVED:
+            context.error(
+                "Q000", projection.span, f"`{projection.alias}` is a reserved word", "give the column another name"
+            )
+            continue
         if isinstance(expression, ast.AllProperties):
             _all_properties(context, scope, projection, expression, shown)
             continue
         name = column_name(projection)
+        is_unnamed = name is None
         if name is None:
-            _report_unnamed(context, projection)
             name = ast.print_expression(expression)
         elif not isinstance(expression, ast.Literal_ | ast.ListLiteral):
-            shown.written.setdefault(expression, name)
+            shown.written.setdefault(_spelt_out(scope, expression), name)
         if rank_key is not None and expression == rank_key:
             shown.columns[name] = None if ranked is None else ir.Projection(name, ranked, ir.SCORE_TYPE)
             continue
         found = _value(context, scope, expression)
+        if is_unnamed and found is not None:
+            _report_unnamed(context, projection)
         shown.columns[name] = None if found is None else ir.Projection(name, found, found.type)
     return shown
 
@@ -261,8 +274,19 @@ def _having(context: Context, scope: Scope, expression: ast.Expression, shown: _
         if column is not None and isinstance(column.expression, ir.Nearest | ir.Bm25 | ir.Rrf):
             del names[name]
     place = Place("column", has_rows=False, names=names)
-    replaced = _with_columns(expression, shown)
+    replaced = _with_columns(_spelt_out(scope, expression), shown)
     return condition(context, scope, replaced, place)
+
+
+def _spelt_out(scope: Scope, expression: ast.Expression, within: frozenset[str] = frozenset()) -> ast.Expression:
+    """An expression with what `let` names written out, so that equal expressions have equal trees."""
+
+    def of(part: ast.Expression) -> ast.Expression | None:
+        if not isinstance(part, ast.Variable) or part.name in within or part.name not in scope.lets:
+            return None
+        return _spelt_out(scope, scope.lets[part.name].expression, within | {part.name})
+
+    return ast.rewritten(expression, of)
 
 
 def _with_columns(expression: ast.Expression, shown: _Shown) -> ast.Expression:
@@ -296,37 +320,30 @@ def _returned(context: Context, scope: Scope, expression: ast.Expression, shown:
             return None
         column = shown.columns[expression.name]
         return None if column is None else _column_ref(column)
-    if expression in shown.written:
-        column = shown.columns[shown.written[expression]]
+    name = shown.written.get(_spelt_out(scope, expression))
+    if name is not None:
+        column = shown.columns[name]
         return None if column is None else _column_ref(column)
     text = ast.print_expression(expression)
     if isinstance(expression, ast.Call) and expression.function in RANK_FUNCTIONS:
         context.error("Q112", expression.span, f"`{expression.function}` can only be the first order key")
         return None
-    if isinstance(expression, ast.PropertyAccess | ast.SystemField | ast.Variable):
-        bound = scope.bound.get(_variable_of(expression).name)
-        if isinstance(expression, ast.Variable) and (bound is None or isinstance(bound, EdgeVariable)):
-            found = value(context, scope, expression, IN_RETURN)
-            if found is not None:
-                message = f"the order key `{text}` is the same in every row"
-                context.error("T42", expression.span, message, "order by a property or a column")
-            return None
-        found = check(context, scope, expression, IN_RETURN)
-        if found is not None and shown.grouped:
-            message = f"the order key `{text}` is not returned, and groups have returned values only"
-            context.error("T42", expression.span, message, f"return `{text}` too")
-            return None
-        return found
-    before = context.findings.error_count
-    check(context, scope, expression, IN_RETURN)
-    if context.findings.error_count == before:
+    found = check(context, scope, expression, IN_RETURN)
+    if found is None:
+        return None
+    if isinstance(found, ir.Constant | ir.ParamRef):
+        message = f"the order key `{text}` is the same in every row"
+        context.error("T42", expression.span, message, "order by a property or a column")
+        return None
+    if not isinstance(found, ir.PropertyRef | ir.EntityRef):
         message = f"the order key `{text}` is not returned"
         context.error("T42", expression.span, message, f"return it under a name and order by that: `{text} as n`")
-    return None
-
-
-def _variable_of(expression: ast.PropertyAccess | ast.SystemField | ast.Variable) -> ast.Variable:
-    return expression if isinstance(expression, ast.Variable) else expression.variable
+        return None
+    if shown.grouped:
+        message = f"the order key `{text}` is not returned, and groups have returned values only"
+        context.error("T42", expression.span, message, f"return `{text}` too")
+        return None
+    return found
 
 
 # ---- ranking and windows

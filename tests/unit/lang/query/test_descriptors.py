@@ -244,6 +244,6 @@ def test_threads_share_one_cache_and_get_equal_queries(reading):
     with ThreadPoolExecutor(max_workers=8) as pool:
         found = list(pool.map(lambda limit: compiler.compile(text(limit=limit), reading), limits))
 
-    assert [query.ir.limit for query in found] == limits
+    assert [query.ir.limit.value for query in found] == limits
     assert compiler.cache.hits + compiler.cache.puts == len(limits)
     assert len({explain_ir(query.ir) for query in found}) == 8

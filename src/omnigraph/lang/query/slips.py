@@ -1,0 +1,174 @@
+"""Clauses that parse, and mean something else than what was probably meant: each is reported once, and repaired.
+
+Clauses stand one after the other without signs between them, so that a traversal with a slip reads as conditions on
+its words. What is wrong is said where it stands; the repaired clause keeps what follows free of errors about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from omnigraph.core.source import Span
+from omnigraph.lang.query import ast
+from omnigraph.lang.query.advice import FOREIGN_WORDS, JOINED, SUBSCRIPT
+from omnigraph.lang.query.scope import Context
+
+
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    """How many clauses a slip takes, and what stands for them."""
+
+    taken: int
+    clauses: tuple[ast.Clause, ...] = ()
+
+
+_WORD_OPERATORS = frozenset({ast.Operator.AND, ast.Operator.OR, ast.Operator.IN})
+
+
+def without_slips(context: Context, clauses: Iterable[ast.Clause]) -> tuple[ast.Clause, ...]:
+    """The clauses of a block, with slips reported and repaired."""
+    waiting, kept = tuple(clauses), list[ast.Clause]()
+    while waiting:
+        for look in (_misspelt_traversal, _reserved_word, _repeated_hop, _foreign_word, _subscript, _prose):
+            repair = look(context, kept, waiting)
+            if repair is not None:
+                kept.extend(repair.clauses)
+                waiting = waiting[repair.taken :]
+                break
+        else:
+            kept.append(waiting[0])
+            waiting = waiting[1:]
+    return tuple(kept)
+
+
+def is_subscript(before: Span, expression: ast.Expression) -> bool:
+    """Whether an expression begins with brackets directly behind another, as in `x[i]`."""
+    while isinstance(expression, ast.Binary | ast.NullTest):
+        expression = expression.left if isinstance(expression, ast.Binary) else expression.operand
+    return isinstance(expression, ast.ListLiteral) and expression.span.start == before.end
+
+
+def report_subscript(context: Context, expression: ast.Expression) -> None:
+    """Record that nothing can be taken out of a value with brackets."""
+    context.error("Q000", expression.span, "`x[i]` is not in this edition", SUBSCRIPT)
+
+
+def _expression(clauses: Sequence[ast.Clause], index: int) -> ast.Expression | None:
+    clause = clauses[index] if index < len(clauses) else None
+    return clause.expression if isinstance(clause, ast.Condition) else None
+
+
+def _misspelt_traversal(context: Context, _: list[ast.Clause], clauses: Sequence[ast.Clause]) -> _Repair | None:
+    """An edge between two names: behind `not`, without its dollars, or with the type of the edge for its word."""
+    if len(clauses) < 3:
+        return None
+    left, right, middle = _expression(clauses, 0), _expression(clauses, 2), clauses[1]
+    negated = isinstance(left, ast.Unary) and left.operator == "not"
+    if isinstance(left, ast.Unary):
+        left = left.operand
+    if not isinstance(left, ast.Variable | ast.Alias) or not isinstance(right, ast.Variable | ast.Alias):
+        return None
+    edge: ast.Variable | None = None
+    match middle:
+        case ast.Condition(ast.Alias(name, span)):
+            word = ast.TypeName(name, span)
+        case ast.Binding(variable, (type_,), ()) if type_.name in context.catalog.edges:
+            word, edge = _word(type_), variable
+        case _:
+            return None
+    if context.catalog.edge(word.name) is None:
+        return None
+    ends = ast.Variable(left.name, left.span), ast.Variable(right.name, right.span)
+    hop = ast.Hop((word,), undirected=False, bounds=None, span=word.span)
+    whole = Span(clauses[0].span.start, clauses[2].span.end)
+    traversal = ast.Traversal(ends[0], edge, hop, ends[1], span=whole)
+    written = ast.print_clause(traversal)
+    if negated:
+        context.error("Q000", whole, "a pattern that is not there stands in braces", f"write `not {{ {written} }}`")
+        return _Repair(3)
+    if isinstance(middle, ast.Binding):
+        message = f"`{middle.types[0].name}` is an edge type, not a node type"
+        context.error("T1", middle.type_span, message, f"the word of an edge begins in lower case: `{written}`")
+    else:
+        end = left if isinstance(left, ast.Alias) else right
+        context.error("Q000", end.span, f"`{end.name}` is no variable", f"write `{written}`")
+    return _Repair(3, (traversal,))
+
+
+def _word(type_: ast.TypeName) -> ast.TypeName:
+    return ast.TypeName(f"{type_.name[0].lower()}{type_.name[1:]}", type_.span)
+
+
+def _reserved_word(context: Context, _: list[ast.Clause], clauses: Sequence[ast.Clause]) -> _Repair | None:
+    """An edge called `and`, `or`, `not`, `in` or `null`, which reads as an operator or a value."""
+    match _expression(clauses, 0), _expression(clauses, 1):
+        case ast.Variable() as left, ast.Unary("not", ast.Variable() as right):
+            taken, word = 2, "not"
+        case ast.Binary(ast.Variable() as left, operator, ast.Variable() as right), _ if operator in _WORD_OPERATORS:
+            taken, word = 1, operator.value
+        case ast.Variable() as left, ast.Null():
+            last = _expression(clauses, 2)
+            if not isinstance(last, ast.Variable):
+                return None
+            taken, word, right = 3, "null", last
+        case _:
+            return None
+    if word == "in" and context.catalog.edge(word) is None:
+        return None
+    if left.name in context.params or right.name in context.params:
+        return None
+    span = Span(left.span.start, right.span.end)
+    hop = ast.Hop((ast.TypeName(word, span),), undirected=False, bounds=None, span=span)
+    traversal = ast.Traversal(left, None, hop, right, span=span)
+    if context.catalog.edge(word) is None:
+        hint = f"a pattern that is not there is `not {{ ${left.name} knows ${right.name} }}`"
+        context.error("Q000", span, f"`{word}` is no edge", hint if word == "not" else JOINED)
+        return _Repair(taken)
+    hint = f"the edge is written in quotes: `{ast.print_clause(traversal)}`"
+    context.error("Q000", span, f"`{word}` is a reserved word", hint)
+    return _Repair(taken, (traversal,))
+
+
+def _repeated_hop(context: Context, _: list[ast.Clause], clauses: Sequence[ast.Clause]) -> _Repair | None:
+    """`$a knows* $b`."""
+    match _expression(clauses, 0), _expression(clauses, 1):
+        case ast.Variable() as left, ast.Binary(ast.Alias(name, span), ast.Operator.MULTIPLY, ast.Variable() as right):
+            context.error("T15", span, f"`{name}*` has no bounds", f"write `${left.name} {name}{{1,5}} ${right.name}`")
+            hop = ast.Hop((ast.TypeName(name, span),), undirected=False, bounds=None, span=span)
+            return _Repair(2, (ast.Traversal(left, None, hop, right, span=Span(left.span.start, right.span.end)),))
+    return None
+
+
+def _foreign_word(context: Context, kept: list[ast.Clause], clauses: Sequence[ast.Clause]) -> _Repair | None:
+    """An operator of another language between its operands, which stand as conditions of their own."""
+    word = _expression(clauses, 0)
+    if isinstance(word, ast.Unary):
+        word = word.operand
+    if not isinstance(word, ast.Alias) or word.name not in FOREIGN_WORDS:
+        return None
+    context.error("Q000", word.span, f"there is no `{word.name}` in `match`", FOREIGN_WORDS[word.name])
+    if word.name == "where":
+        return _Repair(1)
+    if kept and isinstance(_expression(kept, -1), ast.PropertyAccess | ast.Variable | ast.Call):
+        kept.pop()
+    return _Repair(2 if _expression(clauses, 1) is not None else 1)
+
+
+def _subscript(context: Context, kept: list[ast.Clause], clauses: Sequence[ast.Clause]) -> _Repair | None:
+    """`$p.tags[1] = "a"`."""
+    list_, brackets = _expression(clauses, 0), _expression(clauses, 1)
+    if list_ is None or brackets is None or not is_subscript(list_.span, brackets):
+        return None
+    report_subscript(context, brackets)
+    return _Repair(2)
+
+
+def _prose(context: Context, kept: list[ast.Clause], clauses: Sequence[ast.Clause]) -> _Repair | None:
+    """Bare words one after the other: the first says what is wrong with all of them."""
+    if not kept or not isinstance(_expression(clauses, 0), ast.Alias):
+        return None
+    last = _expression(kept, -1)
+    while isinstance(last, ast.Unary):
+        last = last.operand
+    return _Repair(1) if isinstance(last, ast.Alias) else None
