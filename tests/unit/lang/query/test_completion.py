@@ -25,7 +25,7 @@ def words(before: str, after: str = "", *parameters: str) -> list[str]:
 @pytest.mark.parametrize(
     ("before", "expected"),
     [
-        ("", ["delete", "insert", "match", "query", "update"]),
+        ("", ["delete", "insert", "match", "query", "update", "upsert"]),
         ("ma", ["match"]),
         ("match { $p: ", ["Person", "Town"]),
         ("match { $p: pe", ["Person"]),
@@ -41,9 +41,9 @@ def words(before: str, after: str = "", *parameters: str) -> list[str]:
         ("match { $a $e:", ["knows", "livesIn"]),
         ("match { $p: Person  $p k", ["knows"]),
         ("match { $t: Town  $t k", []),
-        ("match { $p: Person  not { $p l", ["livesIn"]),
-        ("match { $p: Person } return { $p } ", ["limit", "order"]),
-        ("match { $p: Person } return { $p.name as n } order { n", ["n", "nearest", "now"]),
+        ("match { $p: Person  not { $p l", ["livesIn", "let"]),
+        ("match { $p: Person } return { $p } ", ["having", "limit", "offset", "order"]),
+        ("match { $p: Person } return { $p.name as n } order { n", ["n", "not", "null", "nearest", "now"]),
         ("match { $p: Person } return { $p.name as ", []),
         ("match { $p: Person } return { $", ["$p"]),
         ("insert ", ["Person", "Town", "Knows", "LivesIn"]),
