@@ -69,6 +69,16 @@ FOREIGN_WORDS: Final = {
     "notnull": "write `$p.name is not null`",
 }
 
+#: What other languages write behind the words that both have.
+_WHOLE: Final = {
+    "where": _CONDITION,
+    "optional": _OPTIONAL,
+    "return": _BRACES,
+    "order": _ORDER_BY,
+    "is": "write `is null`",
+    "in": "write `in [1, 2]`",
+}
+_DECLARATION: Final = re.compile(r"(?<![\w$.@])query\s+[A-Za-z_]\w*\s*\(")
 #: Functions that other languages write in capitals.
 _CALLED: Final = frozenset(
     {*functions.names(), "count", "sum", "avg", "min", "max", "collect", "stddev", "median", "now"}
@@ -143,7 +153,7 @@ _SLIPS: Final = (
     (r"[=<>]|!=|<=|>=", r":\s*\w+\s*\{[^{}]*", "inside of a type a value is matched with `:`, as in `{ age: 40 }`"),
     (r"\(", r"\b(?:insert|upsert)\s+\w+", "values stand in braces: `insert Person { name: $name }`"),
     (r"\}", r"\{", "the braces may not be empty"),
-    (r"\{", r"(?:[=<>+*/-]|\bin)", f"{_COUNTED}; others are `max($q.age) {{ … }}`"),
+    (r"\{", r"(?:[=<>+*/-]|\bin)", f"{_COUNTED}, and the largest value `max($q.age) {{ $p knows $q }}`"),
     (r"\(", r"\benum", "a parameter for an enum property is a String"),
     (r'".*', r"\bas", "the name of a column is written without quotes"),
     (r"\*", r"\breturn\s*\{(?:[^{}]*,)?", "all properties are `$p.*`: name the variable"),
@@ -185,6 +195,7 @@ _SLIPS: Final = (
     (r"as", r"\bmatch\s*\{[^{}]*", "`as` names columns of `return`; in `match` write `let $x = …`"),
     (r"with", r"", f"{_LET}, groups are filtered with `having`"),
     (r"unwind|foreach", r"", _LIST_ROWS),
+    (r"\w.*", r"\bselect", f"{_COUNTED}, and the largest value `max($q.age) {{ $p knows $q }}`"),
     (r"when", r"\bcase\b[^{}]*", _CASE),
     (
         r"[^\w\s]|[a-z]\w*",
@@ -211,6 +222,7 @@ _RULES: Final = tuple(
 
 def advise(found: str, before: str) -> str | None:
     """A hint about a syntax error, from the word that was found and the text before it."""
+    before = before[_declared(before) :]
     if found[:1].isupper():
         return _capital_advice(found, before)
     if found in RESERVED | _INFIX and re.search(r"\bas$", before):
@@ -223,6 +235,11 @@ def advise(found: str, before: str) -> str | None:
             f"`{found}` is a reserved word: an edge or a property of that name stands in quotes or behind its variable"
         )
     return None
+
+
+def _declared(before: str) -> int:
+    """Where the query begins that stands last in a text."""
+    return max((found.start() for found in _DECLARATION.finditer(before)), default=0)
 
 
 def _filled(advice: str, found: str) -> str:
@@ -239,9 +256,9 @@ def _capital_advice(found: str, before: str) -> str | None:
         name = f"{found[0].lower()}{found[1:]}"
         return f"the name of a property begins in lower case: `{before[before.rindex('$') :]}{name}`"
     if _KEYWORDS.fullmatch(lowered):
-        # Some are keywords elsewhere only: then lower case alone does not help.
-        same = advise(lowered, before) if lowered in ("where", "optional") else None
-        return f"keywords are written in lower case: `{lowered}`" + (f"; {same}" if same else "")
+        # Lower case alone does not help where the rest is another language too.
+        rest = f"; {_WHOLE[lowered]}" if lowered in _WHOLE else ""
+        return f"keywords are written in lower case: `{lowered}`{rest}"
     if lowered in _CALLED:
         return f"names of functions are written in lower case: `{lowered}`"
     if (advice := advise(lowered, before)) is not None and not found[1:].islower():
@@ -303,7 +320,7 @@ _FUNCTIONS: Final = (
     ("to_?float|float|double|to_?number|real|decimal", "a value becomes a number with `f64(…)`"),
     ("cast|convert|to_?boolean", "types change with `string(…)`, `i64(…)`, `f64(…)`, `date(…)` and `datetime(…)`"),
     ("if_?null|nvl|null_?if|is_?null", "`coalesce(a, b)` is the first that is not null; a test is `… is null`"),
-    ("if|iif|decode|choose", _CASE),
+    ("i?if|decode|choose", _CASE),
     ("today|current_?(date|time|timestamp)|get_?date|sysdate|timestamp", _PRESENT),
     (r"date_?part|extract|weekday|day_?of_?\w+|quarter", _PARTS_OF_MOMENTS),
     ("date_?trunc|trunc", 'a moment is cut with `truncate(…, "month")`, a number with `floor(…)`'),

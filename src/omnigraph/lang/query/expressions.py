@@ -33,6 +33,7 @@ from omnigraph.lang.query.operands import (
     I64,
     MAX_I64,
     MIN_I64,
+    STRING,
     check_arity,
     literal,
     moment_of_literal,
@@ -140,11 +141,13 @@ def condition(context: Context, scope: Scope, expression: ast.Expression, place:
     if found is None or found.type.base == BOOL.base:
         return found
     message = f"a condition is true or false, this is {found.type}"
-    hint = None
-    if isinstance(expression, ast.Call) and isinstance(found, ir.Aggregate | ir.BlockValue):
-        hint = f"compare it: `{ast.print_expression(expression)} > 0`"
-    elif found.type.nullable:
-        hint = f"compare it, or test it: `{ast.print_expression(expression)} is not null`"
+    text = ast.print_expression(expression)
+    if found.type.nullable:
+        hint = f"compare it, or test it: `{text} is not null`"
+    elif scalar_of(found.type.base) in NUMERICS:
+        hint = f"compare it: `{text} > 0`"
+    else:
+        hint = f'compare it, as in `{text} = "a"`' if found.type.base == STRING.base else "compare it"
     context.error("T41", expression.span, message, hint)
     return None
 
@@ -447,7 +450,11 @@ def _members(
         return None
     if not isinstance(list_.type.base, ListType):
         message = f"`in` needs a list on its right, found {list_.type}"
-        context.error("T7", right.span, message, "write the values in brackets: `in [1, 2]`")
+        hint = "write the values in brackets: `in [1, 2]`"
+        if _both_strings(left.type.base, list_.type.base):
+            part, text = ast.print_expression(expression.left), ast.print_expression(right)
+            hint = f"a part of a text is found by `{text} contains {part}`"
+        context.error("T7", right.span, message, hint)
         return None
     if not is_comparable(left.type.base, ScalarType(list_.type.base.item)):
         context.error("T7", expression.span, f"`in` cannot find {left.type} in {list_.type}")

@@ -177,6 +177,13 @@ def _value(context: Context, scope: Scope, expression: ast.Expression) -> ir.Exp
 def _report_unnamed(context: Context, projection: ast.Projection) -> None:
     text = ast.print_expression(projection.expression)
     words = [found.property for found in ast.walk(projection.expression) if isinstance(found, ast.PropertyAccess)]
+    match projection.expression:
+        case ast.Call(name, clauses=tuple()):
+            words.insert(0, name)
+        case ast.Exists(negated):
+            words.insert(0, "missing" if negated else "found")
+        case _:
+            pass
     name = words[0] if words else "value"
     context.error("T43", projection.span, f"the column `{text}` needs a name", f"write `{text} as {name}`")
 
