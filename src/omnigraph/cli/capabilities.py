@@ -96,7 +96,7 @@ def _rules() -> Iterator[CommandRule]:
         (Capability.CONTROL, "policy validate, policy test, policy explain", (_GRAPH,)),
         (Capability.SERVED, "queries list", (_SERVER, _GRAPH, _PROFILE)),
         (Capability.CONTROL, "queries validate", (_GRAPH, _STORE)),
-        (Capability.LOCAL, "infer, alias, demo, login, logout", ()),
+        (Capability.LOCAL, "infer, alias, demo, login, logout, completion", ()),
         (Capability.LOCAL, "profile list, profile show, version", ()),
     ]
     for entry in OPERATIONS.values():

@@ -7,25 +7,55 @@ from collections.abc import Callable, Sequence
 from enum import Enum, StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import click
 from typing_extensions import override
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 #: Takes the value of a parameter, and gives it back or refuses it.
 Check = Callable[[Any], object]
+
+
+#: The variable by which the script of a shell asks which words may stand next.
+COMPLETION = "_OMNIGRAPH_COMPLETE"
+
+
+class Words(StrEnum):
+    """What a word on the command line names, where the completion of shells can tell what there is."""
+
+    GRAPH = "graph"
+    BRANCH = "branch"
+    SERVER = "server"
+    PROFILE = "profile"
+    QUERY = "query"
+
+
+#: Gives the words that may stand for a parameter, from how the word begins.
+Completer = Callable[[click.Context, click.Parameter, str], list["CompletionItem"]]
+#: Those of each kind; the completion of shells fills it, and a command that runs has none.
+COMPLETERS: dict[Words, Completer] = {}
 
 
 class Argument:
     """A parameter that is given by its place; stands in the annotation of the parameter."""
 
     def __init__(
-        self, *, metavar: str | None, help: str, show_default: bool = True, callback: Check | None = None
+        self,
+        *,
+        metavar: str | None,
+        help: str,
+        show_default: bool = True,
+        callback: Check | None = None,
+        words: Words | None = None,
     ) -> None:
         self.metavar = metavar
         self.help = help
         self.show_default = show_default
         self.callback = callback
+        self.words = words
 
 
 class Option:
@@ -40,6 +70,7 @@ class Option:
         show_default: bool = True,
         callback: Check | None = None,
         min: int | None = None,
+        words: Words | None = None,
     ) -> None:
         self.spellings = spellings
         self.metavar = metavar
@@ -48,6 +79,7 @@ class Option:
         self.show_default = show_default
         self.callback = callback
         self.min = min
+        self.words = words
 
 
 def make_parameter(declared: inspect.Parameter) -> click.Parameter:
@@ -64,6 +96,7 @@ def make_parameter(declared: inspect.Parameter) -> click.Parameter:
         "metavar": info.metavar,
         "help": info.help,
         "callback": _called_back(info.callback),
+        "shell_complete": _completed(info.words),
     }
     if default is inspect.Parameter.empty:
         settings["required"] = True
@@ -126,6 +159,17 @@ class _Member(click.Choice[StrEnum]):
     @override
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         return str(choice)
+
+
+def _completed(words: Words | None) -> Completer | None:
+    if words is None:
+        return None
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = COMPLETERS.get(words)
+        return [] if found is None else found(context, parameter, incomplete)
+
+    return complete
 
 
 def _called_back(check: Check | None) -> Callable[[click.Context, click.Parameter, object], object] | None:

@@ -10,7 +10,7 @@ from typing import Annotated, TypedDict
 
 import click
 
-from omnigraph.cli.command_line import Argument, Option
+from omnigraph.cli.command_line import Argument, Option, Words
 from omnigraph.client.addresses import looks_like_address
 from omnigraph.frozen import frozen
 from omnigraph.pipeline.engine_choice import Engine
@@ -89,13 +89,20 @@ def _query_name(text: str | None) -> str | None:
 
 QueryName = Annotated[
     str | None,
-    Argument(metavar="NAME", help="query inside the source; without one, stored on a server", callback=_query_name),
+    Argument(
+        metavar="NAME",
+        help="query inside the source; without one, stored on a server",
+        callback=_query_name,
+        words=Words.QUERY,
+    ),
 ]
 CommitId = Annotated[str, Argument(metavar="ID", help="commit id", callback=refuse_address)]
 AsJson = Annotated[bool, Option("--json", help="print one JSON document")]
 
-Branch = Annotated[str, Option("--branch", metavar="NAME", help="branch")]
-ReadBranch = Annotated[str | None, Option("--branch", metavar="NAME", help="branch; main is the default")]
+Branch = Annotated[str, Option("--branch", metavar="NAME", help="branch", words=Words.BRANCH)]
+ReadBranch = Annotated[
+    str | None, Option("--branch", metavar="NAME", help="branch; main is the default", words=Words.BRANCH)
+]
 SnapshotId = Annotated[str | None, Option("--snapshot", metavar="ID", help="read the graph right after a commit")]
 GraphVersion = Annotated[int | None, Option("--graph-version", metavar="N", help="read the branch at a version")]
 AsOf = Annotated[str | None, Option("--as-of", metavar="TIME", help="read the branch at a moment")]

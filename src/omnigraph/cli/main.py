@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Sequence
 from functools import cache
@@ -12,6 +13,7 @@ import click
 from click.exceptions import Exit
 
 from omnigraph.cli.capabilities import legend
+from omnigraph.cli.command_line import COMPLETION
 from omnigraph.cli.console import (
     NOTHING_WRITTEN,
     Interrupts,
@@ -130,6 +132,7 @@ _COMMANDS = {
     "alias": "query.alias",
     "login": "setup.login",
     "logout": "setup.logout",
+    "completion": "completion.completion",
 }
 #: Commands that have commands below them.
 _GROUPS = {
@@ -167,6 +170,19 @@ def app_with(command: str | None = None) -> CommandGroup:
     return app
 
 
+def _app_for(words: list[str]) -> tuple[CommandGroup, list[str]]:
+    """The executable for the beginning of a command line, and its words with the command first."""
+    flags, rest = _leading_flags(words)
+    if not rest and flags and _GLOBAL.get(flags[-1]) == 2:
+        # The value of a flag is asked for, which any command with these flags knows.
+        return app_with("query"), ["query", *flags]
+    if not rest:
+        return app_with(), []
+    known = {**_COMMANDS, **_GROUPS}
+    command = 2 if rest[0] in _GROUPS and rest[1:2] and not rest[1].startswith("-") else 1
+    return app_with(rest[0] if rest[0] in known else None), [*rest[:command], *flags, *rest[command:]]
+
+
 def _loaded(home: str) -> Any:
     module, _, name = home.partition(".")
     return getattr(import_module(f"omnigraph.cli.commands.{module}"), name)
@@ -197,6 +213,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with guarded_streams():
             _run(list(arguments), Interrupts())
         return
+    if (instruction := os.environ.get(COMPLETION)) is not None:
+        from omnigraph.cli.commands.completion import answer
+
+        with guarded_streams():
+            sys.exit(answer(instruction, _app_for))
     # The process is that of the command.
     with taking_interrupts() as interrupts, guarded_streams():
         _run(sys.argv[1:], interrupts)

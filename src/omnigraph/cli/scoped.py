@@ -18,7 +18,7 @@ from omnigraph.api.operation import Flag
 from omnigraph.api.operation import Operation as Entry
 from omnigraph.api.operations import OPERATIONS
 from omnigraph.cli.capabilities import RULES, Capability, CommandRule, ScopeFlag
-from omnigraph.cli.command_line import Argument, Option, called_with_lists, make_parameter
+from omnigraph.cli.command_line import Argument, Option, Words, called_with_lists, make_parameter
 from omnigraph.cli.console import NOTHING_WRITTEN, print_json, print_lines, terminal_progress
 from omnigraph.cli.flags import (
     GRAPH_ID,
@@ -47,7 +47,7 @@ _Result = TypeVar("_Result")
 _PREFIX = "scope_"
 #: The parameter of the graph as an argument, and those of the flags that name one.
 _FIRST = f"{_PREFIX}positional"
-_ADDRESSES = tuple(_PREFIX + name for name in ("uri", "store", "server", "cluster", "profile"))
+ADDRESSES = tuple(_PREFIX + name for name in ("uri", "store", "server", "cluster", "profile"))
 
 
 def scoped(command: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -163,7 +163,7 @@ class ScopedCommand(click.Command):
         found = [given.pop(name, None) for name in arguments]
         # What stands for a word that is missing is nothing that click publishes.
         words = [word for word in found if isinstance(word, str)] + extra
-        is_addressed = any(isinstance(given.get(name), str) for name in _ADDRESSES)
+        is_addressed = any(isinstance(given.get(name), str) for name in ADDRESSES)
         names = arguments
         if words and not begins_with_graph(words, len(arguments) - 1, is_addressed=is_addressed):
             names = arguments[1:]
@@ -284,12 +284,17 @@ def _flag_parameters(rule: CommandRule, taken: set[str]) -> Iterator[inspect.Par
         yield _parameter(_PREFIX + name, option)
 
 
+_WORDS = {"--server": Words.SERVER, "--store": Words.GRAPH, "--profile": Words.PROFILE}
+
+
 def _argument(metavar: str, help: str) -> object:
-    return Annotated[str | None, Argument(metavar=metavar, help=help)]
+    words = Words.SERVER if metavar == "SERVER" else Words.GRAPH
+    return Annotated[str | None, Argument(metavar=metavar, help=help, words=words)]
 
 
 def _option(*spellings: str, metavar: str, help: str, hidden: bool) -> object:
-    info = Option(*spellings, metavar=metavar, help=help, hidden=hidden, show_default=False)
+    words = _WORDS.get(spellings[0])
+    info = Option(*spellings, metavar=metavar, help=help, hidden=hidden, show_default=False, words=words)
     return Annotated[str | None, info]
 
 
@@ -363,7 +368,7 @@ def _parameters(entry: Entry, declared: Mapping[str, inspect.Parameter]) -> Iter
     assert entry.command is not None
     flags = entry.command.flags
     names = dict.fromkeys([*flags, *(name for name in declared if name not in _NOT_FLAGS)])
-    own = [_parameter_of(declared[name], flags.get(name)) for name in names]
+    own = [_parameter_of(declared[name], flags.get(name), entry.command.name) for name in names]
     yield from (item for item in own if item.default is _EMPTY)
     yield _parameter("address", Address, _EMPTY)
     yield from (item for item in own if item.default is not _EMPTY)
@@ -374,15 +379,21 @@ def _parameters(entry: Entry, declared: Mapping[str, inspect.Parameter]) -> Iter
     yield _parameter("json", AsJson, False)
 
 
-def _parameter_of(declared: inspect.Parameter, flag: Flag | None) -> inspect.Parameter:
+#: The parameters of derived commands that are branches.
+_BRANCHES = {("branch create", "base"), ("branch delete", "name"), ("branch merge", "source"), ("branch merge", "into")}
+
+
+def _parameter_of(declared: inspect.Parameter, flag: Flag | None, command: str) -> inspect.Parameter:
     """A parameter of the method as an argument if it is required, else as a flag."""
     name, default = declared.name, declared.default
     if flag is None:
         return _parameter(name, _SHARED[name], Engine(default) if name == "engine" else default)
+    words = Words.BRANCH if (command, name) in _BRANCHES else None
     if default is _EMPTY:
-        info = Argument(metavar=flag.metavar, help=flag.help, callback=refuse_address)
+        info = Argument(metavar=flag.metavar, help=flag.help, callback=refuse_address, words=words)
         return _parameter(name, Annotated[str, info], default)
-    option = Option(flag.spelling or f"--{name.replace('_', '-')}", metavar=flag.metavar, help=flag.help)
+    spelling = flag.spelling or f"--{name.replace('_', '-')}"
+    option = Option(spelling, metavar=flag.metavar, help=flag.help, words=words)
     if flag.choices:
         choice = StrEnum(name, flag.choices) | None  # type: ignore[operator]  # this makes a class
         return _parameter(name, Annotated[choice, option], default)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 from click.exceptions import Exit
 
-from omnigraph.cli.command_line import Argument, Option
+from omnigraph.cli.command_line import Argument, Option, Words
 from omnigraph.cli.console import print_result, print_stages, print_warning, terminal_progress
 from omnigraph.cli.flags import (
     QUARANTINED,
@@ -71,7 +71,9 @@ Data = Annotated[
 MappingFile = Annotated[
     str | None, Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)")
 ]
-Base = Annotated[str | None, Option("--from", metavar="BASE", help="create a missing branch from this one")]
+Base = Annotated[
+    str | None, Option("--from", metavar="BASE", help="create a missing branch from this one", words=Words.BRANCH)
+]
 DryRun = Annotated[bool, Option("--dry-run", help="do everything but the commit")]
 ReportFile = Annotated[
     Path | None, Option("--report", metavar="FILE", help="write why records were not loaded to FILE, as JSON")

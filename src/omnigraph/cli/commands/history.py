@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import click
 
-from omnigraph.cli.command_line import Argument, Option
+from omnigraph.cli.command_line import Argument, Option, Words
 from omnigraph.cli.console import (
     StreamedList,
     print_json,
@@ -122,8 +122,8 @@ def merge_lines(result: MergeResult) -> Iterator[str]:
 
 @scoped("diff")
 def diff(
-    one: Annotated[str, Argument(metavar="FROM", help="branch or commit", callback=refuse_address)],
-    other: Annotated[str, Argument(metavar="TO", help="branch or commit", callback=refuse_address)],
+    one: Annotated[str, Argument(metavar="FROM", help="branch or commit", callback=refuse_address, words=Words.BRANCH)],
+    other: Annotated[str, Argument(metavar="TO", help="branch or commit", callback=refuse_address, words=Words.BRANCH)],
     address: Address,
     only: ChangeFilter,
     engine: EngineChoice = Engine.AUTO,
@@ -278,7 +278,10 @@ def _actor(filter_: str | None, actor: str | None) -> str | None:
 def log(
     address: Address,
     branch: Annotated[
-        str | None, Option("--branch", metavar="NAME", help="branch; main is the default, with --graph all are")
+        str | None,
+        Option(
+            "--branch", metavar="NAME", help="branch; main is the default, with --graph all are", words=Words.BRANCH
+        ),
     ] = None,
     graph: Annotated[bool, Option("--graph", help="draw branches and merges, with all that was merged")] = False,
     no_pager: NoPager = False,
