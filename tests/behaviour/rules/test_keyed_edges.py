@@ -216,6 +216,39 @@ def test_one_of_the_records_of_an_edge_patches_it(graph: Graph, load: Load) -> N
 def test_a_patch_of_a_frame_finds_edges_by_its_columns(graph: Graph, load: Load) -> None:
     graph.load(frames={"Knows": [{"from": "ann", "to": "bob", "since": 3}]}, mode="patch")
     assert held(graph) == {'["ann","bob"]': (3, "first")}
+    graph.load(frames={"Knows": [{"id": '["ann","bob"]', "since": 4}]}, mode="patch")
+    assert held(graph) == {'["ann","bob"]': (4, "first")}
+    with pytest.raises(LoadRejectedError, match=r"give its key \(from, to\) or its `id`"):
+        graph.load(frames={"Knows": [{"since": 5}]}, mode="patch")
+
+
+def test_columns_of_a_table_make_the_key(graph: Graph, load: Load, tmp_path: Path) -> None:
+    """Ends by the members of their keys, and a number that is a text in the file."""
+    row = 'ann,"s""\\",1,a,1.50,1970-01-03'
+    (tmp_path / "rated.csv").write_text(f"who,series,number,topic,ratio,day\n{row}\n", "utf-8")
+    mapping = {
+        "edges": {
+            "Rated": {
+                "source": str(tmp_path / "rated.csv"),
+                "from": "who",
+                "to": {"series": "series", "number": "number"},
+                "columns": {"topic": "topic", "ratio": "ratio", "day": "day"},
+            }
+        }
+    }
+    for _ in range(2):
+        graph.load(mapping=mapping, mode="merge", engine="local")
+    (edge,) = rows_of(graph, "edge:Rated")
+    assert json.loads(edge["id"]) == ["ann", SLOT_ID, "2", "1.5", "a"]
+
+
+def test_a_unique_over_the_key_may_come_later(graph: Graph, load: Load) -> None:
+    """It says nothing new, so no row is looked at."""
+    graph.apply_schema(
+        SCHEMA.replace("@key(src, dst, ratio,", "@unique(day, src, dst, ratio, topic)  @key(src, dst, ratio,")
+    )
+    load(rated("ann", 1.0, stars=1), rated("ann", 1.0, stars=2))
+    assert [row["stars"] for row in rows_of(graph, "edge:Rated")] == [2]
 
 
 @each_case(

@@ -175,7 +175,7 @@ class _Stage:
         """Take records in."""
         if raw.is_refused:
             self._refused[raw.shape.key] += raw.count
-            if raw.ends is None:
+            if raw.shape.ends is None:
                 self._bad_ids.add(raw.shape.key, ids_of(raw, self._plan, self._source))
             return
         if raw.shape.key not in self._plan.targets:

@@ -177,7 +177,7 @@ def shape_records(
     judge.bad_ids = pa.nulls(0, pa.utf8())
     if judge.bad.any():
         judge.count_bad()
-        if raw.ends is None:
+        if raw.shape.ends is None:
             judge.bad_ids = _names(columns["id"], judge).filter(pa.array(judge.bad)).drop_null()
         rows, judge.lines = rows.filter(pa.array(~judge.bad)), judge.lines[~judge.bad]
     judge.rows = rows.cast(schema)
