@@ -18,6 +18,8 @@ from omnigraph.pipeline.sources.records import BadRecordError
 
 #: What the server calls the body in its reports.
 BODY_NAME = "<records>"
+#: Why bad records of a load over HTTP go nowhere.
+NO_QUARANTINE = "its reports name 100 records of each rule, and a quarantine holds all of them before the commit"
 _LINE_OF_BODY = re.compile(re.escape(BODY_NAME) + r":(\d+)")
 _BLOCK_BYTES = 256 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -408,7 +408,7 @@ class RemoteGraph(GraphApi):
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> LoadResult:
-        from omnigraph.client.record_files import BODY_NAME, RecordFiles
+        from omnigraph.client.record_files import BODY_NAME, NO_QUARANTINE, RecordFiles
         from omnigraph.pipeline.sources.inputs import check_one_input
 
         refuse_actor(actor)
@@ -419,10 +419,7 @@ class RemoteGraph(GraphApi):
         if source is None:
             raise DirectOnlyError("load with a mapping" if frames is None else "load of frames")
         if quarantine is not None:
-            raise DirectOnlyError(
-                "load with a quarantine",
-                "its reports name 100 records of each rule, and a quarantine has to hold all of them before the commit",
-            )
+            raise DirectOnlyError("load with a quarantine", NO_QUARANTINE)
         files = RecordFiles(source, are_lines=grammar != "compatible")
         params = {
             "branch": branch,

@@ -24,7 +24,8 @@ from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.graph.quarantines import Reload, quarantine_place, quarantined
 from omnigraph.pipeline.engine_choice import AUTO_LOCAL_MAX_BYTES, ChosenEngine, bytes_of, choose_engine
 from omnigraph.pipeline.keys import new_id_prefix
-from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
+from omnigraph.pipeline.load.job import LoadJob
+from omnigraph.pipeline.load.prepared import PreparedLoad
 from omnigraph.pipeline.shape.leniency import Duplicates, leniency_of
 from omnigraph.pipeline.shape.plan import Grammar, LoadPlan, external_rule, shapes_of
 from omnigraph.pipeline.sources.planning import (

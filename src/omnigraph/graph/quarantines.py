@@ -16,7 +16,8 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, LoadReport
 from omnigraph.frozen import frozen
 from omnigraph.pipeline.export.files import Staging, staging
-from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
+from omnigraph.pipeline.load.job import LoadJob
+from omnigraph.pipeline.load.prepared import PreparedLoad
 from omnigraph.pipeline.load.quarantine import MAPPING, REASONS, Quarantined
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.storage.location import GraphLocation, parse_location

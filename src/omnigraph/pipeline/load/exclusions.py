@@ -19,7 +19,6 @@ it. Rows are only ever added to what is left out, so that ends too.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -34,6 +33,7 @@ from omnigraph.core.types import BaseType
 from omnigraph.lang.schema.rules import DistinctIds, EdgesPerSource, End, EndRefused, NewIds, Rule, TableRules, Unique
 from omnigraph.pipeline.exchange import key_files
 from omnigraph.pipeline.keys import KeyScan, key_scans, text_key
+from omnigraph.pipeline.load.prepared import LeftOut
 from omnigraph.pipeline.load.reasons import Moving, Reason, TellMoved, TellReasons, TellRows
 from omnigraph.pipeline.load.relations import Staged, appended
 from omnigraph.pipeline.row_sets import RowSet
@@ -54,29 +54,6 @@ _OFFSET_MASK = 0xFFFFFFFF
 
 #: A rule, the rows that are held against it, and the keys of those that violate it.
 _Finding = tuple[Reason, Sequence[KeyScan], BrokenKeys]
-
-
-@dataclass(kw_only=True)
-class LeftOut:
-    """The rows that a load leaves out, by type and why."""
-
-    rows: dict[TableKey, RowSet] = field(default_factory=dict)
-    superseded: Counter[TableKey] = field(default_factory=Counter)
-    dropped: Counter[TableKey] = field(default_factory=Counter)
-    #: Bad ones, and the records that they come from, of which an entry with `each` makes several rows. Together with
-    #: records that are wrong by themselves these go to the quarantine.
-    bad: Counter[TableKey] = field(default_factory=Counter)
-    bad_records: int = 0
-    #: What is wrong with dropped and with bad rows, and the files with everything that is wrong with the latter.
-    counts: ViolationCounts = field(default_factory=ViolationCounts)
-    rejects: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.rows.values()))
-
-    def of(self, key: TableKey) -> RowSet:
-        """The rows of a type that are left out."""
-        return self.rows.setdefault(key, RowSet())
 
 
 @dataclass(kw_only=True)

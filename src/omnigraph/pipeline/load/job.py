@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from omnigraph.core.failpoints import Failpoint, reach
@@ -23,16 +23,15 @@ from omnigraph.errors import (
     LoadReport,
     StorageError,
 )
-from omnigraph.frozen import frozen
 from omnigraph.lang.schema.rules import TableRules, rule_name
 from omnigraph.pipeline.keys import new_id_prefix
-from omnigraph.pipeline.load.exclusions import Exclusions, LeftOut
+from omnigraph.pipeline.load.exclusions import Exclusions
+from omnigraph.pipeline.load.prepared import LeftOut, PreparedLoad, Rewritten
 from omnigraph.pipeline.load.quarantine import Quarantined, write_quarantine
 from omnigraph.pipeline.load.relations import Relations, Staged, StagedType, appended
 from omnigraph.pipeline.load.staging import FrameTask, StageItem, likely_types, stage_part
 from omnigraph.pipeline.patch.files import PatchFile
-from omnigraph.pipeline.patch.job import PatchCounts, PatchJob
-from omnigraph.pipeline.patch.writing import Patched
+from omnigraph.pipeline.patch.job import PatchJob
 from omnigraph.pipeline.shape.leniency import Duplicates, Leniency
 from omnigraph.pipeline.shape.plan import LoadPlan
 from omnigraph.pipeline.shape.shaping import alias_conflicts
@@ -59,47 +58,6 @@ from omnigraph.storage.objects import ControlObjects
 from omnigraph.writes.pending import check_cells
 
 _log = logging.getLogger(__name__)
-
-
-@frozen(kw_only=True)
-class _Rewritten:
-    """Fragments that lost the rows which a load leaves out."""
-
-    fragments: tuple[str, ...]
-    #: Those that were written again and are not needed any more.
-    discarded: tuple[str, ...]
-    ledgers: frozenset[str]
-
-
-@frozen(kw_only=True)
-class PreparedLoad:
-    """A load that may be committed: staged writes, and what it was checked against."""
-
-    writes: Mapping[TableKey, StagedWrite]
-    #: Tables that were only looked at.
-    read: frozenset[TableKey]
-    #: Rows that are left out on purpose.
-    left_out: LeftOut = field(default_factory=LeftOut)
-    #: New edges without ids, per type, between nodes that an edge of the type joins already.
-    repeated: Mapping[TableKey, int] = field(default_factory=dict)
-    #: What the records of a patch did, of tables that have any.
-    patched: Mapping[TableKey, PatchCounts] = field(default_factory=dict)
-    _upserted: Mapping[TableKey, Upserted] = field(default_factory=dict)
-    _patched: Mapping[TableKey, Patched] = field(default_factory=dict)
-    _rewritten: Mapping[TableKey, _Rewritten] = field(default_factory=dict)
-
-    @property
-    def superseded(self) -> dict[TableKey, int]:
-        """Records that another one of the same id replaced, of tables that have any."""
-        counts = self.left_out.superseded + Counter({key: item.superseded for key, item in self._upserted.items()})
-        return {key: count for key, count in counts.items() if count}
-
-    @property
-    def ledgers(self) -> set[str]:
-        """The attempts of tasks that wrote what belongs to this preparation alone."""
-        found = {name for upserted in self._upserted.values() for name in upserted.ledgers}
-        found |= {name for rewritten in self._rewritten.values() for name in rewritten.ledgers}
-        return found | {name for patched in self._patched.values() for name in patched.ledgers}
 
 
 class LoadJob:
@@ -323,7 +281,7 @@ class LoadJob:
         tables: Mapping[TableKey, Table],
         untouched: Callable[[TableKey], Image],
         left_out: LeftOut,
-        rewritten: dict[TableKey, _Rewritten],
+        rewritten: dict[TableKey, Rewritten],
     ) -> tuple[PreparedLoad, Relations]:
         """Prepare the load without some rows, and hold it against the rules between rows."""
         types = {key: _kept(staged, rewritten.get(key)) for key, staged in self._staged.types.items()}
@@ -345,7 +303,7 @@ class LoadJob:
             is_rewritten=bool(rewritten),
         )
         prepared = PreparedLoad(
-            writes=writes, read=frozenset(), left_out=left_out, _upserted=upserted, _rewritten=rewritten
+            writes=writes, read=frozenset(), left_out=left_out, upserted=upserted, rewritten=rewritten
         )
         try:
             shown = self._engine.progress if is_upsert else Silent()
@@ -419,12 +377,12 @@ class LoadJob:
             rejects=[name for item in found.matched.values() for name in item.rejects],
         )
         return PreparedLoad(
-            writes=found.writes, read=found.read, left_out=left_out, patched=found.counts, _patched=found.changes
+            writes=found.writes, read=found.read, left_out=left_out, patched=found.counts, changes=found.changes
         )
 
-    def _cleared(self, tables: Mapping[TableKey, Table], left_out: LeftOut) -> dict[TableKey, _Rewritten]:
+    def _cleared(self, tables: Mapping[TableKey, Table], left_out: LeftOut) -> dict[TableKey, Rewritten]:
         """The fragments of types that lose rows; those that have them are written again."""
-        found: dict[TableKey, _Rewritten] = {}
+        found: dict[TableKey, Rewritten] = {}
         for key, rows in left_out.rows.items():
             if not len(rows):
                 continue
@@ -440,7 +398,7 @@ class LoadJob:
                 }
                 answers = self._engine.workers.run("leave out rows", clear_fragment, list(items.values()))
             left = dict(zip(items, answers, strict=True))
-            found[key] = _Rewritten(
+            found[key] = Rewritten(
                 fragments=tuple(
                     one for text in staged.fragments for one in (left[text]["fragments"] if text in left else [text])
                 ),
@@ -559,18 +517,18 @@ class LoadJob:
     def abandon(self, prepared: PreparedLoad) -> None:
         """Remove what a preparation wrote; the fragments of the input stay for the next one."""
         self._ledgers.discount(prepared.ledgers)
-        for key, upserted in prepared._upserted.items():
+        for key, upserted in prepared.upserted.items():
             self._remove(key, upserted.shrunk.values())
-        for written in (prepared._upserted, prepared._rewritten):
+        for written in (prepared.upserted, prepared.rewritten):
             for key, item in written.items():
                 staged = set(self._staged.types[key].fragments)
                 self._remove(key, [text for text in item.fragments if text not in staged])
-        for key, patched in prepared._patched.items():
+        for key, patched in prepared.changes.items():
             self._remove(key, patched.texts)
 
     def finish(self, prepared: PreparedLoad) -> None:
         """The load is committed: remove fragments that were written again."""
-        for written in (prepared._upserted, prepared._rewritten):
+        for written in (prepared.upserted, prepared.rewritten):
             for key, item in written.items():
                 self._remove(key, item.discarded)
 
@@ -602,6 +560,6 @@ def _upsert_write(table: Table, upserted: Upserted) -> StagedWrite:
     return stage_fragments(table, upserted.fragments)
 
 
-def _kept(staged: StagedType, rewritten: _Rewritten | None) -> StagedType:
+def _kept(staged: StagedType, rewritten: Rewritten | None) -> StagedType:
     """A staged type without the rows that are left out."""
     return staged if rewritten is None else replace(staged, fragments=list(rewritten.fragments), origins=[])
