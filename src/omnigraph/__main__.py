@@ -17,6 +17,8 @@ def main() -> None:
         from omnigraph.core.extras import leave_out
 
         leave_out("pandas")
+        # httpx has a command of its own, and imports what colours its output.
+        leave_out("pygments")
     except KeyboardInterrupt:
         # From here on the command itself takes interrupts.
         sys.stderr.write("cancelled, nothing was written\n")

@@ -5,7 +5,6 @@ It lies below every room, failures included, and knows nothing of them.
 
 from __future__ import annotations
 
-import html
 import inspect
 import json
 import types
@@ -130,12 +129,14 @@ class Document:
 
     def _repr_html_(self) -> str:
         """The members that people see as a table, for notebooks."""
+        from html import escape
+
         left = 'style="text-align:left"'
         rows = "".join(
-            f"<tr><th {left}>{html.escape(name)}</th><td {left}>{_cell(value)}</td></tr>"
+            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(_cell(value))}</td></tr>"
             for name, value in self.to_json().items()
         )
-        title = html.escape(type(self).__name__)
+        title = escape(type(self).__name__)
         return f"<table><caption {left}><b>{title}</b></caption><tbody>{rows}</tbody></table>"
 
 
@@ -147,7 +148,7 @@ def _cell(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     if len(text) > _SHOWN:
         text = f"{text[:_SHOWN]}… ({len(text):,} characters)"
-    return html.escape(text)
+    return text
 
 
 # ---- Members of a class

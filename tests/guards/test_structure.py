@@ -27,6 +27,7 @@ from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.core.lazy_exports import late_types
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.compiler import SCHEMA_CODES
+from support.servers import listening, open_server
 from support.subtests import each_case
 
 PROBE = """
@@ -66,15 +67,24 @@ def test_explain_needs_only_the_parser() -> None:
 
 
 #: Modules that would make a command start late, by the kind of command; also those below them.
-EARLY = ("pandas", "pyspark", "starlette", "yaml", "omnigraph.server")
+EARLY = (
+    *("pandas", "pydantic", "pygments", "pyspark", "rich.console", "starlette", "typer", "yaml", "omnigraph.server"),
+    *("omnigraph.cli.commands.data", "omnigraph.cli.commands.history", "omnigraph.cli.commands.setup"),
+)
+BEHIND_A_SERVER = (
+    *("lance", "lark", "obstore", "pyarrow.compute", "omnigraph.commit.publisher", "omnigraph.engine"),
+    *("omnigraph.graph", "omnigraph.lang.query.parser", "omnigraph.lang.schema.parser", "omnigraph.storage.datasets"),
+)
 FORBIDDEN = {
     "local read": (
-        *(*EARLY, "httpx", "ulid", "omnigraph.branches", "omnigraph.client.connection", "omnigraph.embedding"),
-        *("omnigraph.maintenance", "omnigraph.pipeline.load", "omnigraph.writes"),
+        *(*EARLY, "email", "http.client", "httpx", "ulid", "urllib.request", "omnigraph.branches"),
+        *("omnigraph.client.connection", "omnigraph.embedding", "omnigraph.maintenance", "omnigraph.pipeline.load"),
+        "omnigraph.writes",
     ),
-    "remote read": (
-        *(*EARLY, "lance", "obstore", "omnigraph.commit.publisher", "omnigraph.engine", "omnigraph.graph"),
-        "omnigraph.storage.datasets",
+    "remote read": (*EARLY, *BEHIND_A_SERVER),
+    "remote document": (
+        *(name for name in EARLY if name != "omnigraph.cli.commands.history"),
+        *(*BEHIND_A_SERVER, "numpy", "pyarrow", "omnigraph.api.rows"),
     ),
 }
 LOADED = """
@@ -90,15 +100,27 @@ print("\\n@" + json.dumps(sorted(sys.modules)))
 
 
 def test_a_read_loads_what_reads_alone(tmp_path: Path) -> None:
-    Graph.init(tmp_path / "g.omni", "node Person { name: String @key }").close()
+    uri = str(tmp_path / "g.omni")
+    with Graph.init(uri, "node Person { name: String @key }") as graph:
+        graph.mutate('query add() { insert Person { name: "Ann" } }')
     text = "match { $p: Person } return { $p.name }"
-    places = {"local read": [str(tmp_path / "g.omni")], "remote read": ["--server", "http://127.0.0.1:1/graphs/g"]}
-    for kind, place in places.items():
-        code = LOADED.format(words=["query", *place, "-e", text])
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        loaded = json.loads(run.stdout.rpartition("@")[2])
-        beside = [name for name in loaded if any(f"{name}.".startswith(f"{item}.") for item in FORBIDDEN[kind])]
-        assert beside == [], kind
+    with listening(open_server(uri)) as url:
+        commands = {
+            "local read": ["query", uri, "-e", text],
+            "remote read": ["query", "--server", url, "-e", text],
+            "remote document": ["branch", "list", "--server", url],
+        }
+        for kind, words in commands.items():
+            code = LOADED.format(words=words)
+            run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+            printed, _, modules = run.stdout.rpartition("@")
+            assert ("main" if kind == "remote document" else "Ann") in printed
+            beside = [
+                name
+                for name in json.loads(modules)
+                if any(f"{name}.".startswith(f"{item}.") for item in FORBIDDEN[kind])
+            ]
+            assert beside == [], kind
 
 
 @each_case("module", ["omnigraph.graph.graph", "omnigraph.client.remote_graph", "omnigraph.server.app"])

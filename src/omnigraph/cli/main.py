@@ -200,9 +200,9 @@ def _version_flag() -> click.Option:
 
 
 def _print_version(context: click.Context, _parameter: click.Parameter, requested: bool) -> None:
-    from omnigraph.cli.commands.setup import show_version
-
     if requested:
+        from omnigraph.cli.commands.setup import show_version
+
         show_version()
         context.exit()
 

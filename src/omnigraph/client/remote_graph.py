@@ -31,8 +31,6 @@ from omnigraph.api.results import (
     SchemaApplyResult,
     check_range,
 )
-from omnigraph.api.row_streams import decode_result
-from omnigraph.api.rows import Result
 from omnigraph.client.addresses import check_graph_id, find_token, parse_address
 from omnigraph.client.connection import (
     Connection,
@@ -57,7 +55,7 @@ from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.core.budget import Budget, CancelSignal
 from omnigraph.core.ids import is_ulid_part
-from omnigraph.core.lazy_exports import LateModule
+from omnigraph.core.lazy_exports import LateModule, late_types
 from omnigraph.core.parameters import json_params
 from omnigraph.core.source import SourceText
 from omnigraph.errors import (
@@ -76,12 +74,14 @@ if TYPE_CHECKING:
     import httpx
 
     from omnigraph.api.diffs import ReportedDiff
+    from omnigraph.api.rows import Result
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.lang.schema.compiler import CompiledSchema
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark import Session
 else:
     httpx = LateModule("httpx")
+    globals().update(late_types({"omnigraph.api.rows": "Result"}))
 
 _ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}
 
@@ -205,6 +205,8 @@ class RemoteGraph(GraphApi):
         return self._rows(response, target, budget)
 
     def _rows(self, response: httpx.Response, target: Target, budget: Budget | None = None) -> Result:
+        from omnigraph.api.row_streams import decode_result
+
         with understood("rows"):
             pieces = self._connection.pieces(response)
             if budget is not None:

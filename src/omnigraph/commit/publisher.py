@@ -20,7 +20,6 @@ from omnigraph.commit.expectations import PHYSICAL_KINDS, Expectations
 from omnigraph.commit.lineage import after_parents, walk_back
 from omnigraph.commit.rows import (
     MAIN,
-    MANIFEST_SCHEMA,
     GraphCommit,
     Head,
     Row,
@@ -29,6 +28,7 @@ from omnigraph.commit.rows import (
     check_stamp,
     commit_row,
     head_row,
+    manifest_schema,
     read_commit,
     read_head,
     read_tombstone,
@@ -117,7 +117,7 @@ class Manifest:
     """
 
     def __init__(self, location: GraphLocation, *, durable: bool) -> None:
-        self._table = ManifestTable(location, MANIFEST_SCHEMA, durable=durable)
+        self._table = ManifestTable(location, manifest_schema(), durable=durable)
         self._publishing = Lock()
         self._refreshing = Lock()
         #: Replaced as a whole, so that view and state always belong together.

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from functools import wraps
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import pyarrow as pa
 
 from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_NONE, Absent, Document, Key
 from omnigraph.core.ids import TableKey
@@ -18,6 +16,8 @@ from omnigraph.frozen import frozen
 from omnigraph.storage.location import check_dataset_path, check_fork_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from omnigraph.storage.manifest_table import ManifestRow
 
 # ---- Rows of the manifest
@@ -32,21 +32,6 @@ MAIN = "main"
 
 #: Marks the column for readers of the format; our own publisher does not rely on it.
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
-
-MANIFEST_SCHEMA = pa.schema(
-    [
-        pa.field("object_id", pa.utf8(), nullable=False, metadata=_PRIMARY_KEY),
-        pa.field("object_type", pa.utf8(), nullable=False),
-        pa.field("location", pa.utf8()),
-        pa.field("metadata", pa.utf8()),
-        pa.field("base_objects", pa.list_(pa.field("item", pa.utf8()))),
-        pa.field("table_key", pa.utf8()),
-        pa.field("table_version", pa.uint64()),
-        pa.field("table_branch", pa.utf8()),
-        pa.field("row_count", pa.uint64()),
-        pa.field("graph_version", pa.uint64(), nullable=False),
-    ]
-)
 
 Row = dict[str, object]
 
@@ -359,9 +344,32 @@ def read_tombstone(row: ManifestRow) -> Tombstone:
     )
 
 
+@cache
+def manifest_schema() -> pa.Schema:
+    """The columns of the manifest. A client reads commits without pyarrow."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("object_id", pa.utf8(), nullable=False, metadata=_PRIMARY_KEY),
+            pa.field("object_type", pa.utf8(), nullable=False),
+            pa.field("location", pa.utf8()),
+            pa.field("metadata", pa.utf8()),
+            pa.field("base_objects", pa.list_(pa.field("item", pa.utf8()))),
+            pa.field("table_key", pa.utf8()),
+            pa.field("table_version", pa.uint64()),
+            pa.field("table_branch", pa.utf8()),
+            pa.field("row_count", pa.uint64()),
+            pa.field("graph_version", pa.uint64(), nullable=False),
+        ]
+    )
+
+
 def to_arrow(rows: Iterable[Row]) -> pa.Table:
     """Rows as an Arrow table in the columns of the manifest."""
-    return pa.Table.from_pylist(list(rows), schema=MANIFEST_SCHEMA)
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(list(rows), schema=manifest_schema())
 
 
 def _own(check: Callable[[_Text], _Text], text: _Text) -> _Text:
@@ -379,7 +387,7 @@ def _own(check: Callable[[_Text], _Text], text: _Text) -> _Text:
 
 
 def _row(**values: object) -> Row:
-    return {name: values.get(name) for name in MANIFEST_SCHEMA.names}
+    return {name: values.get(name) for name in manifest_schema().names}
 
 
 def _json(body: Mapping[str, object]) -> str:

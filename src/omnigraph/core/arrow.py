@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 import pyarrow
-from pyarrow import compute
 
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import StoredValue, render_date, render_datetime
 
+
+class _Kernels:
+    """The functions of `pyarrow.compute`, which is imported with the first one: showing rows of a server takes none."""
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(import_module("pyarrow.compute"), name)
+        setattr(self, name, found)
+        return found
+
+
 #: pyarrow and its kernels without their published stubs, which describe older functions and arrays of one type only.
 pa: Any = pyarrow
-pc: Any = compute
+pc: Any = _Kernels()
 #: Columns and fields whose type is known at run time only.
 if TYPE_CHECKING:
     Array: TypeAlias = pyarrow.Array[Any]
@@ -128,7 +138,7 @@ def json_column(column: Array, base: BaseType) -> list[object]:
         case ScalarType(Scalar.F32):
             return _narrow_floats(column)
         case VectorType() | ListType(Scalar.F32):
-            items = iter(_narrow_floats(compute.list_flatten(column)))
+            items = iter(_narrow_floats(pc.list_flatten(column)))
             return [None if length is None else [next(items) for _ in range(length)] for length in _lengths(column)]
         case ListType():
             return [None if values is None else [_number(value) for value in values] for values in column.to_pylist()]

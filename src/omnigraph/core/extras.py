@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import MappingProxyType, ModuleType
@@ -78,8 +77,8 @@ def leave_out(package: str) -> None:
         sys.meta_path.insert(0, _LeftOut(package))
 
 
-class _LeftOut(MetaPathFinder):
-    """Finds one package nowhere."""
+class _LeftOut:
+    """A finder of modules that finds one package nowhere."""
 
     def __init__(self, package: str) -> None:
         self.package = package

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from omnigraph.errors import BadRequestError
 from omnigraph.frozen import frozen
@@ -232,9 +232,8 @@ _UNSEPARATED = (
     "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"  # Hangul
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
 )
-_PIECES = re.compile(f"[{_UNSEPARATED}]+|[^{_UNSEPARATED}]+")
-_IS_UNSEPARATED = re.compile(f"[{_UNSEPARATED}]")
-_RUNS = re.compile("[0-9A-Za-z\u0080-\U0010ffff]+")
+#: Letters and digits of ASCII, and everything beyond it.
+_RUNS = re.compile(r"[^\x00-/:-@\[-`{-\x7f]+")
 
 
 @frozen
@@ -305,7 +304,7 @@ def _analysed(words: list[str], *, is_stored: bool) -> Analysis:
     terms: list[Term] = []
     width = 0
     for word in words:
-        if _IS_UNSEPARATED.match(word) is None:
+        if word.isascii() or _unseparated().match(word) is None:
             if word not in STOP_WORDS:
                 terms.append(Term(_stem(word), width))
             width += 1
@@ -326,7 +325,22 @@ def _words(run: str) -> list[str]:
 
 def _folded_words(run: str) -> Iterator[str]:
     for part in _letters(_fold(run)):
-        yield from _PIECES.findall(part)
+        yield from _pieces().findall(part)
+
+
+# Made when a text needs them: Python takes milliseconds for each, more than for all other patterns of a read.
+
+
+@cache
+def _unseparated() -> re.Pattern[str]:
+    """Matches a letter of a script that writes no blanks between words."""
+    return re.compile(f"[{_UNSEPARATED}]")
+
+
+@cache
+def _pieces() -> re.Pattern[str]:
+    """Matches runs of such letters, and of others."""
+    return re.compile(f"[{_UNSEPARATED}]+|[^{_UNSEPARATED}]+")
 
 
 def _fold(run: str) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
 import ssl
-import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -175,6 +173,9 @@ def explain_silence() -> str | None:
 
 def why_silent(endpoint: str) -> str | None:
     """Why an endpoint does not answer; None when it does, or when only a proxy can reach it."""
+    import http.client
+    import urllib.request
+
     parts = urlsplit(endpoint)
     host = parts.hostname or ""
     if urllib.request.getproxies().get(parts.scheme) and not urllib.request.proxy_bypass(host):

@@ -511,6 +511,6 @@ def test_a_commit_names_its_parents_as_base_objects():
 
 
 def test_the_object_id_is_marked_as_the_primary_key():
-    field = rows.MANIFEST_SCHEMA.field("object_id")
+    field = rows.manifest_schema().field("object_id")
     assert not field.nullable
     assert field.metadata == {b"lance-schema:unenforced-primary-key": b"true"}
