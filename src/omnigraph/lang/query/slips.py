@@ -7,15 +7,15 @@ its words. What is wrong is said where it stands; the repaired clause keeps what
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from omnigraph.core.source import Span
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.advice import FOREIGN_WORDS, JOINED, SUBSCRIPT
 from omnigraph.lang.query.scope import Context
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Repair:
     """How many clauses a slip takes, and what stands for them."""
 
