@@ -16,9 +16,10 @@ from omnigraph.commit.schemas import find_schema
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, OmniError, StorageError
 from omnigraph.frozen import frozen
+from omnigraph.maintenance.cleanup_plan import Fork, find_unused_forks
 from omnigraph.maintenance.minimum import EdgesOutside
 from omnigraph.maintenance.reading_aside import AsideReader
-from omnigraph.maintenance.retention import type_keys
+from omnigraph.maintenance.retention import RetentionPolicy, type_keys
 from omnigraph.pipeline.workers import Progress, StageProgress
 from omnigraph.storage._failures import without_advice
 from omnigraph.storage.datasets.checksums import (
@@ -129,6 +130,8 @@ class VerifyReport(Document):
 
 
 _HINT = "latest_version_hint.json"
+#: How often a dataset is looked at again of which files went meanwhile.
+_LOOKS_AGAIN = 3
 
 
 def verify_graph(
@@ -195,6 +198,9 @@ class _Run:
         #: What files without a checksum hold, per line.
         self._unrecorded: defaultdict[str, dict[str, FileSum]] = defaultdict(dict)
         self._decoded: set[tuple[str, tuple[str, ...]]] = set()
+        #: The files of each dataset at the moment when they were listed.
+        self._names: dict[str, set[str]] = {}
+        self._unused: frozenset[Fork] = frozenset()
 
     def verify(self, progress: Progress) -> None:
         with progress.stage("the manifest", 1) as stage:
@@ -202,13 +208,52 @@ class _Run:
             stage.update(1, 0)
         if not is_readable:
             return
-        wanted = self._wanted()
+        self._verify_datasets(self._wanted(), progress)
+        for _ in range(_LOOKS_AGAIN):
+            changed = self._with_removed_files()
+            if not changed:
+                break
+            self._look_again(changed, progress)
+        self._verify_control_files()
+        self._verify_derived()
+
+    def _verify_datasets(self, wanted: Mapping[str, set[_Wanted]], progress: Progress) -> None:
         keys = type_keys(self._environment.manifest.history())
         for path, versions in sorted(wanted.items()):
             with progress.stage(keys.get(path, path), len(versions)) as stage:
                 self._verify_dataset(path, keys.get(path), versions, stage)
-        self._verify_control_files()
-        self._verify_derived()
+
+    # ---- files that went meanwhile: a deleted branch takes its forks along, a cleanup what no state needs
+
+    def _with_removed_files(self) -> set[str]:
+        """The datasets with damage of which files are gone that were there before."""
+        damaged = [item.name for item in self.found.values() if item.status.is_damage]
+        return {
+            path
+            for path, names in self._names.items()
+            if any(name.startswith(f"{path}/") for name in damaged) and not names <= self._names_in(path)
+        }
+
+    def _look_again(self, paths: Collection[str], progress: Progress) -> None:
+        """Verify datasets as they are now, without forks that no state reads any more: these may go at any moment."""
+        folders = tuple(f"{path}/" for path in paths)
+        self.found = {name: item for name, item in self.found.items() if not name.startswith(folders)}
+        self.damaged_records = {name for name in self.damaged_records if not name.startswith(folders)}
+        self._decoded = {key for key in self._decoded if key[0] not in paths}
+        lines = tuple(map(self._location.child, folders))
+        for line in [line for line in self._unrecorded if f"{line}/".startswith(lines)]:
+            del self._unrecorded[line]
+        self._unused = frozenset(find_unused_forks(self._environment, RetentionPolicy()))
+        if MANIFEST in paths:
+            self._verify_manifest()
+        self._verify_datasets({path: it for path, it in self._wanted().items() if path in paths}, progress)
+
+    def _names_in(self, path: str) -> set[str]:
+        """The files of a dataset, without those of forks that no state reads as far as that is known."""
+        # No fork lies in another one.
+        unused = tuple(f"{line_folder(fork)}/" for place, fork in self._unused if place == path)
+        names = (file.name[len(path) + 1 :] for file in list_files(self._location, path))
+        return {name for name in names if not name.startswith(unused)}
 
     # ---- what to read
 
@@ -273,7 +318,7 @@ class _Run:
                 stage.update(number, 0)
 
     def _listed(self, path: str, type_key: str | None) -> _Dataset:
-        names = {file.name[len(path) + 1 :] for file in list_files(self._location, path)}
+        names = self._names[path] = self._names_in(path)
         folders = line_folders(names)
         dataset = _Dataset(path=path, type_key=type_key, names=names)
         for name in names:
@@ -499,6 +544,9 @@ class _Run:
                 continue
             status, message = FileStatus.OK, ""
             if arrays.load(group, name) is None:
+                if not folder.is_dir():
+                    # It went meanwhile, as a set does that no head reads any more.
+                    continue
                 status = FileStatus.MISMATCH
                 message = "it is built again when it is needed: nothing has to be restored"
             self._report(f"{DERIVED_FOLDER}/{group}/{name}", status, message)

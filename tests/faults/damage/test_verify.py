@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,8 +18,9 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, StorageError, is_panic
 from omnigraph.maintenance.findings import DoctorReport, Finding, Health
 from omnigraph.maintenance.repair import UncheckedEdges
-from omnigraph.maintenance.verify import FileStatus
+from omnigraph.maintenance.verify import FileStatus, VerifyReport, _Run
 from omnigraph.storage._failures import translated
+from omnigraph.storage.derived import DERIVED_FOLDER, DerivedArrays
 from support.damaged_graphs import InThisProcess
 
 SCHEMA = "node A { k: String @key  t: DateTime?  n: I64? @index }"
@@ -81,6 +84,86 @@ def test_a_fork_whose_first_version_was_cleaned_up_is_sound(tmp_path: Path) -> N
         for transaction in (tmp_path / "g.omni").glob("nodes/*/tree/b/_transactions/*"):
             transaction.unlink()
         assert {problem.status for problem in graph.verify().problems} == {FileStatus.MISSING}
+
+
+def gone_during(root: Path, monkeypatch: pytest.MonkeyPatch, remove: Callable[[], object], at: str) -> VerifyReport:
+    """What is found when something is removed right before the versions of a line are looked at."""
+    verify_version, calls = _Run._verify_version, []
+
+    def verify_and_remove(run: _Run, dataset: Any, wanted: Any) -> None:
+        if dataset.path.startswith("nodes/") and str(wanted.fork) == at:
+            if not calls:
+                remove()
+            calls.append(wanted)
+        verify_version(run, dataset, wanted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Run, "_verify_version", verify_and_remove)
+        report = Graph.verify_at(root)
+    assert calls
+    return report
+
+
+def delete_side(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete the branch, whose fork goes with it as an old one does while there are readers."""
+    with monkeypatch.context() as patch, Graph.open(root) as graph:
+        patch.setenv("OMNIGRAPH_STAGED_MAX_AGE", "0s")
+        graph.delete_branch("side")
+    assert not list(root.glob("nodes/*/tree/side/**/*.lance"))
+
+
+def test_a_branch_that_is_deleted_meanwhile_is_no_damage(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = gone_during(root, monkeypatch, lambda: delete_side(root, monkeypatch), "side")
+    assert report.problems == ()
+    assert not any("tree/side" in item.name for item in report.files)
+    assert any(item.name.startswith("nodes/") for item in report.files)
+
+
+def test_damage_beside_a_branch_that_is_deleted_meanwhile_is_found(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flip(data_file(root))
+    report = gone_during(root, monkeypatch, lambda: delete_side(root, monkeypatch), "side")
+    assert [item.name for item in report.problems] == [str(data_file(root).relative_to(root))]
+
+
+def test_a_fork_that_is_being_removed_is_passed_over(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a new branch of the same name is read all the same."""
+
+    def begin_removal() -> None:
+        with Graph.open(root) as graph:
+            graph.delete_branch("side")
+            graph.create_branch("side")
+            graph.mutate('insert A { k: "z" }', branch="side")
+        (removed,) = root.glob("nodes/*/tree/side/data/*.lance")
+        removed.unlink()
+
+    report = gone_during(root, monkeypatch, begin_removal, "side")
+    assert report.problems == ()
+    names = [item.name for item in report.files]
+    assert not any("tree/side/" in name for name in names)
+    assert any("tree/side.2/" in name for name in names)
+
+
+def test_derived_arrays_that_go_meanwhile_are_no_damage(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / DERIVED_FOLDER / "group" / "set").mkdir(parents=True)
+    load = DerivedArrays.load
+
+    def remove_and_load(arrays: DerivedArrays, group: str, name: str) -> object:
+        shutil.rmtree(root / DERIVED_FOLDER / group / name)
+        return load(arrays, group, name)
+
+    assert not Graph.verify_at(root).is_sound
+    monkeypatch.setattr(DerivedArrays, "load", remove_and_load)
+    assert Graph.verify_at(root).is_sound
+
+
+def test_a_file_that_a_branch_needs_is_missing_though_it_went_meanwhile(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = str(data_file(root).relative_to(root))
+    report = gone_during(root, monkeypatch, data_file(root).unlink, "None")
+    assert [(item.name.rpartition("/")[2], item.status) for item in report.problems] == [
+        (name.rpartition("/")[2], FileStatus.MISSING)
+    ]
 
 
 def test_a_changed_bit_is_found_and_named(root: Path) -> None:
