@@ -102,6 +102,9 @@ MAX_SOURCE_BYTES = 4 * 1024 * 1024
 #: Deepest nesting of brackets. Far beyond any readable query, far below what a recursive walk could not survive.
 MAX_NESTING = 64
 
+#: Conditions that one `and` or `or` joins. Long lists are compared with `in`.
+MAX_CHAIN = 256
+
 #: Words, numbers, strings and signs of one text. The parser is linear, but its constant is that of Python.
 MAX_TOKENS = 250_000
 

@@ -196,7 +196,8 @@ _SLIPS: Final = (
     (r"with", r"", f"{_LET}, groups are filtered with `having`"),
     (r"unwind|foreach", r"", _LIST_ROWS),
     (r"\w.*", r"\bselect", f"{_COUNTED}, and the largest value `max($q.age) {{ $p knows $q }}`"),
-    (r"when", r"\bcase\b[^{}]*", _CASE),
+    (r"\)", r"\bdistinct\s*\*", "rows are counted by `count(*)`, different values by `count(distinct $p.name)`"),
+    (r"when|then|else|end", r"\bcase\b[^{}]*", _CASE),
     (
         r"[^\w\s]|[a-z]\w*",
         r"\bcase\s+when\b(?:(?!\bend\b).)*",

@@ -8,12 +8,22 @@ from functools import partial
 from pathlib import Path
 
 from omnigraph.core.cache import LruCache
-from omnigraph.core.source import MAX_PARTS, MAX_PATTERNS, Findings, SourceText, did_you_mean, read_source
+from omnigraph.core.source import (
+    MAX_CHAIN,
+    MAX_NESTING,
+    MAX_PARTS,
+    MAX_PATTERNS,
+    Findings,
+    SourceText,
+    did_you_mean,
+    read_source,
+)
 from omnigraph.core.types import PropertyType
 from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError, QuerySelectionError
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import SCALARS, repeated
 from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query.depth import Measuring
 from omnigraph.lang.query.inference import infer_params
 from omnigraph.lang.query.lowering import lower_pattern
 from omnigraph.lang.query.mutations import check_statement
@@ -169,7 +179,19 @@ def check_size(query: ast.Query, findings: Findings) -> bool:
         hint = "follow one edge type over many hops with bounds, `$a knows{1,9} $b`, or run several queries"
         findings.error("Q118", query.name_span, message, hint)
         return False
-    parts = len(query.params) + len(clauses) + len(expressions) + _listed_parts(query.body)
+    lets = {clause.variable.name: clause.expression for clause in clauses if isinstance(clause, ast.Let)}
+    measuring = Measuring(lets, _roots_of)
+    measured = [(expression, measuring.of(expression)) for expression in _roots(query.body)]
+    for expression, measure in measured:
+        if measure.is_too_deep:
+            message = (
+                f"operators and calls nest deeper than {MAX_NESTING} levels, or join more than {MAX_CHAIN} conditions"
+            )
+            hint = "test a value with `in` and a list; a value of `let` counts wherever it is used"
+            findings.error("Q118", expression.span, message, hint)
+            return False
+    meant = sum(measure.parts for _, measure in measured)
+    parts = len(query.params) + len(clauses) + meant + _listed_parts(query.body)
     if parts > MAX_PARTS:
         message = (
             f"query `{query.name}` lists {parts:,} clauses, columns, order keys, parameters, statements, "
@@ -178,6 +200,7 @@ def check_size(query: ast.Query, findings: Findings) -> bool:
         is_read = isinstance(query.body, ast.ReadBody)
         hint = (
             "compare with a list parameter instead of one condition per value"
+            + ("; a value of `let` counts wherever it is used" if lets else "")
             if is_read
             else "load records instead of inserting them one by one, or run several mutations"
         )

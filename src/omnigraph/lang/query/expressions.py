@@ -71,6 +71,8 @@ class Place:
     names: Mapping[str, ir.Expression | None] | None = None
     #: The same for `@id` and its like.
     meta_names: Mapping[str, ir.Expression] = field(default_factory=dict)
+    #: The names that columns get beside it.
+    aliases: frozenset[str] = frozenset()
 
 
 IN_MATCH = Place("match", texts=True)
@@ -155,10 +157,20 @@ def condition(context: Context, scope: Scope, expression: ast.Expression, place:
 def _has_rows(context: Context, place: Place, expression: ast.Expression, variable: ast.Variable) -> bool:
     if place.has_rows or variable.name in context.params:
         return True
-    message = f"`{ast.print_expression(expression)}` differs from row to row: here stands a constant"
-    hint = f"compare in a condition of its own: `$x.property = {ast.print_expression(expression)}`"
-    context.error("T45", expression.span, message, hint)
+    text = ast.print_expression(expression)
+    if place.name == "column":
+        _report_not_returned(context, expression)
+        return False
+    message = f"`{text}` differs from row to row: here stands a constant"
+    context.error("T45", expression.span, message, f"compare in a condition of its own: `$x.property = {text}`")
     return False
+
+
+def _report_not_returned(context: Context, expression: ast.Expression) -> None:
+    """Record that `having` reads something that is not there behind `return` (T45)."""
+    text = ast.print_expression(expression)
+    hint = f"return it, as in `{text} as n`, or put the condition into `match`"
+    context.error("T45", expression.span, f"`{text}` is not returned: `having` reads columns", hint)
 
 
 # ---- names
@@ -180,8 +192,11 @@ def _let(context: Context, scope: Scope, variable: ast.Variable, let: ast.Let, p
     before = context.findings.mark()
     scope.resolving.add(variable.name)
     found = check(context, scope, let.expression, replace(IN_MATCH, texts=place.texts))
+    is_condition = found is None and not place.texts and check(context, scope, let.expression, IN_MATCH) is not None
     scope.resolving.discard(variable.name)
     context.findings.forget(before)
+    if is_condition:
+        context.error("Q111", variable.span, f"`${variable.name}` searches a text: it belongs into `match`")
     return found
 
 
@@ -199,6 +214,9 @@ def _bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression
     elif place.name == "match":
         message = f"`{name.name}` is not a value: a result column cannot be compared in `match`"
         context.error("T7", name.span, message, name_advice(name.name))
+    elif name.name in place.aliases:
+        message = f"`{name.name}` is a column, and no column is made from another"
+        context.error("Q117", name.span, message, f"name the value in `match`: `let ${name.name} = …`")
     elif not place.has_rows:
         message = f"`{name.name}` is not a constant"
         hint = f'write `${name.name}` for a parameter, or `"{name.name}"` for a text'
@@ -289,13 +307,12 @@ def _joined(expression: ast.Expression, operator: ast.Operator) -> list[ast.Expr
 
 def _comparison(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
     operator = expression.operator
-    if operator in (ast.Operator.IN, ast.Operator.NOT_IN):
-        return _membership(context, scope, expression, place)
     for side in (expression.left, expression.right):
         if isinstance(side, ast.Null):
-            hint = "write `is not null`" if operator is ast.Operator.NE else "write `is null`"
-            context.error("T7", side.span, f"`{operator}` with null is never true", hint)
+            _report_null(context, side, operator)
             return None
+    if operator in (ast.Operator.IN, ast.Operator.NOT_IN):
+        return _membership(context, scope, expression, place)
     left = _compared_side(context, scope, expression.left, place)
     if operator is ast.Operator.LT and isinstance(left, ir.EntityRef) and _begins_with_minus(expression.right):
         context.error("Q000", expression.span, "`<-` is no edge", TRAVERSAL)
@@ -366,6 +383,8 @@ def _report_incomparable(context: Context, expression: ast.Binary, left: ir.Expr
     is_membership = expression.operator is ast.Operator.CONTAINS
     if hint is None and isinstance(left.type.base, ListType) and not is_membership:
         hint = "test membership with `contains`"
+    if hint is None and expression.operator in _TEXT_PARTS and not isinstance(left.type.base, ListType):
+        hint = f"`{expression.operator}` looks into texts" + (" and lists" if is_membership else "")
     if hint is None and {scalar_of(left.type.base), scalar_of(right.type.base)} == {Scalar.DATE, Scalar.DATETIME}:
         hint = "make both one: `date(…)` is the day of a moment, `datetime(…)` the midnight of a day"
     context.error("T7", expression.span, message, hint)
@@ -392,6 +411,11 @@ def check_enum_value(
     message = f"{render_value(value.type.base, value.value)} is not a value of `{name}`"
     context.error("T3", expression.span, message, partial(did_you_mean, str(value.value), enum.values))
     return False
+
+
+def _report_null(context: Context, null: ast.Null, operator: ast.Operator) -> None:
+    hint = "write `is not null`" if operator is ast.Operator.NE else "write `is null`"
+    context.error("T7", null.span, f"`{operator}` with null is never true", hint)
 
 
 def _membership(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
@@ -636,7 +660,7 @@ def _call(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Ex
 def _text(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.TextMatch | None:
     if place.texts:
         return text_condition(context, scope, call)
-    code = "Q111" if place.has_rows and place.name != "statement" else "T44"
+    code = {"statement": "T44", "a constant": "T45"}.get(place.name, "Q111")
     context.error(code, call.span, f"`{call.function}` is a condition: it belongs into `match`")
     return None
 
@@ -644,8 +668,9 @@ def _text(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Te
 def _report_misplaced_rank(context: Context, call: ast.Call, place: Place) -> None:
     if place.name == "match":
         context.error("Q112", call.span, f"`{call.function}` ranks rows: it belongs into `order`")
-    elif not place.has_rows or place.name == "statement":
-        context.error("T44", call.span, f"`{call.function}` ranks rows and cannot stand here")
+    elif place.name in ("statement", "a constant"):
+        code = "T44" if place.name == "statement" else "T45"
+        context.error(code, call.span, f"`{call.function}` ranks rows and cannot stand here")
     else:
         message = f"`{call.function}` is returned as a score only when it is the first order key"
         context.error("Q112", call.span, message, "put the same call into `order`")
@@ -689,8 +714,11 @@ def check_aggregate(context: Context, scope: Scope, call: ast.Call, place: Place
             context.error("T7", call.span, f"`{call.function}` cannot stand in `match`", hint)
         elif place.name == "aggregate":
             context.error("T8", call.span, f"an aggregate cannot aggregate `{call.function}`")
+        elif place.name == "column":
+            _report_not_returned(context, call)
         else:
-            context.error("T44", call.span, f"`{call.function}` needs the rows of a match and cannot stand here")
+            code = "T45" if place.name == "a constant" else "T44"
+            context.error(code, call.span, f"`{call.function}` needs the rows of a match and cannot stand here")
         return None
     inside = replace(place, name="aggregate", aggregates=False)
     return aggregate(context, scope, call, inside)
@@ -815,7 +843,10 @@ def _exists(context: Context, scope: Scope, expression: ast.Exists, place: Place
 def _allows_blocks(context: Context, place: Place, expression: ast.Expression) -> bool:
     if place.has_rows and place.name != "statement":
         return True
-    context.error("T45", expression.span, "a block needs the rows of a match and cannot stand here")
+    if place.name == "column":
+        _report_not_returned(context, expression)
+    else:
+        context.error("T45", expression.span, "a block needs the rows of a match and cannot stand here")
     return False
 
 

@@ -21,7 +21,7 @@ from omnigraph.core.types import (
 )
 from omnigraph.core.values import coerce_json
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.expressions import CONSTANT, beside, check_enum_value, is_comparable, moment_hint
+from omnigraph.lang.query.expressions import Place, beside, check_enum_value, is_comparable, moment_hint
 from omnigraph.lang.query.expressions import value as checked_value
 from omnigraph.lang.query.scope import Context, Scope
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
@@ -200,7 +200,7 @@ def _is_assignable(type_: PropertyType, given: PropertyType) -> bool:
 
 
 def _plain_value(context: Context, expression: ast.Expression) -> ir.Value | None:
-    found = checked_value(context, Scope(), expression, CONSTANT)
+    found = checked_value(context, Scope(), expression, Place("statement", has_rows=False))
     if found is None or isinstance(found, ir.ParamRef | ir.Constant):
         return found
     context.error("Q000", expression.span, "expressions in statements are not in this edition")

@@ -94,7 +94,7 @@ def _element(context: Reports, element: ast.Expression) -> ir.Constant | None:
             return moment_of_literal(context, element, text)
         case ast.Call("date" | "datetime"):
             example = '"2024-05-01"' if element.function == "date" else '"2024-05-01T12:00:00Z"'
-            message = f"`{element.function}` in a list takes one string literal: {element.function}({example})"
+            message = f"`{element.function}` takes one string literal here: {element.function}({example})"
             context.error("Q109", element.span, message)
         case _:
             context.error("Q108", element.span, "a list literal holds literals only")
@@ -229,18 +229,25 @@ def default_value(findings: Findings, param: ast.Param, type_: PropertyType) -> 
         if not type_.nullable:
             findings.error("Q120", written.span, f"{text} is null, and {type_} is never", f"write `{type_}?`")
         return None
-    constant = _element(findings, written) if isinstance(written, ast.Call | ast.Literal_) else None
-    if isinstance(written, ast.ListLiteral):
-        constant = literal(findings, written)
-    elif constant is None and not isinstance(written, ast.Call | ast.Literal_) and written is not None:
-        findings.error("T45", written.span, f"{text} is a literal", f"found `{ast.print_expression(written)}`")
+    match written:
+        case ast.Literal_() | ast.ListLiteral():
+            constant = literal(findings, written)
+        case ast.Call("date" | "datetime"):
+            constant = _element(findings, written)
+        case _:
+            constant = None
+            if written is not None:
+                message = f"{text} is a literal, a list of literals or the date of one"
+                findings.error("T45", written.span, message, f"found `{ast.print_expression(written)}`")
     if constant is None:
         return None
     is_moment = scalar_of(constant.type.base) in MOMENTS
     if is_moment or item_scalar(type_.base) in MOMENTS:
         if constant.type.base == type_.base:
             return constant.value
-        findings.error("T3", param.span, f"{text} is {constant.type}, which {type_} is not")
+        example = 'date("2024-05-01")' if scalar_of(type_.base) is Scalar.DATE else 'datetime("2024-05-01T12:00:00Z")'
+        hint = f"write `{example}`" if scalar_of(type_.base) in MOMENTS else None
+        findings.error("T3", param.span, f"{text} is {constant.type}, which {type_} is not", hint)
         return None
     try:
         return coerce_json(type_, constant.value)

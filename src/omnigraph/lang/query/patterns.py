@@ -130,7 +130,7 @@ def _bind(context: Context, scope: Scope, pattern: CheckedPattern, binding: ast.
         _report_unknown_node_type(context, type_name)
     elif others:
         context.error("Q000", binding.type_span, "several types are not in this edition")
-    if name == ast.ANONYMOUS:
+    if name == ast.ANONYMOUS or _is_named_value(context, scope, binding.variable):
         name = context.hidden_variable()
     elif name in context.params:
         message = f"`${name}` is a parameter and a variable at once"
@@ -166,6 +166,15 @@ def _report_unknown_node_type(context: Context, type_name: ast.TypeName) -> None
         message = f"there is no node type `{name}`"
         hint = partial(did_you_mean, name, context.catalog.nodes)
     context.error("T1", type_name.span, message, hint)
+
+
+def _is_named_value(context: Context, scope: Scope, variable: ast.Variable) -> bool:
+    """Whether a name stands for a value, which is reported: it cannot be a node or an edge too (Q122)."""
+    if variable.name not in scope.lets:
+        return False
+    message = f"`${variable.name}` names a value and cannot be a node or an edge too"
+    context.error("Q122", variable.span, message, "give one of them another name")
+    return True
 
 
 # ---- traversals
@@ -223,7 +232,7 @@ def _edge_of(context: Context, clause: ast.Traversal) -> EdgeDef | None:
 
 
 def _end_name(context: Context, scope: Scope, end: ast.Variable) -> str:
-    if end.name == ast.ANONYMOUS:
+    if end.name == ast.ANONYMOUS or _is_named_value(context, scope, end):
         return context.hidden_variable()
     if end.name in context.params:
         message = f"`${end.name}` is a parameter, the ends of a traversal are variables"
@@ -238,7 +247,7 @@ def _end_name(context: Context, scope: Scope, end: ast.Variable) -> str:
 
 def _bind_edge(context: Context, scope: Scope, clause: ast.Traversal, edge: EdgeDef) -> None:
     variable = clause.edge
-    if variable is None or variable.name == ast.ANONYMOUS:
+    if variable is None or variable.name == ast.ANONYMOUS or _is_named_value(context, scope, variable):
         return
     name = variable.name
     if clause.hop.bounds is not None:
@@ -341,6 +350,14 @@ def _check_match(
     if prop is None:
         message = f"node type `{definition.name}` has no property `{match.property}`"
         context.error("T2", match.span, message, partial(did_you_mean, match.property, definition.properties))
+        return
+    if isinstance(match.value, ast.Null):
+        context.error(
+            "T7",
+            match.value.span,
+            f"`{match.property}: null` is never true",
+            f"write `${variable}.{match.property} is null`",
+        )
         return
     given = value(context, Scope(), match.value, CONSTANT)
     if given is None or not _check_match_types(context, prop.type, given, match):

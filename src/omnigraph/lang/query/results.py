@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import Scalar, ScalarType, VectorType
 from omnigraph.frozen import frozen
-from omnigraph.lang.parsing import repeated
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.advice import RESERVED
 from omnigraph.lang.query.expressions import (
@@ -70,7 +69,6 @@ def check_result(context: Context, scope: Scope, body: ast.ReadBody) -> CheckedR
         _check_ranking(context, body, rank_key)
     ranked = rank(context, scope, rank_key) if rank_key is not None else None
     shown = _columns(context, scope, body, rank_key, ranked)
-    _check_names(context, body)
     has_aggregate = any(_has_aggregate(item.expression) for item in shown.made)
     shown.grouped = has_aggregate or body.distinct
     if shown.grouped:
@@ -132,6 +130,7 @@ def _columns(
     context: Context, scope: Scope, body: ast.ReadBody, rank_key: ast.Call | None, ranked: ir.Rank | None
 ) -> _Shown:
     shown = _Shown()
+    place = replace(IN_RETURN, aliases=frozenset(item.alias for item in body.projections if item.alias is not None))
     before: ast.Projection | None = None
     for projection in body.projections:
         expression = projection.expression
@@ -151,23 +150,27 @@ def _columns(
         is_unnamed = name is None
         if name is None:
             name = ast.print_expression(expression)
-        elif not isinstance(expression, ast.Literal_ | ast.ListLiteral):
+        # A bare word has no value, and is reported as such.
+        elif name in shown.columns and not isinstance(expression, ast.Alias):
+            context.error("Q114", projection.span, f"two columns are called `{name}`", "name one of them with `as`")
+            continue
+        if not is_unnamed and not isinstance(expression, ast.Literal_ | ast.ListLiteral):
             shown.written.setdefault(_spelt_out(scope, expression), name)
         if rank_key is not None and expression == rank_key:
             shown.columns[name] = None if ranked is None else ir.Projection(name, ranked, ir.SCORE_TYPE)
             continue
-        found = _value(context, scope, expression)
+        found = _value(context, scope, expression, place)
         if is_unnamed and found is not None:
             _report_unnamed(context, projection)
         shown.columns[name] = None if found is None else ir.Projection(name, found, found.type)
     return shown
 
 
-def _value(context: Context, scope: Scope, expression: ast.Expression) -> ir.Expression | None:
+def _value(context: Context, scope: Scope, expression: ast.Expression, place: Place) -> ir.Expression | None:
     if isinstance(expression, ast.Null):
         context.error("Q120", expression.span, "a column of nothing but null has no type")
         return None
-    found = check(context, scope, expression, IN_RETURN)
+    found = check(context, scope, expression, place)
     if found is not None and found.type.base == _BLOB:
         context.error("T24", expression.span, "a Blob cannot be returned by a query: read it as a cell")
         return None
@@ -210,17 +213,6 @@ def _all_properties(
         reference = ir.PropertyRef(variable.name, prop.name, prop.type)
         shown.columns[name] = ir.Projection(name, reference, prop.type)
         shown.written.setdefault(ast.PropertyAccess(variable, prop.name), name)
-
-
-def _check_names(context: Context, body: ast.ReadBody) -> None:
-    # A bare word has no value, and is reported as such; so is what has no name.
-    named = [
-        (item, name)
-        for item in body.projections
-        if not isinstance(item.expression, ast.Alias) and (name := column_name(item)) is not None
-    ]
-    for projection, name in repeated(named, lambda pair: pair[1]):
-        context.error("Q114", projection.span, f"two columns are called `{name}`", "name one of them with `as`")
 
 
 # ---- groups
