@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from omnigraph.core.source import SourceText
 from omnigraph.errors import CompilerError
 from omnigraph.frozen import frozen
-from omnigraph.lang.query.parser import progress_of
+from omnigraph.lang.query import ast
+from omnigraph.lang.query.parser import parse_queries, progress_of
 
 #: Commands begin with it; no text does.
 DOT = "."
@@ -50,6 +52,21 @@ class Pieces:
     def is_open(self) -> bool:
         """Whether a text has begun that needs more lines."""
         return bool(self._begin or self._closing) and not self._may_end
+
+    @property
+    def lacks_condition(self) -> bool:
+        """Whether the text may end by the grammar, and its last statement needs a `where` still: as `delete Person`."""
+        if not self._may_end:
+            return False
+        try:
+            queries = parse_queries(SourceText(self._text)).queries
+        except CompilerError:
+            return False
+        body = queries[-1].body if queries else None
+        last = body.statements[-1] if isinstance(body, ast.MutationBody) else None
+        if not isinstance(last, ast.Update | ast.Delete) or not isinstance(last.target, ast.TypeName):
+            return False
+        return last.condition is None
 
     def feed(self, line: str) -> Iterator[Piece]:
         """Add a line; gives the pieces that it ends."""
@@ -174,4 +191,5 @@ def is_complete(text: str) -> bool:
     for line in lines:
         for _ in pieces.feed(line):
             pass
-    return not pieces.is_open or (len(lines) > 1 and not lines[-1].strip())
+    is_settled = not pieces.is_open and not pieces.lacks_condition
+    return is_settled or (len(lines) > 1 and not lines[-1].strip())

@@ -104,6 +104,8 @@ def _tokens(text: str) -> Iterator[_Token]:
 _NOTHING = Catalog(interfaces={}, nodes={}, edges={}, schema_hash="")
 #: The blocks whose members are properties of a type.
 _OF_PROPERTIES = frozenset({"inline", "insert", "set"})
+#: The words that begin a statement of a mutation.
+_STATEMENTS = frozenset({"insert", "upsert", "update", "delete"})
 _WITHOUT_PATTERNS = _OF_PROPERTIES | {"return", "order", "(", "["}
 #: What names something new: there is nothing to choose from.
 _NAMING = frozenset({"as", "query"})
@@ -118,6 +120,8 @@ class _Block:
     #: `inline`, `insert` and `set` where properties of a type are listed; else the word before it, or its sign.
     kind: str
     type_name: str = ""
+    #: The variable before it, whose edges it lists.
+    source: str = ""
     names: set[str] = field(default_factory=set)
 
     @property
@@ -144,14 +148,18 @@ class _Context:
             yield from self._properties_of(self._back(2))
         elif last in _NAMING:
             return
-        elif last in ("insert", "update", "delete"):
+        elif last in _STATEMENTS:
             yield from self._types(nodes=True, edges=last != "update")
-        elif last == "where":
-            yield from self._assignable(self._back_type())
+            if "VAR" in self._progress().expected:
+                yield from self._variables()
         elif block.kind in _OF_PROPERTIES and self._begins_member(last):
             yield from self._members(block)
         elif last == ":" and self._back(2).startswith("$"):
             yield from self._annotated(block)
+        elif last == "|" and self._back(2)[:1].isupper():
+            yield from self._types(nodes=True, edges=False)
+        elif last in ("(", "|") and block.source:
+            yield from self._edges_from(block.source)
         elif block.holds_patterns and (source := self._source()) is not None:
             yield from self._edges_from(source)
             yield from self._expected()
@@ -172,6 +180,8 @@ class _Context:
         is_value = "NAME" in expected
         if self._block().kind == "order":
             yield from self._columns()
+        if is_value and not self._back(1).startswith("$"):
+            yield from self._properties_of_row()
         if "VAR" in expected or is_value:
             yield from self._variables()
         yield from self._keywords(expected)
@@ -267,21 +277,30 @@ class _Context:
             return self.before[index - count].text if count <= index else ""
 
         if self.before[index].text != "{":
-            return _Block(self.before[index].text)
-        if back(2) == "insert":
+            return _Block(self.before[index].text, source=back(1) if back(1).startswith("$") else "")
+        if back(2) in ("insert", "upsert"):
             return _Block("insert", back(1))
         if back(1) == "set":
-            return _Block("set", back(2))
+            return _Block("set", self._type_name(back(2)))
         if back(2) == ":" and back(3).startswith("$"):
             return _Block("inline", back(1))
         return _Block(back(1))
 
-    def _back_type(self) -> str:
-        """The type of the statement whose condition begins here."""
-        for token, following in zip(reversed(self.before[:-1]), reversed(self.before), strict=False):
-            if token.text in ("update", "delete"):
-                return following.text
-        return ""
+    def _type_name(self, target: str) -> str:
+        """The type of the rows that a statement changes: it is named, or that of a variable."""
+        return next(iter(self._types_of().get(target, ())), "") if target.startswith("$") else target
+
+    def _properties_of_row(self) -> Iterator[Completion]:
+        """The properties that may stand alone: in the values of `set`, and in the condition of a statement."""
+        block = self._block()
+        if block.kind == "set":
+            yield from self._assignable(block.type_name)
+            return
+        texts = [token.text for token in self.before]
+        words = [index for index, text in enumerate(texts) if text in _STATEMENTS | {"match", "return", "where"}]
+        if words and texts[words[-1]] == "where":
+            targets = [texts[index + 1] for index in words if texts[index] in ("update", "delete")]
+            yield from self._assignable(self._type_name(targets[-1]) if targets else "")
 
     def _variables(self) -> Iterator[Completion]:
         """Variables of the text, those that were typed last first, and parameters."""
@@ -309,45 +328,51 @@ class _Context:
             if following[:1] == [":"] and following[1:2] and following[1] in self.catalog.nodes:
                 bound[text] = (following[1],)
             hop = _hop(following)
-            edge = None if hop is None else self.catalog.edge(hop.word)
-            if hop is None or edge is None:
-                continue
-            for name, type_name in ((text, edge.source), (hop.variable, edge.name), (hop.target, edge.target)):
-                if name is not None and name != _ANONYMOUS:
-                    implied.setdefault(name, {})[type_name] = None
+            for edge in filter(None, map(self.catalog.edge, hop.words)):
+                for name, type_name in ((text, edge.source), (hop.variable, edge.name), (hop.target, edge.target)):
+                    if name is not None and name != _ANONYMOUS:
+                        implied.setdefault(name, {})[type_name] = None
         return {name: tuple(types) for name, types in implied.items()} | bound
 
 
 #: It stands for another node each time.
 _ANONYMOUS = f"${ast.ANONYMOUS}"
 _OPERATORS = frozenset({"=", ">", "<", "!", "contains", "starts_with"})
-#: Tokens behind a variable that a hop of an edge takes: `$e : < word > { 1 , 3 } $b`.
-_LONGEST_HOP = 13
+#: Tokens behind a variable that are looked at for a hop: `$e : ( word | word ) { 1 , 3 } $b`.
+_LONGEST_HOP = 40
+_NO_WORDS = frozenset({"and", "or", "not", "in", "is"})
 
 
 @frozen
 class _Hop:
-    """An edge that leaves a variable."""
+    """An edge that leaves a variable, or one of several."""
 
-    word: str
-    variable: str | None
-    target: str | None
+    words: tuple[str, ...] = ()
+    variable: str | None = None
+    target: str | None = None
 
 
-def _hop(texts: Sequence[str]) -> _Hop | None:
-    """The hop that begins right behind a variable; None where there is none."""
+def _hop(texts: Sequence[str]) -> _Hop:
+    """The hop that begins right behind a variable; it has no words where there is none."""
     rest, variable = list(texts), None
     if len(rest) > 1 and rest[0].startswith("$") and rest[1] == ":":
         variable, rest = rest[0], rest[2:]
-    if rest[:1] == ["<"]:
-        rest = [rest[1], *rest[3:]] if rest[2:3] == [">"] else []
-    if not rest or not rest[0][0].isalpha() or rest[0][0].isupper():
-        return None
-    word, rest = rest[0], rest[1:]
+    closing = {"<": ">", "(": ")"}.get(rest[0]) if rest else None
+    if closing is not None:
+        end = rest.index(closing) if closing in rest else len(rest)
+        inner, rest = rest[1:end], rest[end + 1 :]
+    else:
+        end = next((index for index, text in enumerate(rest) if not _is_edge_word(text) and text != "|"), len(rest))
+        inner, rest = rest[:end], rest[end:]
+    words = tuple(text for text in inner if _is_edge_word(text))
     if rest[:1] == ["{"] and "}" in rest:
         rest = rest[rest.index("}") + 1 :]
     target = rest[0] if rest and rest[0].startswith("$") else None
-    return _Hop(word, variable, target)
+    return _Hop(words, variable, target)
+
+
+def _is_edge_word(text: str) -> bool:
+    return text[0].islower() and text not in _NO_WORDS
 
 
 def _properties(definition: NodeDef | EdgeDef) -> Iterator[Completion]:

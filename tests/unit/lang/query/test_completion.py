@@ -37,6 +37,11 @@ def words(before: str, after: str = "", *parameters: str) -> list[str]:
         ("match { $a knows $b  $b.", ["name", "age", "city", "id"]),
         ("match { $a livesIn{1,2} $t  $t.", ["name", "id"]),
         ("match { $a <knows> $b  $b.c", ["city"]),
+        ("match { $a (knows | livesIn) $b  $b.", ["name", "age", "city", "id"]),
+        ("match { $a (knows | l", ["livesIn"]),
+        ("match { $p: Person  optional { $p li", ["livesIn"]),
+        ("match { $p: Person | ", ["Person", "Town"]),
+        ("match { $a knows $q: ", ["Person", "Town"]),
         ("match { $a $e:knows $b } return { $e.", ["since"]),
         ("match { $a $e:", ["knows", "livesIn"]),
         ("match { $p: Person  $p k", ["knows"]),
@@ -51,8 +56,10 @@ def words(before: str, after: str = "", *parameters: str) -> list[str]:
         ('insert Knows { from: "a" ', ["to", "since"]),
         ("update ", ["Person", "Town"]),
         ("update Person set { ", ["name", "age", "city"]),
-        ("update Person set { age: 1 } where ", ["name", "age", "city"]),
-        ("delete LivesIn where ", ["from", "to"]),
+        ("upsert ", ["Person", "Town", "Knows", "LivesIn"]),
+        ("upsert Person { ", ["name", "age", "city"]),
+        ("match { $p: Town } update $", ["$p"]),
+        ("match { $p: Town } update $p set { ", ["name"]),
         ("query q($d: Date", ["DateTime", "Date"]),
         ("query q($v: V", ["Vector"]),
         ("query ", []),
@@ -72,6 +79,20 @@ def test_what_may_stand_somewhere_follows_from_the_grammar_and_the_schema(before
 
 def test_every_function_is_offered_where_a_value_may_stand() -> None:
     assert set(words("match { $p: Person } return { ")) >= {*FUNCTIONS, "$p"}
+
+
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [
+        ("update Person set { age: 1 } where ", ["name", "age", "city"]),
+        ("update Person set { age: ", ["name", "age", "city"]),
+        ('delete Person where name = "x" and ', ["name", "age", "city"]),
+        ("delete LivesIn where ", ["from", "to"]),
+        ("match { $t: Town } delete Town where ", ["name"]),
+    ],
+)
+def test_properties_of_the_changed_row_come_first_where_they_may_stand_alone(before: str, names: list[str]) -> None:
+    assert words(before)[: len(names)] == names
 
 
 def test_every_keyword_is_offered_behind_a_mistake() -> None:
