@@ -480,7 +480,8 @@ def taking_interrupts() -> Iterator[Interrupts]:
         atexit.register(signal.signal, number, signal.SIG_IGN)
         signal.signal(number, interrupts)
     try:
-        yield interrupts
+        with interrupts.raising_lost():
+            yield interrupts
     finally:
         interrupts.end_command()
 
@@ -515,6 +516,34 @@ class Interrupts:
     def end_command(self) -> None:
         """From here on nothing is raised."""
         self._count, self._is_ending = 0, True
+
+    @contextmanager
+    def raising_lost(self) -> Iterator[None]:
+        """Raise an interrupt again that Python could not raise, until something takes it.
+
+        A signal is handled between any two steps of the interpreter, also within a `__del__`, the end of a generator
+        that nothing uses any more, or a callback of a weak reference, as every import has one. What is raised there is
+        only told to `sys.unraisablehook`, and the command would go on.
+        """
+        before = sys.unraisablehook
+
+        def hook(lost: sys.UnraisableHookArgs) -> None:
+            if lost.exc_value is self._raised and not self._is_ending:
+                sys.setprofile(raise_behind)
+            else:
+                before(lost)
+
+        def raise_behind(frame: FrameType, _event: str, _argument: object) -> None:
+            """Called at the next steps of the thread: those of the hook itself would lose it once more."""
+            if frame.f_code is not hook.__code__:
+                sys.setprofile(None)
+                raise self._raised
+
+        sys.unraisablehook = hook
+        try:
+            yield
+        finally:
+            sys.unraisablehook = before
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""

@@ -9,6 +9,8 @@ import re
 import signal
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -171,3 +173,103 @@ def test_items_are_printed_before_the_next_ones_are_made(
     print_json({"items": StreamedList([1, 2, 3], shown)})
     assert "1" in seen[1]
     assert "2" in seen[2]
+
+
+# ---- interrupts where Python cannot raise
+
+
+def in_a_finaliser(act: Callable[[], None]) -> None:
+    class Dropped:
+        def __del__(self) -> None:
+            act()
+
+    Dropped()
+
+
+def in_a_generator_that_ends(act: Callable[[], None]) -> None:
+    def steps() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            act()
+
+    next(steps())
+
+
+def in_a_callback_of_a_weak_reference(act: Callable[[], None]) -> None:
+    class Used:
+        pass
+
+    used = Used()
+    watch = weakref.ref(used, lambda _: act())
+    del used
+    assert watch() is None
+
+
+def in_a_finaliser_within_another(act: Callable[[], None]) -> None:
+    in_a_finaliser(lambda: in_a_finaliser(act))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [in_a_finaliser, in_a_generator_that_ends, in_a_callback_of_a_weak_reference, in_a_finaliser_within_another],
+)
+def test_an_interrupt_that_python_cannot_raise_is_raised_behind_it(place: Callable[[Callable[[], None]], None]) -> None:
+    interrupts, steps = Interrupts(), list[str]()
+
+    def work() -> None:
+        place(lambda: interrupts(signal.SIGINT, None))
+        steps.append("went on")
+
+    with pytest.raises(KeyboardInterrupt) as caught, interrupts.raising_lost():
+        work()
+    assert steps == []
+    assert caught.value is interrupts._raised
+    assert sys.getprofile() is None
+    assert interrupts.exit_code == 130
+
+
+def test_other_failures_that_python_cannot_raise_are_told_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[object]()
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: told.append(lost.exc_value))
+    failure = ValueError("odd")
+
+    def fail() -> None:
+        raise failure
+
+    with Interrupts().raising_lost():
+        in_a_finaliser(fail)
+    assert told == [failure]
+
+
+#: Interrupts a command at the first import that has a name in it, within a finaliser.
+_INTERRUPTED_IMPORT = """
+import signal, sys
+
+class Dropped:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == {name!r}:
+            sys.meta_path.remove(self)
+            Dropped()
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["omnigraph", "export", {graph!r}, "--out", {out!r}]
+from omnigraph.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["omnigraph.cli.main", "omnigraph.cli.commands.data", "omnigraph.pipeline.export.job"])
+def test_an_interrupt_within_an_import_ends_the_command(tmp_path: Path, name: str) -> None:
+    graph, out = str(tmp_path / "g.omni"), tmp_path / "out.jsonl"
+    Graph.init(graph, "node A { k: String @key }").close()
+    code = _INTERRUPTED_IMPORT.format(name=name, graph=graph, out=str(out))
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr.splitlines()[-1] == "cancelled, nothing was written"
+    assert "Traceback" not in ended.stderr
+    assert not out.exists()

@@ -295,7 +295,8 @@ def cancelling() -> Iterator[None]:
     interrupts = Interrupts()
     before = signal.signal(signal.SIGINT, interrupts)
     try:
-        yield
+        with interrupts.raising_lost():
+            yield
     except KeyboardInterrupt as stop:
         if interrupts.stopped_by is None:
             # Another signal, which ends the process.
