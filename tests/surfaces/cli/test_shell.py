@@ -22,7 +22,7 @@ from prompt_toolkit.output import DummyOutput
 
 from omnigraph.cli.rows import RowForm
 from omnigraph.cli.shell.commands import COMMANDS, run_command
-from omnigraph.cli.shell.prompt import EntryHistory, ShellCompleter, converse, history_file
+from omnigraph.cli.shell.prompt import EntryHistory, ShellCompleter, TextColors, converse, history_file
 from omnigraph.cli.shell.session import Session
 from omnigraph.graph.graph import Graph
 from support.cli_graphs import Outcome, Run
@@ -476,6 +476,24 @@ def test_a_graph_that_is_gone_is_completed_by_the_grammar(
     keyboard.session.forget()
     assert keyboard.is_offered("mat") == ["match"]
     assert keyboard.is_offered(".use r") == []
+
+
+def test_parts_of_a_text_have_their_styles() -> None:
+    text = '.use x\nmatch { $p: Person { name: "a // b" } } // so\nreturn { $p }\n"open'
+    shown = TextColors().lex_document(Document(text))
+    lines = [shown(number) for number in range(5)]
+    assert ["".join(part for _, part in line) for line in lines] == [*text.split("\n"), ""]
+    styled = [(style, part) for line in lines for style, part in line if style]
+    assert styled == [
+        ("bold", ".use"),
+        ("bold", "match"),
+        ("ansicyan", "$p"),
+        ("ansigreen", '"a // b"'),
+        ("ansibrightblack", "// so"),
+        ("bold", "return"),
+        ("ansicyan", "$p"),
+        ("ansigreen", '"open'),
+    ]
 
 
 # ---- a terminal

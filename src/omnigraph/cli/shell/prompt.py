@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app_or_none
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
-from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.formatted_text import FormattedText, StyleAndTextTuples
+from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.output import ColorDepth, Output, create_output
 
 from omnigraph.cli.console import print_warning, unguarded
@@ -28,6 +31,7 @@ from omnigraph.core.env_settings import Variable
 from omnigraph.errors import OmniError
 from omnigraph.errors.text import printable
 from omnigraph.lang.query.completion import completions
+from omnigraph.lang.query.parser import keywords
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
@@ -64,6 +68,7 @@ def _prompt(session: Session, terminal_input: Input | None, output: Output) -> P
         multiline=True,
         key_bindings=_keys(),
         completer=ShellCompleter(session),
+        lexer=TextColors(),
         complete_while_typing=False,
         history=EntryHistory(history_file()),
         prompt_continuation=lambda width, _line, _wraps: "...> ".rjust(width),
@@ -224,6 +229,38 @@ def _paths(typed: str) -> list[str]:
     except OSError:
         return []
     return [f"{folder}{slash}{name}" for name in names if not name.startswith(".")]
+
+
+# ---- Colours
+
+
+#: Parts of a text by their styles; words are looked at again.
+_PARTS = re.compile(
+    r"(?P<comment>//[^\n]*|/\*(?:.*?\*/|.*))"
+    r'|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))'
+    r"|(?P<command>^\s*\.\w+)|(?P<variable>\$\w+)|(?P<word>@?[A-Za-z_]\w*)",
+    re.DOTALL | re.MULTILINE,
+)
+_STYLES = {"comment": "ansibrightblack", "string": "ansigreen", "command": "bold", "variable": "ansicyan", "word": ""}
+
+
+class TextColors(Lexer):
+    """Shows keywords, variables, strings and comments in their styles."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        """The styled lines of a text."""
+        lines = list(split_lines(_styled(document.text)))
+        return lambda number: lines[number] if number < len(lines) else []
+
+
+def _styled(text: str) -> StyleAndTextTuples:
+    parts: StyleAndTextTuples = []
+    known, place = frozenset(keywords().values()) if text else frozenset(), 0
+    for match in _PARTS.finditer(text):
+        style = "bold" if match["word"] in known else _STYLES[match.lastgroup or "word"]
+        parts += [("", text[place : match.start()]), (style, match[0])]
+        place = match.end()
+    return [*parts, ("", text[place:])]
 
 
 # ---- History
