@@ -18,6 +18,7 @@ from omnigraph.cli.input import ASK_ABOVE, STDIN_NAME, Param, assignments
 from omnigraph.cli.rows import RowFlags
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
+from omnigraph.core.ids import DEFAULT_GRAPH
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -82,8 +83,13 @@ def shell(
 
 
 def _short_name(text: str) -> str:
-    """A graph as the prompt calls it: the end of its address."""
-    return text.rstrip("/").rpartition("/")[2].removesuffix(".omni") or text
+    """A graph as the prompt calls it: the end of its address, or the server of a graph that has no name of its own.
+
+    >>> _short_name("data/papers.omni"), _short_name("http://lab:8080/graphs/default")
+    ('papers', 'lab:8080')
+    """
+    text = text.rstrip("/").removesuffix(f"/graphs/{DEFAULT_GRAPH}")
+    return text.rpartition("/")[2].removesuffix(".omni") or text
 
 
 def _pieces() -> Iterator[Piece]:
