@@ -279,7 +279,7 @@ _PHRASES = {
 }
 _WORD = re.compile(r"[0-9]+\.(?![0-9])|@?\$?[A-Za-z0-9_]+|\S")
 _LONGEST_ENUMERATION = 7
-#: How much of the text before a mistake is looked at for advice.
+#: How much of the text around a mistake is looked at for advice.
 _CONTEXT = 300
 _ENDLESS_STRING = "a string that never ends"
 _ENDLESS_COMMENT = "a comment that never ends"
@@ -311,7 +311,7 @@ class DeclarationGrammar(Generic[T]):
         phrases: terminals that only this grammar has, in plain English, for "expected …".
         groups: sets of terminals that are named together when all of them may stand somewhere.
         code: code of a syntax error; `escape_code` that of an unknown string escape.
-        advise: extra hints for well-known mistakes: gets the text found and what stands before it.
+        advise: extra hints for well-known mistakes: gets the text found, and what stands before and behind it.
     """
 
     def __init__(
@@ -324,7 +324,7 @@ class DeclarationGrammar(Generic[T]):
         groups: Mapping[frozenset[str], str],
         code: str,
         escape_code: str,
-        advise: Callable[[str, str], str | None],
+        advise: Callable[[str, str, str], str | None],
     ) -> None:
         self._lark = Lark(
             grammar,
@@ -425,7 +425,11 @@ class DeclarationGrammar(Generic[T]):
             self._code,
             span,
             f"found {found}" if endless else f"found {found}, expected {self._expected(part, span.start)}",
-            hint=self._advise(word, source.text[max(0, span.start - _CONTEXT) : span.start].rstrip()),
+            hint=self._advise(
+                word,
+                source.text[max(0, span.start - _CONTEXT) : span.start].rstrip(),
+                source.text[span.end : span.end + _CONTEXT].lstrip(),
+            ),
         )
 
     def _expected(self, part: TextSlice[str], end: int) -> str:

@@ -44,7 +44,7 @@ def grammar() -> DeclarationGrammar[str]:
         groups={frozenset({"NAME", "STRING"}): "a word"},
         code="C-1",
         escape_code="C-2",
-        advise=lambda found, before: f"not {found}" if before.endswith("{") else None,
+        advise=lambda found, before, after: f"not {found} {after}" if before.endswith("{") else None,
     )
 
 
@@ -80,10 +80,10 @@ def test_a_failure_says_what_was_found_and_expected(
     assert (failure.message, failure.column) == (message, column)
 
 
-def test_advice_sees_the_word_and_what_stands_before(grammar: DeclarationGrammar[str]) -> None:
+def test_advice_sees_the_word_and_what_stands_around_it(grammar: DeclarationGrammar[str]) -> None:
     (failure,) = failures(grammar, SourceText("thing a { { }"))
 
-    assert failure.hint == "not {"
+    assert failure.hint == "not { }"
 
 
 @named_cases(

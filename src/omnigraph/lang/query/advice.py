@@ -26,6 +26,9 @@ _EXISTS = "write `exists { $p knows $q }` for a pattern, or `$p.name is not null
 _COUNTED = "the number of matches of a pattern is `count { $p knows $q }`"
 _PATH = "a path has a name: `path $w = shortest $a knows{1,5} $b`"
 _ROW_PROPERTY = "a property of the row stands alone, without its type: `where age > 40`"
+_POWER = "a power is `pow(x, y)`"
+_MATCHED = "patterns stand in braces: `match { $p: Person }`"
+ALONE: Final = "`and`, `or` and comparisons join conditions, not patterns"
 _LET = "a value is named with `let $x = …` inside of `match`"
 _STAGES = "a second `match` behind `return` is not in this edition"
 _UNION = "`union` is not in this edition: run two queries"
@@ -106,7 +109,8 @@ _SLIPS: Final = (
         r"\$\w+\s+<?(\w+)>?\s*\*\s*\d*\.?",
         r"many hops have bounds: `$a \1{1,5} $b` follows one to five",
     ),
-    (r"\$.*", r"[\w>)]\s*\{[\d\s,.]*", f"bounds are numbers, not parameters: {BOUNDS}"),
+    (r"\$.*", r"\$\w+\s+(?:\$\w+\s*:\s*)?[^{}$]*\{[\d\s,.]*", f"bounds are numbers, not parameters: {BOUNDS}"),
+    (r"\$", r"", "a variable has a name behind its `$`: `$p`"),
     (r"\d+\.|[,.*}-]", r"[\w>)]\s*\{[\d\s,]*(?<!\{)", BOUNDS),
     (r"\d+\.|[,.*-]", r"\$\w+\s+[^{}]*[\w>)]\s*\{\s*", BOUNDS),
     (r"where|\|", r"\b(?:all|any|none|single)\s*\([^(){}]*", _QUANTIFIED),
@@ -114,6 +118,21 @@ _SLIPS: Final = (
     (r"by", r"\bgroup", _GROUPING),
     (r"by", r"", _ORDER_BY),
     # Operators and literals.
+    (r"[“”„«»‘’`´]", r"", 'strings are written with straight double quotes: "…"'),
+    (r"≥", r"", "write `>=`"),
+    (r"≤", r"", "write `<=`"),
+    (r"≠", r"", "write `!=`"),
+    (r">", r"=", "at least is written `>=`"),
+    (r"<", r"=", "at most is written `<=`"),
+    (r"\^", r"", _POWER),
+    (r"\*", r"\*", _POWER),
+    (
+        r"\$.*",
+        r"(\$\w+)\s+(is|null)",
+        r'a value is tested with `is null`; an edge of that name stands in quotes: `\1 "\2" <found>`',
+    ),
+    (r"[^n].*", r"\bis(?:\s+not)?", "`is` tests for null only: compare with `=`"),
+    (r",", r"\bin\s+[^\s\[\]]+", "the values of a list stand in brackets: `in [1, 2]`"),
     (r"=", r"[=<>]", "equality is written `=`"),
     (r">", r"<", "inequality is written `!=`"),
     (
@@ -141,6 +160,21 @@ _SLIPS: Final = (
     (r"\d+", r"\d\.", f"{_FLOAT}, and no exponent before the fraction"),
     (r"-", r"\b(?:limit|offset)", "a number of rows is 0 or more"),
     # Names and braces.
+    (r"\$.*", r"\bmatch", _MATCHED),
+    (r"return", r"\{", _MATCHED),
+    (
+        r"match|insert|upsert|update|delete",
+        r"\bquery\s+\w+\s*\([^()]*\)",
+        "the body of a query stands in braces: `query q() { … }`",
+    ),
+    (r"[a-z]\w*", r"\bquery\s+\w+\s*\((?:[^()]*,)?", "the name of a parameter begins with `$`: `$<found>`"),
+    (r"[^=]", r"\blet\s+(\$\w+)", r"write `let \1 = …`"),
+    (r"\d+|\$.*|\".*", r"\blet\s+(\$\w+)", r"write `let \1 = …`"),
+    (r"as", r"\w\s*\([^(){}]*", "`as` stands behind the call: `lower($p.name) as name`"),
+    (r"\{", r"\bupdate\s+\S+", "write `update Person set { age: 40 } where …`"),
+    (r"\{", r"\bdelete\s+\S+", _DELETE),
+    (r"set", r"\b(insert|upsert)\s+(\w+)", r"write `\1 \2 { age: 40 }`"),
+    (r"\w+", r"\bset", "values stand in braces: `set { age: 40 }`"),
     (r"\{", r"\bquery\s+(\w+)", r"parameters stand in parentheses, also where there are none: `query \1() { … }`"),
     (
         r":",
@@ -159,17 +193,14 @@ _SLIPS: Final = (
     (r"\*", r"\breturn\s*\{(?:[^{}]*,)?", "all properties are `$p.*`: name the variable"),
     (r"\*", r"\breturn", _BRACES),
     (r"[$a-z].*", r"\breturn(?:\s+distinct)?", _BRACES),
-    (
-        r"[$a-z].*",
-        r"\b(?:order|having)",
-        "conditions and order keys stand in braces: `having { n > 1 }`, `order { n }`",
-    ),
+    (r"[$a-z].*", r"\b(?:order|having|per)", "conditions and keys stand in braces: `having { n > 1 }`, `order { n }`"),
+    # What is joined, and what is separated.
+    (r"asc.*|desc.*|up|down", r"\border\s*\{[^{}]+", "write `asc` or `desc` behind a key: `order { $p.year desc }`"),
     (
         r"\$.*",
-        r"(\$\w+)\s+(is|null)",
-        r'a value is tested with `is null`; an edge of that name stands in quotes: `\1 "\2" <found>`',
+        r"\border\s*\{(?:[^{}]*,)?\s*(?:asc|desc)",
+        "the direction stands behind the key: `order { $p.year desc }`",
     ),
-    # What is joined, and what is separated.
     (r"[$a-z(\[].*|,", r"\bhaving\s*\{[^{}]+", "`having` is one condition: join several with `and`"),
     (r"[$a-z(\[].*", r"\border\s*\{[^{}]+", "order keys are separated by commas: `order { $p.year desc, $p.title }`"),
     (r"[$a-z(\[].*", r"\bper\s*\{[^{}]+", "keys are separated by commas: `per { $p.city, $p.year }`"),
@@ -208,6 +239,7 @@ _SLIPS: Final = (
     (r"from", r"\bdelete", _DELETE),
     (r"into", r"\binsert", _INSERT),
     (r"detach", r"", _DELETE),
+    (r"[a-z]\w*", r"\$\w+\s+\$\w+\s*:", ALONE),
     (r"[a-z]\w*", r"\b(?:insert|upsert|update|delete)|\$\w+\s*:", "the name of a type begins in upper case: `<type>`"),
     (r"mutation", r"", "there is no `mutation`: a query that inserts, updates or deletes is one"),
     (r"merge", r"", _UPSERT),
@@ -221,11 +253,11 @@ _RULES: Final = tuple(
 )
 
 
-def advise(found: str, before: str) -> str | None:
-    """A hint about a syntax error, from the word that was found and the text before it."""
+def advise(found: str, before: str, after: str = "") -> str | None:
+    """A hint about a syntax error, from the word that was found and the text before and behind it."""
     before = before[_declared(before) :]
     if found[:1].isupper():
-        return _capital_advice(found, before)
+        return _capital_advice(found, before, after)
     if found in RESERVED | _INFIX and re.search(r"\bas$", before):
         return f"`{found}` is a reserved word: give the column another name"
     for word, ending, advice in _RULES:
@@ -248,7 +280,7 @@ def _filled(advice: str, found: str) -> str:
     return advice.replace("<found>", found).replace("<type>", type_name)
 
 
-def _capital_advice(found: str, before: str) -> str | None:
+def _capital_advice(found: str, before: str, after: str) -> str | None:
     """A hint about a word in upper case: a keyword, a query, a function, or the word of an edge."""
     lowered = found.lower()
     if re.search(r"\b(?:update|delete)\b.*\bwhere\b[^{}]*$", before) and not found.isupper():
@@ -260,6 +292,8 @@ def _capital_advice(found: str, before: str) -> str | None:
         # Lower case alone does not help where the rest is another language too.
         rest = f"; {_WHOLE[lowered]}" if lowered in _WHOLE else ""
         return f"keywords are written in lower case: `{lowered}`{rest}"
+    if re.search(r"\bquery\s+\w+\s*\([^()]*\$\w+$", before):
+        return f"a type stands behind a colon: `{before[before.rindex('$') :]}: {found}`"
     if lowered in _CALLED:
         return f"names of functions are written in lower case: `{lowered}`"
     if (advice := advise(lowered, before)) is not None and not found[1:].islower():
@@ -268,6 +302,9 @@ def _capital_advice(found: str, before: str) -> str | None:
     if re.search(r"\bquery$", before):
         return f"the name of a query begins in lower case: `{lowered}`"
     if re.search(r"\$\w+$|[<:|(]$", before) and not re.search(r":\s*\w+$", before):
+        variable = re.search(r"(\$\w+)$", before)
+        if variable and not found.isupper() and not after.startswith(("$", "{")):
+            return f"a type stands behind a colon: `{variable[1]}: {found}`"
         return f"the word of an edge begins in lower case: `{lowered}`"
     return None
 

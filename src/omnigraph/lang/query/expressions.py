@@ -732,6 +732,9 @@ def aggregate(context: Context, scope: Scope, call: ast.Call, place: Place) -> i
             context.error("T8", call.span, "`count(*)` counts rows and takes nothing else")
             return None
         return ir.Aggregate(function, None, ir.COUNT_TYPE)
+    if not call.arguments and function is ir.AggregateFunction.COUNT:
+        context.error("T8", call.span, "`count` takes 1 argument, found 0", "rows are counted by `count(*)`")
+        return None
     if not check_arity(context, call, 1, 1, "T8"):
         return None
     if function is not ir.AggregateFunction.COLLECT and (call.order or call.limit is not None):

@@ -176,7 +176,9 @@ def property_ref(context: Context, scope: Scope, access: ast.PropertyAccess) -> 
         kind = "edge" if isinstance(bound, EdgeVariable) else "node"
         message = f"{kind} type `{bound.definition.name}` has no property `{access.property}`"
         hint: Hint = partial(did_you_mean, access.property, bound.definition.properties)
-        if access.property == "id":
+        if context.catalog.edge(access.property) is not None:
+            hint = f"an edge is followed by a traversal: `${access.variable.name} {access.property} $x`"
+        elif access.property == "id":
             hint = f"the id is `${access.variable.name}.@id`"
         context.error("T6", access.span, message, hint)
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from omnigraph.core.source import Span
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.advice import FOREIGN_WORDS, JOINED, SUBSCRIPT
+from omnigraph.lang.query.advice import ALONE, FOREIGN_WORDS, JOINED, SUBSCRIPT
 from omnigraph.lang.query.scope import Context
 
 
@@ -60,17 +60,14 @@ def _expression(clauses: Sequence[ast.Clause], index: int) -> ast.Expression | N
 
 
 def _misspelt_traversal(context: Context, _: list[ast.Clause], clauses: Sequence[ast.Clause]) -> _Repair | None:
-    """An edge between two names: behind `not`, without its dollars, or with the type of the edge for its word."""
-    if len(clauses) < 3:
+    """An edge between two names: joined with a condition, behind `not`, or with the type of the edge for its word."""
+    if len(clauses) < 2:
         return None
-    left, right, middle = _expression(clauses, 0), _expression(clauses, 2), clauses[1]
-    negated = isinstance(left, ast.Unary) and left.operator == "not"
-    if isinstance(left, ast.Unary):
-        left = left.operand
-    if not isinstance(left, ast.Variable | ast.Alias) or not isinstance(right, ast.Variable | ast.Alias):
+    left, is_negated, joined = _last_operand(_expression(clauses, 0))
+    if not isinstance(left, ast.Variable | ast.Alias):
         return None
     edge: ast.Variable | None = None
-    match middle:
+    match clauses[1]:
         case ast.Condition(ast.Alias(name, span)):
             word = ast.TypeName(name, span)
         case ast.Binding(variable, (type_,), ()) if type_.name in context.catalog.edges:
@@ -79,21 +76,72 @@ def _misspelt_traversal(context: Context, _: list[ast.Clause], clauses: Sequence
             return None
     if context.catalog.edge(word.name) is None:
         return None
-    ends = ast.Variable(left.name, left.span), ast.Variable(right.name, right.span)
+    right, operator = _first_operand(_expression(clauses, 2))
+    joined = joined or operator
+    end = right.variable if isinstance(right, ast.PropertyAccess) else right
+    if end is None:
+        return _unended(context, left, word)
+    span = Span(left.span.start, end.span.end)
     hop = ast.Hop((word,), undirected=False, bounds=None, span=word.span)
-    whole = Span(clauses[0].span.start, clauses[2].span.end)
-    traversal = ast.Traversal(ends[0], edge, hop, ends[1], span=whole)
-    written = ast.print_clause(traversal)
-    if negated:
-        context.error("Q000", whole, "a pattern that is not there stands in braces", f"write `not {{ {written} }}`")
-        return _Repair(3)
-    if isinstance(middle, ast.Binding):
-        message = f"`{middle.types[0].name}` is an edge type, not a node type"
-        context.error("T1", middle.type_span, message, f"the word of an edge begins in lower case: `{written}`")
+    source, target = (ast.Variable(name.name, name.span) for name in (left, end))
+    traversal = ast.Traversal(source, edge, hop, target, span=span)
+    text = ast.print_clause(traversal)
+    if is_negated:
+        context.error("Q000", span, "a pattern that is not there stands in braces", f"write `not {{ {text} }}`")
+    elif joined is ast.Operator.OR:
+        context.error("Q000", span, "a pattern is no condition", f"write `exists {{ {text} }}`")
+    elif joined is not None:
+        context.error("Q000", span, "a pattern is no condition", f"write `{text}` as a clause of its own; {ALONE}")
+    elif isinstance(clauses[1], ast.Binding):
+        message = f"`{clauses[1].types[0].name}` is an edge type, not a node type"
+        context.error("T1", clauses[1].type_span, message, f"the word of an edge begins in lower case: `{text}`")
     else:
-        end = left if isinstance(left, ast.Alias) else right
-        context.error("Q000", end.span, f"`{end.name}` is no variable", f"write `{written}`")
-    return _Repair(3, (traversal,))
+        unknown = left if isinstance(left, ast.Alias) else end
+        context.error("Q000", unknown.span, f"`{unknown.name}` is no variable", f"write `{text}`")
+    taken = 3
+    while _continues(context, clauses[taken - 1 : taken + 2]):
+        taken += 2
+    return _Repair(taken, (traversal,) if joined is not ast.Operator.OR and not is_negated else ())
+
+
+_JOINS = frozenset({ast.Operator.AND, ast.Operator.OR})
+
+
+def _last_operand(expression: ast.Expression | None) -> tuple[ast.Expression | None, bool, ast.Operator | None]:
+    """What stands last in a condition, whether `not` stands before it, and what joins it with the rest."""
+    joined: ast.Operator | None = None
+    while isinstance(expression, ast.Binary) and expression.operator in _JOINS:
+        joined, expression = expression.operator, expression.right
+    if isinstance(expression, ast.Unary) and expression.operator == "not":
+        return expression.operand, True, joined
+    return expression, False, joined
+
+
+def _first_operand(
+    expression: ast.Expression | None,
+) -> tuple[ast.Variable | ast.Alias | ast.PropertyAccess | None, ast.Operator | None]:
+    """The name that a condition begins with, and the operator behind it."""
+    joined: ast.Operator | None = None
+    while isinstance(expression, ast.Binary):
+        joined, expression = expression.operator, expression.left
+    return (expression if isinstance(expression, ast.Variable | ast.Alias | ast.PropertyAccess) else None), joined
+
+
+def _continues(context: Context, clauses: Sequence[ast.Clause]) -> bool:
+    """Whether one more pattern follows a condition that ends with its first variable."""
+    last, _, joined = _last_operand(_expression(clauses, 0))
+    word, end = _expression(clauses, 1), _expression(clauses, 2)
+    is_edge = isinstance(word, ast.Alias) and context.catalog.edge(word.name) is not None
+    return joined is not None and isinstance(last, ast.Variable) and is_edge and end is not None
+
+
+def _unended(context: Context, left: ast.Variable | ast.Alias, word: ast.TypeName) -> _Repair | None:
+    """`$p knows` with nothing behind it."""
+    if isinstance(left, ast.Alias):
+        return None
+    hint = f"write `${left.name} {word.name} $x`, or `$_` for whatever is there"
+    context.error("Q000", Span(left.span.start, word.span.end), "a traversal has two ends", hint)
+    return _Repair(2)
 
 
 def _word(type_: ast.TypeName) -> ast.TypeName:

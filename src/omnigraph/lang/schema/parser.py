@@ -77,7 +77,7 @@ def _grammar() -> DeclarationGrammar[ast.Declaration]:
     )
 
 
-def _advise(found: str, before: str) -> str | None:
+def _advise(found: str, before: str, _after: str) -> str | None:
     advice = {
         "#": "comments begin with `//`",
         "@card": "`@card(min..max)` stands once, directly after the endpoints of an edge",
