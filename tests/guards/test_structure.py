@@ -163,7 +163,8 @@ def _annotated(item: object) -> Iterator[object]:
     if not isinstance(item, type):
         plain = inspect.unwrap(getattr(item, "__func__", None) or getattr(item, "fget", None) or item)  # type: ignore[arg-type]
         plain = plain.func if isinstance(plain, functools.cached_property) else plain
-        if inspect.isfunction(plain):
+        # Classes may inherit methods of libraries.
+        if inspect.isfunction(plain) and plain.__module__.startswith("omnigraph."):
             yield plain
         return
     yield item

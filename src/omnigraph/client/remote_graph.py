@@ -89,8 +89,7 @@ _ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}
 class RemoteGraph(GraphApi):
     """A graph behind a server, with the methods, results and errors of `Graph`: see `GraphApi`.
 
-    Operations that the catalogue answers alone have no method of their own. Thread-safe; close it, or use it in a
-    `with` statement.
+    What the catalogue answers alone has no method here. Thread-safe; close it, or use it in a `with` statement.
     """
 
     #: What a policy allows is decided for every request.
@@ -208,9 +207,7 @@ class RemoteGraph(GraphApi):
         from omnigraph.api.row_streams import decode_result
 
         with understood("rows"):
-            pieces = self._connection.pieces(response)
-            if budget is not None:
-                pieces = budget.steps(pieces)
+            pieces = (budget or Budget()).steps(self._connection.pieces(response))
             return decode_result(pieces, target=target, close=response.close)
 
     @override
