@@ -240,13 +240,16 @@ def _grouped(rows: Any, wanted: Sequence[tuple[str | None, str]]) -> Any:
 
 def _added(tallies: Rows) -> Rows:
     """Tallies with one for each key."""
-    wanted: list[tuple[str | None, str]] = [(str(side), "sum") for side in Side]
-    wanted += [("first", "min"), ("last", "max"), ("low", "min"), ("high", "max")]
+    sums: list[tuple[str | None, str]] = [(str(side), "sum") for side in Side]
+    # Texts are slow to compare, and where rows have no owners there are none.
+    ends = [("first", "min"), ("last", "max"), ("low", "min"), ("high", "max")]
+    wanted = [*sums, *(one for one in ends if tallies[one[0]].null_count < tallies.num_rows)]
     # Long keys of one bucket may take more than the two gigabytes of a plain array of texts.
     keys = tallies["key"].cast(pa.large_utf8())
     grouped = _grouped(tallies.set_column(0, "key", keys), wanted)
-    names = ["key", *(f"{name}_{how}" for name, how in wanted)]
-    found: Rows = grouped.select(names).rename_columns(TALLY.names).cast(TALLY)
+    columns = {str(name): grouped[f"{name}_{how}"] for name, how in wanted} | {"key": grouped["key"]}
+    nothing = {item.name: pa.nulls(grouped.num_rows, item.type) for item in TALLY if item.name not in columns}
+    found: Rows = pa.table({name: (columns | nothing)[name] for name in TALLY.names}).cast(TALLY)
     return found
 
 

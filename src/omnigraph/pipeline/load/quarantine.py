@@ -41,6 +41,7 @@ _SENT = pa.schema([(BUCKET, pa.int32()), *REJECTS])
 MAPPING = "mapping.yaml"
 REASONS = "_reasons"
 _TEXTS = (SourceFormat.CSV, SourceFormat.JSON)
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(kw_only=True)
@@ -218,17 +219,16 @@ class _WriteRange:
         types: Counter[str] = Counter()
         rules: Counter[str] = Counter()
         with open(reasons, "x", encoding="utf-8") as file:
-            last, said = 0, set[str]()
+            last, at, said = 0, begin - 1, set[str]()
             for row in _plain_rows(ordered):
                 number = int(row["number"])
                 if number != last:
-                    last, said = number, set()
+                    last, at, said = number, at + 1, set()
                     types[row["type_key"] or ""] += 1
                 if row["rule"] not in said:
                     said.add(row["rule"])
                     rules[row["rule"]] += 1
-                at = begin + int(np.searchsorted(numbers, number))
-                file.write(json.dumps(self._reason(one, piece, row, at), ensure_ascii=False) + "\n")
+                file.write(_encode(self._reason(one, piece, row, at)) + "\n")
         return {
             "piece": one.piece,
             "name": one.name,
