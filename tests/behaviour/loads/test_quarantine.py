@@ -941,10 +941,32 @@ MANY_PATCHES: list[tuple[Any, ...]] = [
 ]
 
 
+def pairs_of(lines: list[str]) -> list[tuple[str, str]]:
+    split = (line.split(",") for line in lines)
+    return [(who, one) for who, several in split for one in several.split("|") if one]
+
+
+def check_each(root: Path, lines: list[str], **engine: Any) -> Any:
+    """What becomes of records of which each item is one: the edges, and the lines that are kept as a whole."""
+    graph, bad = new_graph(root / "g.omni"), root / "bad"
+    (root / "k.csv").write_text("\n".join(["who,whom", *lines, ""]))
+    entry = {"source": str(root / "k.csv"), "each": {"column": "whom", "split": "|"}, "from": "who", "to": "whom"}
+    mapping = {"edges": {"Knows": entry | {"columns": {}}}}
+    receipt = graph.load(mapping=mapping, mode="append", quarantine=bad, **engine)
+    kept = sorted(line for file in (bad / "edges").rglob("*.csv") for line in file.read_text().splitlines()[1:])
+    loaded = sorted((row["src"], row["dst"]) for row in everything(graph)["edge:Knows"])
+    assert receipt.quarantined == len(kept)
+    assert sorted([*loaded, *pairs_of(kept)]) == sorted([*pairs_of(lines), ("ann", "bob")])
+    return loaded, kept
+
+
+EACH = ["ann,bob", "bob,ann|ghost", "bob,bob|ann", "ann,ann", "ghost,ann|bob", "bob,", "ann,bob|bob"]
+
+
 @pytest.mark.parametrize(
     ("check", "arguments"),
-    [(check_law, (MANY, "merge", {})), (check_patch_law, (MANY_PATCHES, {"upsert": True}))],
-    ids=["merge", "patch"],
+    [(check_law, (MANY, "merge", {})), (check_patch_law, (MANY_PATCHES, {"upsert": True})), (check_each, (EACH,))],
+    ids=["merge", "patch", "each"],
 )
 def test_both_engines_keep_the_same(
     tmp_path: Path, spark: Any, check: Any, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
