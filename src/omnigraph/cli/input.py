@@ -15,7 +15,7 @@ import click
 from click.exceptions import Exit
 
 from omnigraph.cli.command_line import Option
-from omnigraph.cli.console import is_confirmed, print_warning
+from omnigraph.cli.console import NOTHING_WRITTEN, is_confirmed, print_warning
 from omnigraph.core.source import UNNAMED, SourceText, decode_source
 from omnigraph.errors import BadRequestError, InputFileError, OmniError, ParameterError, ResourceLimitError
 from omnigraph.errors.writes import with_source_named
@@ -306,7 +306,12 @@ def confirmed(run: Callable[[int | None], MutationResult], *, asks: bool) -> Mut
     except ResourceLimitError as refused:
         if refused.resource != AFFECTED_RESOURCE:
             raise
-        if not is_confirmed(f"this changes {refused.actual:,} nodes and edges"):
-            print_warning("nothing was written")
+        try:
+            goes_on = is_confirmed(f"this changes {refused.actual:,} nodes and edges")
+        except KeyboardInterrupt as stop:
+            stop.add_note(NOTHING_WRITTEN)
+            raise
+        if not goes_on:
+            print_warning(NOTHING_WRITTEN)
             raise Exit(1) from None
         return run(None)
