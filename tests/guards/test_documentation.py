@@ -206,8 +206,9 @@ def test_every_variable_that_a_text_names_is_declared_and_on_the_page_of_setting
     page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
     declared = set(re.findall(r"^\| `(OMNIGRAPH_\w+)`", page, re.MULTILINE))
     assert declared
-    # What a server prints, prefixes of variables, tokens of named servers, and variables of the tests.
-    others = re.compile(r"OMNIGRAPH_(LISTEN_ADDR|\w*_|TOKEN_\w+|TEST_\w+)")
+    # What a server prints, what shells ask for completions with, prefixes of variables, tokens of named servers, and
+    # variables of the tests.
+    others = re.compile(r"OMNIGRAPH_(LISTEN_ADDR|COMPLETE|\w*_|TOKEN_\w+|TEST_\w+)")
     for path in [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "deploy").iterdir()]:
         for name in re.findall(r"OMNIGRAPH_[A-Z0-9_]+\b(?!\*)", path.read_text(encoding="utf-8")):
             assert name in declared or others.fullmatch(name), f"{path} names {name}"
