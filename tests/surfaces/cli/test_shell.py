@@ -342,6 +342,12 @@ def test_alt_enter_begins_a_new_line_behind_a_complete_text(keyboard: Keyboard) 
     assert out == "p.name\n"
 
 
+def test_the_rest_of_a_text_that_ran_already_is_told_how_to_be_typed(keyboard: Keyboard) -> None:
+    _, err = keyboard.types(f"{NAMES}\rlimit 1\r")
+    assert err.startswith("this goes on with the text before it: bring that back with ↑")
+    assert "error Q000" in keyboard.types(f"{NAMES}\rnonsense 1\r")[1]
+
+
 def test_an_empty_line_shows_what_is_wrong_with_an_open_text(keyboard: Keyboard) -> None:
     _, err = keyboard.types("match {\r\r")
     assert "error Q000" in err

@@ -37,7 +37,7 @@ from omnigraph.core.ids import short_id
 from omnigraph.core.source import SourceText, with_hint
 from omnigraph.errors import BadRequestError, CompilerError, NotFoundError, OmniError, ParameterError
 from omnigraph.lang.query.ast import MutationBody
-from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.parser import parse_queries, progress_of
 
 if TYPE_CHECKING:
     from omnigraph.api.graph_api import GraphApi
@@ -183,14 +183,14 @@ class Session:
         Raises:
             OmniError: one of them fails.
         """
-        self.last_text = text
         source = SourceText(text, SOURCE)
         try:
             queries = parse_queries(source).queries
         except CompilerError as error:
-            if (hint := _meant_command(text)) is None:
+            if (hint := _meant_command(text) or _meant_text(self.last_text, text)) is None:
                 raise
             raise BadRequestError(hint) from error
+        self.last_text = text
         for query in queries:
             name = None if query.is_bare else query.name
             if isinstance(query.body, MutationBody):
@@ -281,6 +281,13 @@ def _meant_command(text: str) -> str | None:
     word = text.strip().removeprefix("\\").rstrip(";")
     meant = _COMMAND_WORDS.get(word)
     return None if meant is None else f"commands begin with a dot: `.{meant}`"
+
+
+def _meant_text(last: str, text: str) -> str | None:
+    """What to type instead, where a text is the rest of the one before it: `limit 3` came behind a complete text."""
+    if not last or progress_of(text).failed_at != 0 or not progress_of(f"{last}\n{text}").is_whole:
+        return None
+    return "this goes on with the text before it: bring that back with ↑, and begin a new line in it with Alt-Enter"
 
 
 # ---- Ctrl-C
