@@ -21,7 +21,7 @@ from omnigraph.errors import BadRequestError, BranchNotFoundError, LoadReport
 from omnigraph.errors.requests import LOAD
 from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph
-from omnigraph.graph.quarantines import Reload, quarantine_place, quarantined
+from omnigraph.graph.quarantines import Reload, quarantine_place, quarantined, refuse_inside
 from omnigraph.pipeline.engine_choice import AUTO_LOCAL_MAX_BYTES, ChosenEngine, bytes_of, choose_engine
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.job import LoadJob
@@ -143,6 +143,8 @@ class _Run:
 
     def _load(self, given: LoadInput, chosen: ChosenEngine) -> LoadResult:
         call, schema = self._call, self._schema
+        if self._quarantine is not None:
+            refuse_inside(self._quarantine, given.places)
         plan = LoadPlan(
             shapes=shapes_of(schema.catalog, schema.identities, schema.rules),
             edge_words={name.casefold(): e.table_key for name, e in schema.catalog.edges.items()},

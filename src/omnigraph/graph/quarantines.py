@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from omnigraph.pipeline.export.files import Staging, staging
 from omnigraph.pipeline.load.job import LoadJob
 from omnigraph.pipeline.load.prepared import PreparedLoad
 from omnigraph.pipeline.load.quarantine import MAPPING, REASONS, Quarantined
+from omnigraph.pipeline.sources.inputs import is_remote
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.storage.location import GraphLocation, parse_location
 from omnigraph.storage.uploads import holds_objects, remove_uploaded
@@ -45,6 +46,23 @@ def quarantine_place(folder: str | os.PathLike[str], graph_uri: str) -> GraphLoc
     if location.is_local and not location.path.parent.is_dir():
         raise BadRequestError(f"{location.path.parent} is not a directory: create it first")
     return location
+
+
+def refuse_inside(folder: GraphLocation, sources: Iterable[str]) -> None:
+    """Refuse a folder that another load of one of these files, folders or patterns would read.
+
+    Raises:
+        BadRequestError: it lies below one of them.
+    """
+    for source in sources:
+        # A pattern reaches below the folder in front of it.
+        above = source.partition("**")[0].rstrip("/")
+        if is_remote(above) or not folder.is_local:
+            is_inside = folder.uri.startswith(f"{above}/")
+        else:
+            is_inside = Path(above).resolve() in folder.path.resolve().parents
+        if is_inside:
+            raise BadRequestError(f"{folder} is inside of {source}, which the next load reads: choose another place")
 
 
 def _is_free(path: Path) -> bool:

@@ -580,6 +580,22 @@ def test_a_folder_that_holds_something_is_refused_before_anything_is_read(graph:
     assert (tmp_path / "empty" / "in.jsonl").exists()
 
 
+def test_a_folder_that_the_next_load_would_read_is_refused(graph: Graph, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "more").mkdir(parents=True)
+    write(folder / "a.jsonl", person("x", age="?"))
+    (folder / "a.csv").write_text("name,age\ny,?\n")
+    mapping = {"nodes": {"Person": {"source": f"{folder}/**/*.csv"}}}
+    given: list[dict[str, Any]] = [{"source": folder}, {"mapping": mapping}, {"source": f"{folder}/../in"}]
+    for arguments in given:
+        for bad in (folder / "bad", folder / "more" / "bad"):
+            with pytest.raises(BadRequestError, match="which the next load reads"):
+                graph.load(**arguments, mode="append", engine="local", quarantine=bad)
+    assert sorted(path.name for path in folder.rglob("*")) == ["a.csv", "a.jsonl", "more"]
+    # One file is not a folder.
+    assert graph.load(folder / "a.jsonl", mode="append", engine="local", quarantine=folder / "bad").quarantined == 1
+
+
 def test_without_bad_records_there_is_no_folder(graph: Graph, tmp_path: Path) -> None:
     source = write(tmp_path / "in.jsonl", person("x"))
     receipt = graph.load(source, mode="append", engine="local", quarantine=tmp_path / "bad")

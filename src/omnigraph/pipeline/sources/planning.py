@@ -260,6 +260,12 @@ class LoadInput:
         return not self.frames and not tables
 
     @property
+    def places(self) -> list[str]:
+        """The files, folders and patterns that are read."""
+        mapped = [item.source for item in self.mapped if item.format is not SourceFormat.TABLE]
+        return mapped if self.source is None else [self.source]
+
+    @property
     def only_spark(self) -> str:
         """The first source that only Spark reads, with what it is; empty where there is none."""
         for item in self.mapped:
