@@ -6,14 +6,17 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import pairwise
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 
 from lark import Lark, TextSlice, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
+from lark.lark import PostLex
 from lark.lexer import LexerState, LexerThread, LineCounter
+from typing_extensions import override
 
 from omnigraph.core.env_settings import cache_folder
 from omnigraph.core.source import OPAQUE, Findings, SourceText, Span, check_readable, one_of, span_field
@@ -32,6 +35,7 @@ from omnigraph.frozen import frozen
 
 if TYPE_CHECKING:
     from lark.lexer import Lexer
+    from lark.parsers.lalr_parser_state import ParserState
 
 
 # ---- String literals, which both languages spell alike
@@ -301,6 +305,20 @@ class Progress:
     expected: frozenset[str] = frozenset()
 
 
+@frozen(kw_only=True)
+class Lookahead:
+    """A terminal that is another one where more follows.
+
+    As a pattern of the grammar it would be a part of the pattern of every state in which it may stand, and Python
+    would compile it for each of them.
+    """
+
+    terminal: str
+    becomes: str
+    #: Matches what follows.
+    behind: re.Pattern[str]
+
+
 class DeclarationGrammar(Generic[T]):
     """A grammar whose texts are sequences of declarations, with the words for its errors.
 
@@ -312,12 +330,13 @@ class DeclarationGrammar(Generic[T]):
         groups: sets of terminals that are named together when all of them may stand somewhere.
         code: code of a syntax error; `escape_code` that of an unknown string escape.
         advise: extra hints for well-known mistakes: gets the text found, and what stands before and behind it.
+        lookahead: the terminal that depends on what follows, which the grammar declares without a pattern.
     """
 
     def __init__(
         self,
         grammar: str,
-        builder: TreeBuilder,
+        builder: Transformer[Token, object],
         *,
         declaration: str,
         phrases: Mapping[str, str],
@@ -325,6 +344,7 @@ class DeclarationGrammar(Generic[T]):
         code: str,
         escape_code: str,
         advise: Callable[[str, str, str], str | None],
+        lookahead: Lookahead | None = None,
     ) -> None:
         self._lark = Lark(
             grammar,
@@ -333,7 +353,8 @@ class DeclarationGrammar(Generic[T]):
             transformer=builder,
             lexer_callbacks={"STRING": _check_escapes},
             cache=grammar_cache(grammar) or False,
-            _plugins={"LexerThread": _OffsetLexer},
+            _plugins={"LexerThread": _Lexers(lookahead)},
+            postlex=None if lookahead is None else _Everywhere(lookahead.terminal),
         )
         self._beginning = re.compile(rf"{OPAQUE}|(?P<declaration>{declaration})", re.DOTALL)
         self._phrases = {**_PHRASES, **phrases}
@@ -466,12 +487,54 @@ class _OffsetLexer(LexerThread):
     Lines and columns of lark are not used: offsets are, and `SourceText` turns them into places.
     """
 
-    @classmethod
-    def from_text(cls, lexer: Lexer, text_or_slice: str | TextSlice[str]) -> _OffsetLexer:
+    def __init__(self, lexer: Lexer, state: LexerState, lookahead: Lookahead | None) -> None:
+        super().__init__(lexer, state)
+        self._text: TextSlice[str] = state.text
+        self._lookahead = lookahead
+
+    def __copy__(self) -> _OffsetLexer:
+        return _OffsetLexer(self.lexer, copy(cast("LexerState", self.state)), self._lookahead)
+
+    def lex(self, parser_state: ParserState[Any]) -> Iterator[Token]:
+        tokens: Iterator[Token] = super().lex(parser_state)  # type: ignore[no-untyped-call]  # lark leaves it untyped
+        ahead = self._lookahead
+        if ahead is None:
+            yield from tokens
+            return
+        text = self._text
+        for token in tokens:
+            if (
+                token.type == ahead.terminal
+                and ahead.becomes in parser_state.parse_conf.states[parser_state.position]
+                and ahead.behind.match(text.text, token.end_pos or 0, text.end)
+            ):
+                token.type = ahead.becomes
+            yield token
+
+
+class _Everywhere(PostLex):
+    """Makes lark look for a terminal also where only what it becomes may stand."""
+
+    def __init__(self, terminal: str) -> None:
+        self.always_accept = (terminal,)
+
+    @override
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        return stream
+
+
+@frozen
+class _Lexers:
+    """What lark takes for the class of its lexers: those of one grammar."""
+
+    lookahead: Lookahead | None
+
+    def from_text(self, lexer: Lexer, text_or_slice: str | TextSlice[str]) -> _OffsetLexer:
+        """A lexer of a text."""
         text = TextSlice.cast_from(text_or_slice)
         start = LineCounter("\n")  # type: ignore[no-untyped-call]  # lark leaves it untyped
         start.char_pos = text.start
-        return cls(lexer, LexerState(text, start))
+        return _OffsetLexer(lexer, LexerState(text, start), self.lookahead)
 
 
 def _ends_in_an_escape(text: str) -> bool:

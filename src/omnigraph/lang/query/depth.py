@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from omnigraph.core.source import MAX_CHAIN, MAX_NESTING
+from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast
 
 _CHAINS = (ast.Operator.AND, ast.Operator.OR)
 _SubExpressions = Callable[[Iterable[ast.Clause]], Iterable[ast.Expression]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measure:
     """The size of an expression."""
 

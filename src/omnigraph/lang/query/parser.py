@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
-from lark import Token, v_args
+from lark import Token, Transformer, v_args
 
 from omnigraph.core.source import UNNAMED, Findings, SourceText, Span
 from omnigraph.frozen import frozen
-from omnigraph.lang.parsing import DeclarationGrammar, Progress, TreeBuilder, only, span_of, whole_number
+from omnigraph.lang.parsing import DeclarationGrammar, Lookahead, Progress, TreeBuilder, only, span_of, whole_number
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.advice import advise
 
@@ -100,9 +101,21 @@ def _edge_pattern() -> str:
     return rf"(?:{_WORD}|\*|{several}|<{_BLANK}(?:\*{_BLANK}|{several}{_BLANK}|{words})>)"
 
 
+def _traversal() -> Lookahead:
+    """A variable begins a traversal where an edge and another variable follow, and no operator behind that one."""
+    operators = (
+        r"[.=<>!+*\/%-]|(?:and|or|in|is)(?![A-Za-z0-9_])"
+        rf"|(?:contains|starts_with|ends_with)(?![A-Za-z0-9_])(?!{_BLANK}\()|not{_BLANK}in(?![A-Za-z0-9_])"
+    )
+    behind = (
+        rf"{_BLANK}(?:{_GIVEN}{_BLANK}:{_BLANK})?{_edge_pattern()}{_BLANK}(?:{_BOUNDS}{_BLANK})?{_GIVEN}"
+        rf"(?!{_BLANK}(?:{operators}))"
+    )
+    return Lookahead(terminal="VAR", becomes="SOURCE", behind=re.compile(behind))
+
+
 def _grammar_text() -> str:
-    written = files("omnigraph.lang.query").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return written.replace("%EDGE%", _edge_pattern()).replace("%BOUNDS%", _BOUNDS).replace("%BLANK%", _BLANK)
+    return files("omnigraph.lang.query").joinpath("grammar.lark").read_text(encoding="utf-8").replace("%BLANK%", _BLANK)
 
 
 # ---- Texts and their trees
@@ -144,9 +157,15 @@ def keywords() -> Mapping[str, str]:
 
 @cache
 def _grammar() -> DeclarationGrammar[ast.Query]:
+    return grammar_with(_Builder())
+
+
+def grammar_with(builder: Transformer[Token, object]) -> DeclarationGrammar[Any]:
+    """The grammar of queries, with what makes something of its rules."""
     return DeclarationGrammar(
         _grammar_text(),
-        _Builder(),
+        builder,
+        lookahead=_traversal(),
         declaration=_DECLARATION,
         phrases=_PHRASES,
         groups=_GROUPS,
