@@ -78,6 +78,9 @@ def pattern_of(query: ir.ReadIR, catalog: Catalog) -> ResultPattern:
             ids.setdefault(variable, column)
     nodes = []
     for variable, column in ids.items():
+        if variable not in types:
+            # Of several types, which a picture does not tell apart.
+            continue
         properties = owned.get(variable, {})
         label = catalog.nodes[types[variable]].label
         nodes.append(
@@ -89,7 +92,8 @@ def pattern_of(query: ir.ReadIR, catalog: Catalog) -> ResultPattern:
                 properties=properties,
             )
         )
-    return ResultPattern(nodes=tuple(nodes), edges=tuple(_edges(query, ids, owned)))
+    shown = {variable: column for variable, column in ids.items() if variable in types}
+    return ResultPattern(nodes=tuple(nodes), edges=tuple(_edges(query, shown, owned)))
 
 
 def _edges(query: ir.ReadIR, ids: Mapping[str, str], owned: Mapping[str, Mapping[str, str]]) -> Iterator[EdgeColumns]:

@@ -220,13 +220,21 @@ class Grouping:
         """The values of an aggregate that needs them all, with what orders them."""
         argument = aggregate.argument
         assert argument is not None, "only a count has no argument"
-        columns = {f"~value {number}": computed(self._context, rows, argument)}
+        columns = {f"~value {number}": self._value(rows, argument, aggregate)}
         for place, key in enumerate(aggregate.order):
             columns[f"~order {number} {place}"] = computed(self._context, rows, key.expression)
         if aggregate.order:
             for name in sorted(set(ir.variables(aggregate))):
-                columns[f"~tie {number} {name}"] = self._context.entities(name).column(rows.variables[name], ID)
+                columns[f"~tie {number} {name}"] = self._context.columns(name, rows.variables[name], (ID,))[ID]
         return columns
+
+    def _value(self, rows: Rows, argument: ir.Expression, aggregate: ir.Aggregate) -> Array:
+        """What an aggregate is made over: nodes and edges are distinct by type and id."""
+        if isinstance(argument, ir.EntityRef) and aggregate.function is AggregateFunction.COUNT:
+            numbers = self._context.identity(argument.variable, rows.variables[argument.variable])
+            identities: Array = pa.array(numbers, mask=numbers < 0)
+            return identities
+        return computed(self._context, rows, argument)
 
     def _of_all_values(self, count: int, number_of: IntArray) -> dict[ir.Expression, Array]:
         table = pa.concat_tables(_alike(self._partials)) if self._partials else None
@@ -302,6 +310,10 @@ class Grouping:
         if self._entities_are_groups() and not self._whole:
             return pa.table({**key_columns, **measures}), np.arange(rows.count)
         codes = {f"~{name}": groupable(column) for name, column in key_columns.items()}
+        for number, key in enumerate(self._keys):
+            if isinstance(key, ir.EntityRef) and not self._context.is_plain(key.variable):
+                # Nodes of two types may have one id.
+                codes[f"~~key {number}"] = pa.array(self._context.identity(key.variable, rows.variables[key.variable]))
         table = pa.table({**codes, **measures, _PLACE: pa.array(np.arange(rows.count))})
         steps = [(measure.name, _MERGED_BY[measure.kind], _options(measure)) for measure in self._measures]
         budget = self._context.budget
@@ -333,6 +345,8 @@ class Grouping:
         return unique.issuperset(self._variables)
 
     def _is_unique(self, key: ir.PropertyRef | ir.EntityRef) -> bool:
+        if not self._context.is_plain(key.variable):
+            return False
         if isinstance(key, ir.EntityRef) or key.property == ID:
             return True
         definition = self._context.catalog.nodes.get(self._context.tables[key.variable].name)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol, assert_never
+
+import numpy as np
 
 from omnigraph.commit.rows import TablePin
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
-from omnigraph.core.arrow import Array
+from omnigraph.core.arrow import Array, pa
 from omnigraph.core.budget import Budget
 from omnigraph.core.cache import LruCache
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
@@ -37,6 +40,16 @@ def is_hidden(variable: str) -> bool:
     return variable.startswith("~")
 
 
+#: Stand for the table of a variable of several types: its numbers tell the type of each row.
+NODES = TableKey("node:*")
+EDGES = TableKey("edge:*")
+#: Bits of a number that are the row id; the ones above are the type.
+_TYPE_SHIFT = 48
+_ROW_MASK = (1 << _TYPE_SHIFT) - 1
+#: The number of a variable that is bound to nothing.
+NOTHING = -1
+
+
 def variable_tables(ops: Iterable[ir.Op]) -> dict[str, TableKey]:
     """The table of every variable that a pipeline binds; a negation has variables of its own."""
     found: dict[str, TableKey] = {}
@@ -44,15 +57,34 @@ def variable_tables(ops: Iterable[ir.Op]) -> dict[str, TableKey]:
         match op:
             case ir.NodeScan(variable, node_type):
                 found[variable] = node_table_key(node_type)
+            case ir.UnionScan(variable):
+                found[variable] = NODES
             case ir.Expand():
                 found[op.target] = node_table_key(op.target_type)
                 if op.edge_variable is not None:
                     found[op.edge_variable] = edge_table_key(op.edge_type)
+            case ir.ExpandEdges():
+                found[op.target] = _nodes_of(op.target_types)
+                edges = {step.edge_type for step in op.steps}
+                found[op.edge_variable] = edge_table_key(next(iter(edges))) if len(edges) == 1 else EDGES
+            case ir.Search():
+                found[op.target] = _nodes_of(op.target_types)
+            case ir.OptionalJoin(_, pipeline, binds):
+                found |= {name: key for name, key in variable_tables(pipeline).items() if name in binds}
             case ir.Filter() | ir.AntiJoin() | ir.SemiJoin():
                 pass
             case _:
                 assert_never(op)
     return found
+
+
+def _nodes_of(node_types: Sequence[str]) -> TableKey:
+    return node_table_key(node_types[0]) if len(node_types) == 1 else NODES
+
+
+def optional_variables(ops: Iterable[ir.Op]) -> frozenset[str]:
+    """The variables that may be bound to nothing."""
+    return frozenset(name for op in ops if isinstance(op, ir.OptionalJoin) for name in op.binds)
 
 
 def live_after(ops: Sequence[ir.Op], needed: Iterable[str]) -> list[frozenset[str]]:
@@ -92,7 +124,7 @@ def _read_of(expression: ir.Expression) -> Iterator[str]:
     match expression:
         case ir.Aggregate() if counts_rows(expression):
             pass
-        case ir.PropertyRef(variable) | ir.EntityRef(variable):
+        case ir.PropertyRef(variable) | ir.EntityRef(variable) | ir.TypeOf(variable):
             yield variable
         case ir.Exists(outer) | ir.BlockValue(_, outer):
             yield from outer
@@ -106,7 +138,7 @@ def counts_rows(aggregate: ir.Aggregate) -> bool:
     if aggregate.function is not ir.AggregateFunction.COUNT or aggregate.distinct:
         return False
     match aggregate.argument:
-        case None | ir.EntityRef():
+        case None | ir.EntityRef(nullable=False):
             return True
         case ir.PropertyRef(type=type_):
             return not type_.nullable
@@ -133,6 +165,15 @@ def _introduced(op: ir.Op) -> Iterator[str]:
             yield op.target
             if op.edge_variable is not None:
                 yield op.edge_variable
+        case ir.UnionScan(variable):
+            yield variable
+        case ir.ExpandEdges():
+            yield op.target
+            yield op.edge_variable
+        case ir.Search():
+            yield op.target
+        case ir.OptionalJoin(binds=binds):
+            yield from binds
         case ir.Filter() | ir.AntiJoin() | ir.SemiJoin():
             pass
         case _:
@@ -148,7 +189,11 @@ def _used(op: ir.Op) -> Iterator[str]:
             yield from _outer_variables((*op.filters, *op.edge_filters), (op.target, op.edge_variable))
         case ir.Filter(predicate):
             yield from ir.variables(predicate)
-        case ir.AntiJoin(outer) | ir.SemiJoin(outer):
+        case ir.UnionScan(filters=filters):
+            yield from _outer_variables(filters, (op.variable,))
+        case ir.ExpandEdges() | ir.Search():
+            yield op.source
+        case ir.AntiJoin(outer) | ir.SemiJoin(outer) | ir.OptionalJoin(outer):
             yield from outer
         case _:
             assert_never(op)
@@ -230,7 +275,7 @@ class EngineCaches(EntityCaches):
                 cache.clear()
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Context:
     """One running query: its snapshot, its parameters and the way to its rows."""
 
@@ -242,6 +287,8 @@ class Context:
     tables: Mapping[str, TableKey]
     embed: QueryEmbedder
     blocks: BlockEngine = field(default_factory=_NoBlocks)
+    #: The variables that may be bound to nothing.
+    optional: frozenset[str] = frozenset()
     #: How many rows of the result are wanted in order, those that the offset leaves out included; None for all.
     wanted: int | None = None
     #: What the query may use; every operator looks at it.
@@ -261,7 +308,110 @@ class Context:
 
     def inside(self, pipeline: Sequence[ir.Op]) -> Context:
         """The same query inside a block that binds variables of its own."""
-        return replace(self, tables={**self.tables, **variable_tables(pipeline)})
+        tables = variable_tables(pipeline)
+        optional = (self.optional - tables.keys()) | optional_variables(pipeline)
+        return replace(self, tables={**self.tables, **tables}, optional=optional)
+
+    def narrowed(self, tables: Mapping[str, TableKey]) -> Context:
+        """The same query where some variables are of one type, and always bound."""
+        return replace(self, tables={**self.tables, **tables}, optional=self.optional - tables.keys())
+
+    def is_plain(self, variable: str) -> bool:
+        """Whether a variable is always bound, and to rows of one type."""
+        return variable not in self.optional and self.tables[variable] not in (NODES, EDGES)
+
+    # ---- numbers of rows of several types
+
+    def type_number(self, key: TableKey) -> int:
+        """The number of a type among those of its kind."""
+        return self._type_numbers[key]
+
+    @cached_property
+    def _type_numbers(self) -> dict[TableKey, int]:
+        kinds = ((node_table_key, self.catalog.nodes), (edge_table_key, self.catalog.edges))
+        return {key_of(name): number for key_of, types in kinds for number, name in enumerate(sorted(types))}
+
+    @cached_property
+    def _keys_of_numbers(self) -> dict[bool, list[TableKey]]:
+        return {
+            True: [node_table_key(name) for name in sorted(self.catalog.nodes)],
+            False: [edge_table_key(name) for name in sorted(self.catalog.edges)],
+        }
+
+    def tagged(self, key: TableKey, row_ids: IntArray) -> IntArray:
+        """Row ids of one type as numbers among rows of several types."""
+        found: IntArray = row_ids | (self.type_number(key) << _TYPE_SHIFT)
+        return found
+
+    def row_ids(self, numbers: IntArray) -> IntArray:
+        """The row ids in numbers among rows of several types."""
+        found: IntArray = numbers & _ROW_MASK
+        return found
+
+    def type_numbers_of(self, numbers: IntArray) -> IntArray:
+        """The numbers of the types in numbers among rows of several types."""
+        found: IntArray = numbers >> _TYPE_SHIFT
+        return found
+
+    def identity(self, variable: str, numbers: IntArray) -> IntArray:
+        """The numbers of a variable so that they are equal for the same entity, whatever variable is bound to it."""
+        key = self.tables[variable]
+        if key in (NODES, EDGES):
+            return numbers
+        return np.where(numbers < 0, numbers, self.tagged(key, numbers))
+
+    def parts(self, variable: str, numbers: IntArray) -> Iterator[tuple[TableKey, IntArray, IntArray]]:
+        """The types of what a variable is bound to, each with the places in the numbers and the row ids there."""
+        key = self.tables[variable]
+        bound = np.flatnonzero(numbers >= 0) if variable in self.optional else np.arange(len(numbers))
+        if key not in (NODES, EDGES):
+            yield key, bound, numbers[bound]
+            return
+        types = numbers[bound] >> _TYPE_SHIFT
+        keys = self._keys_of_numbers[key == NODES]
+        for number in np.unique(types):
+            places = bound[types == number]
+            yield keys[int(number)], places, numbers[places] & _ROW_MASK
+
+    def columns(self, variable: str, numbers: IntArray, names: Sequence[str]) -> dict[str, Array]:
+        """Stored columns of what a variable is bound to; null where it is bound to nothing."""
+        if self.is_plain(variable):
+            return self.entities(variable).columns(numbers, names)
+        order = np.full(len(numbers), -1, np.int64)
+        found: dict[str, list[Array]] = {name: [] for name in names}
+        done = 0
+        for key, places, row_ids in self.parts(variable, numbers):
+            columns = self.type_entities(key).columns(row_ids, names)
+            order[places] = np.arange(done, done + len(places))
+            done += len(places)
+            for name in names:
+                found[name].append(columns[name])
+        index = pa.array(order, mask=order < 0)
+        joined: dict[str, Array] = {}
+        for name, parts in found.items():
+            if parts:
+                joined[name] = pa.concat_arrays(parts).take(index)
+            else:
+                joined[name] = pa.nulls(len(numbers), self._column_type(variable, name))
+        return joined
+
+    def _column_type(self, variable: str, name: str) -> object:
+        """The type of a column of a variable that is bound to nothing at all."""
+        key = self.tables[variable]
+        keys = self._keys_of_numbers[key == NODES] if key in (NODES, EDGES) else [key]
+        for candidate in keys:
+            schema = self.type_entities(candidate).table.schema
+            if name in schema.names:
+                return schema.field(name).type
+        return pa.null()
+
+    def type_names(self, variable: str, numbers: IntArray) -> Array:
+        """The names of the types of what a variable is bound to."""
+        names = np.full(len(numbers), None, object)
+        for key, places, _ in self.parts(variable, numbers):
+            names[places] = key.name
+        column: Array = pa.array(names.tolist(), pa.utf8())
+        return column
 
     def type_entities(self, key: TableKey) -> Entities:
         """The rows of a type at the snapshot."""

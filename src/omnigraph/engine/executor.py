@@ -12,9 +12,17 @@ from omnigraph.core.budget import Budget
 from omnigraph.core.ids import node_table_key
 from omnigraph.engine.aggregate import Grouping, aggregates_of, group_keys, group_table
 from omnigraph.engine.blocks import Blocks
-from omnigraph.engine.context import Context, counts_rows, is_hidden, needed_variables, rank_field, result_expressions
+from omnigraph.engine.context import (
+    Context,
+    counts_rows,
+    is_hidden,
+    needed_variables,
+    optional_variables,
+    rank_field,
+    result_expressions,
+)
 from omnigraph.engine.expand import traversal_facts
-from omnigraph.engine.operators import START, Measured, Profile, ScanHints, run_pipeline
+from omnigraph.engine.operators import START, Measured, Profile, ScanHints, operator_label, run_pipeline
 from omnigraph.engine.path_choice import choose_path, followed_edges
 from omnigraph.engine.predicates import push_down, stored_columns
 from omnigraph.engine.projection import (
@@ -97,7 +105,8 @@ def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) 
     window = _Window.of(context, query)
     if window.limit == 0:
         return ResultStream(schema, iter(()))
-    context = replace(context, blocks=Blocks(), wanted=None if query.per else window.end)
+    optional = optional_variables(query.pipeline)
+    context = replace(context, blocks=Blocks(), optional=optional, wanted=None if query.per else window.end)
     make = _grouped if query.grouped else _plain
     return ResultStream(schema, _bounded(context.budget, make(context, query, window, schema, profile)))
 
@@ -357,6 +366,14 @@ def _steps(context: Context, ops: Sequence[ir.Op], rows: float, place: tuple[int
             case ir.Filter():
                 rows *= _OTHER_SHARE
                 yield _Step(here, depth, "Filter in memory", rows)
+            case ir.UnionScan():
+                rows *= sum(context.type_entities(node_table_key(name)).row_count for name in op.node_types)
+                yield _Step(here, depth, operator_label(op), rows)
+            case ir.ExpandEdges() | ir.Search():
+                yield _Step(here, depth, operator_label(op), rows)
+            case ir.OptionalJoin(_, pipeline):
+                yield _Step(here, depth, operator_label(op), rows)
+                yield from _steps(context.inside(pipeline), pipeline, rows, here, depth + 1)
             case ir.AntiJoin(_, pipeline) | ir.SemiJoin(_, pipeline):
                 inside = context.inside(pipeline)
                 inner = list(_steps(inside, pipeline, rows, here, depth + 1))

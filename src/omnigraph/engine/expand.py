@@ -188,6 +188,11 @@ class ExpandOperator:
         crosses_types = self._edge.source != self._edge.target
         if crosses_types and op.low > 1:
             return
+        if op.source in self._context.optional:
+            # From nothing no edge begins.
+            rows = rows.keep(rows.variables[op.source] >= 0)
+            if not rows.count:
+                return
         hops = 1 if crosses_types else op.high
         neighbours = self._neighbours(rows.count, hops)
         row_ids = rows.variables[op.source]

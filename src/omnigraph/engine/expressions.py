@@ -43,7 +43,9 @@ class Source(Protocol):
 
 
 #: The expressions that a source answers.
-Reference = ir.PropertyRef | ir.EntityRef | ir.ColumnRef | ir.TextMatch | ir.Exists | ir.BlockValue | ir.Aggregate
+Reference = (
+    ir.PropertyRef | ir.EntityRef | ir.TypeOf | ir.ColumnRef | ir.TextMatch | ir.Exists | ir.BlockValue | ir.Aggregate
+)
 
 
 @frozen
@@ -91,6 +93,7 @@ def evaluate(expression: ir.Expression, source: Source) -> Evaluated:
         case (
             ir.PropertyRef()
             | ir.EntityRef()
+            | ir.TypeOf()
             | ir.ColumnRef()
             | ir.TextMatch()
             | ir.Exists()
@@ -159,7 +162,7 @@ def _coalesced(arguments: Sequence[Evaluated], type_: PropertyType, count: int) 
     is_open = np.ones(count, np.bool_)
     overflow: BoolArray | None = None
     for argument in arguments:
-        value = as_array(argument.side, count).cast(wanted)
+        value = _converted(argument.side, type_, count)
         if argument.overflow is not None:
             overflow = _either(overflow, argument.overflow & is_open)
             # What overflowed is not null: it has no value at all.
@@ -169,16 +172,21 @@ def _coalesced(arguments: Sequence[Evaluated], type_: PropertyType, count: int) 
     return Evaluated(Values(found, type_.base), overflow)
 
 
+def _converted(side: Side, type_: PropertyType, count: int) -> Array:
+    """The values of one of several alternatives, in the type that those have together."""
+    return repeated(functions.converted(_datum(side), type_.base), count)
+
+
 def _case(expression: ir.Case, source: Source) -> Evaluated:
     """The value of the first branch that holds; what overflows in other branches does not matter."""
     count, wanted = source.count, arrow_type(expression.type.base)
     last = None if expression.otherwise is None else evaluate(expression.otherwise, source)
-    found = pa.nulls(count, wanted) if last is None else as_array(last.side, count).cast(wanted)
+    found = pa.nulls(count, wanted) if last is None else _converted(last.side, expression.type, count)
     overflow = None if last is None else last.overflow
     for test, made in reversed(expression.branches):
         condition, value = evaluate(test, source), evaluate(made, source)
         chosen = pc.fill_null(as_array(condition.side, count), False)
-        found = pc.if_else(chosen, as_array(value.side, count).cast(wanted), found)
+        found = pc.if_else(chosen, _converted(value.side, expression.type, count), found)
         if overflow is not None or value.overflow is not None:
             mask = np.asarray(chosen.to_numpy(zero_copy_only=False), np.bool_)
             nowhere = np.zeros(count, np.bool_)

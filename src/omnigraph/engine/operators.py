@@ -18,6 +18,7 @@ from omnigraph.engine.expand import ExpandOperator
 from omnigraph.engine.predicates import keep_true, push_down, stored_columns
 from omnigraph.engine.rows import BATCH_ROWS, BoolArray, IntArray, Rows, batch_rows, gathered, read_batches
 from omnigraph.engine.text_search import text_matches
+from omnigraph.engine.unions import ExpandEdgesOperator, OptionalJoinOperator, SearchOperator, UnionScanOperator
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import CompareOp, Comparison, Constant, NodeScan, ParamRef, PropertyRef, TextMatch
@@ -273,6 +274,14 @@ def _operator(
             return FilterOperator(context, op, live)
         case ir.AntiJoin() | ir.SemiJoin():
             return BlockJoinOperator(context, op, live, profile=profile, place=place)
+        case ir.UnionScan():
+            return UnionScanOperator(context, op, live, run_pipeline)
+        case ir.ExpandEdges():
+            return ExpandEdgesOperator(context, op, live, run_pipeline)
+        case ir.Search():
+            return SearchOperator(context, op, live, run_pipeline)
+        case ir.OptionalJoin():
+            return OptionalJoinOperator(context, op, live, run_pipeline)
         case _:
             assert_never(op)
 
@@ -290,6 +299,13 @@ def operator_label(op: ir.Op) -> str:
             return "AntiJoin"
         case ir.SemiJoin():
             return "SemiJoin"
+        case ir.UnionScan(variable, node_types):
+            return f"UnionScan {_name(variable)}: {' | '.join(node_types)}"
+        case ir.ExpandEdges() | ir.Search():
+            word = "Search" if isinstance(op, ir.Search) else "ExpandEdges"
+            return f"{word} {_name(op.source)} {' | '.join(step.edge_type for step in op.steps)} {_name(op.target)}"
+        case ir.OptionalJoin(binds=binds):
+            return f"OptionalJoin {', '.join(map(_name, binds))}"
         case _:
             assert_never(op)
 

@@ -164,7 +164,7 @@ def with_columns(context: Context, rows: Rows, wanted: Iterable[Column]) -> Rows
         return rows
     found: dict[Column, Array] = {}
     for variable, names in missing.items():
-        columns = context.entities(variable).columns(rows.variables[variable], names)
+        columns = context.columns(variable, rows.variables[variable], names)
         found |= {(variable, name): column for name, column in columns.items()}
     return rows.attach(found)
 
@@ -194,6 +194,8 @@ class RowSource:
                 return self._stored(variable, name)
             case ir.EntityRef(variable):
                 return self._stored(variable, ID)
+            case ir.TypeOf(variable):
+                return context.type_names(variable, self.rows.variables[variable])
             case ir.TextMatch():
                 return self._text(expression)
             case ir.Exists():
@@ -210,14 +212,25 @@ class RowSource:
         return self.rows.columns[variable, name]
 
     def _text(self, condition: ir.TextMatch) -> Array:
-        matches = text_matches(self._context, condition)
-        found = is_member(self.rows.variables[condition.field.variable], matches)
         if ir.value_of(condition.query, self.values) is None:
             return pa.nulls(self.count, pa.bool_())
+        found = text_mask(self._context, self.rows, condition)
         if not condition.field.type.nullable:
             return pa.array(found)
         known = self._stored(condition.field.variable, condition.field.property).is_valid()
         return pa.array(found, mask=~np.asarray(known.to_numpy(zero_copy_only=False), np.bool_))
+
+
+def text_mask(context: Context, rows: Rows, condition: ir.TextMatch) -> BoolArray:
+    """Per row, whether a text condition certainly holds."""
+    variable = condition.field.variable
+    numbers = rows.variables[variable]
+    if context.is_plain(variable):
+        return is_member(numbers, text_matches(context, condition))
+    found = np.zeros(len(numbers), np.bool_)
+    for key, places, row_ids in context.parts(variable, numbers):
+        found[places] = is_member(row_ids, text_matches(context.narrowed({variable: key}), condition))
+    return found
 
 
 def keep_true(context: Context, rows: Rows, predicates: Sequence[ir.Expression], *, is_strict: bool = False) -> Rows:
@@ -229,8 +242,7 @@ def keep_true(context: Context, rows: Rows, predicates: Sequence[ir.Expression],
             case ir.Comparison(left, _, right) if isinstance(left, _PLAIN) and isinstance(right, _PLAIN):
                 rows = _keep_comparison(context, rows, predicate)
             case ir.TextMatch():
-                matches = text_matches(context, predicate)
-                rows = rows.keep(is_member(rows.variables[predicate.field.variable], matches))
+                rows = rows.keep(text_mask(context, rows, predicate))
             case _:
                 source = RowSource(context, with_columns(context, rows, stored_columns((predicate,))))
                 found = evaluate(predicate, source)
@@ -261,7 +273,7 @@ def refuse_overflow(context: Context, rows: Rows, overflow: BoolArray) -> None:
         return
     first = rows.take(places[:_NAMED_ROWS])
     names = sorted(name for name in first.variables if not is_hidden(name))
-    ids = {name: context.entities(name).column(first.variables[name], ID).to_pylist() for name in names}
+    ids = {name: context.columns(name, first.variables[name], (ID,))[ID].to_pylist() for name in names}
     texts = (", ".join(f"${name} {ids[name][row]!r}" for name in names) for row in range(first.count))
     raise IntegerOverflowError(tuple(text for text in texts if text), len(places))
 
@@ -292,8 +304,11 @@ def is_member(row_ids: IntArray, sorted_ids: IntArray) -> BoolArray:
 def _keep_comparison(context: Context, rows: Rows, predicate: ir.Comparison) -> Rows:
     left, op, right = predicate.left, predicate.op, predicate.right
     if isinstance(left, ir.EntityRef) and isinstance(right, ir.EntityRef):
-        is_same = rows.variables[left.variable] == rows.variables[right.variable]
-        return rows.keep(is_same if op is CompareOp.EQ else ~is_same)
+        first, second = rows.variables[left.variable], rows.variables[right.variable]
+        if not (context.is_plain(left.variable) and context.is_plain(right.variable)):
+            first, second = context.identity(left.variable, first), context.identity(right.variable, second)
+        is_known = (first >= 0) & (second >= 0)
+        return rows.keep(is_known & ((first == second) if op is CompareOp.EQ else (first != second)))
     wanted = [(operand.variable, operand.property) for operand in (left, right) if isinstance(operand, ir.PropertyRef)]
     rows = with_columns(context, rows, wanted)
     return rows.keep(holds(op, _side(context, rows, left), _side(context, rows, right), rows.count))
@@ -304,7 +319,7 @@ def _side(context: Context, rows: Rows, operand: ir.Expression) -> Side:
         case ir.PropertyRef(variable, name, type_):
             return Values(rows.columns[variable, name], type_.base)
         case ir.EntityRef(variable):
-            ids = context.entities(variable).column(rows.variables[variable], "id")
+            ids = context.columns(variable, rows.variables[variable], (ID,))[ID]
             return Values(ids, ir.ID_TYPE.base)
         case ir.ParamRef() | ir.Constant():
             return Fixed(ir.value_of(operand, context.values), operand.type.base)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from omnigraph.core.arrow import Array, arrow_type, one_array, pc
 from omnigraph.core.types import BaseType, ListType, Scalar, ScalarType
-from omnigraph.engine.context import Context, is_hidden
+from omnigraph.engine.context import EDGES, NODES, Context, is_hidden
 from omnigraph.engine.predicates import computed, stored_columns, with_columns
 from omnigraph.engine.rows import Column, IntArray, Rows, concat_rows, plain_numbers
 from omnigraph.lang.query import ir
@@ -202,8 +202,11 @@ def _break_ties(
     places = order[tied]
     codes = [run[tied]]
     for name, row_ids in variables.items():
-        ids = context.entities(name).column(row_ids[places], "id")
+        ids = context.columns(name, row_ids[places], ("id",))["id"]
         codes.append(context.budget.patiently(partial(order_codes, ids, descending=False), len(tied)))
+        if context.tables[name] in (NODES, EDGES):
+            types = context.type_names(name, row_ids[places])
+            codes.append(order_codes(types, descending=False))
     order[tied] = places[context.budget.patiently(lambda: sort_by_codes(codes, len(tied)), len(tied))]
 
 

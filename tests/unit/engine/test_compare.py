@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.core.budget import Budget
+from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.engine.comparisons import Fixed, Side, Values, holds
 from omnigraph.engine.context import Context
@@ -384,8 +385,10 @@ class Names:
         self._variables = variables
         self.budget = Budget()
 
-    def entities(self, variable: str) -> Ids:
-        return self._variables[variable]
+        self.tables = dict.fromkeys(variables, TableKey("node:Paper"))
+
+    def columns(self, variable: str, row_ids: np.ndarray, names: tuple[str, ...]) -> dict[str, pa.Array]:
+        return {name: self._variables[variable].column(row_ids, name) for name in names}
 
 
 def ordered(names: Names, variables: dict[str, list[int]], codes: list[list[int]], limit: int | None) -> list[int]:

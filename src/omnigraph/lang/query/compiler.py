@@ -116,7 +116,6 @@ QUERY_CODES: dict[str, str] = {
     "T19": "arguments of `search` or `fuzzy`",
     "T20": "arguments of `match_text` or `bm25`",
     "T21": "arms, k or missing limit of `rrf`",
-    "T22": "undirected traversal between different types",
     "T23": "misuse of an edge variable",
     "T24": "Blob used as a value of a read",
     "T39": "block without an outer variable",

@@ -81,6 +81,13 @@ def _pipeline(ops: Iterable[ir.Op], depth: int) -> Iterator[str]:
             case ir.AntiJoin(outer, inner):
                 yield f"{pad}AntiJoin on {', '.join(map(_name, outer))}"
                 yield from _pipeline(inner, depth + 1)
+            case ir.UnionScan(variable, node_types, filters):
+                yield f"{pad}UnionScan {_name(variable)}: {' | '.join(node_types)}{_where(filters)}"
+            case ir.ExpandEdges() | ir.Search():
+                yield f"{pad}{_several(op)}"
+            case ir.OptionalJoin(outer, inner, binds):
+                yield f"{pad}OptionalJoin {', '.join(map(_name, binds))} on {', '.join(map(_name, outer))}"
+                yield from _pipeline(inner, depth + 1)
             case ir.SemiJoin(outer, inner):
                 yield f"{pad}SemiJoin on {', '.join(map(_name, outer))}"
                 yield from _pipeline(inner, depth + 1)
@@ -99,6 +106,15 @@ def _expand(op: ir.Expand) -> str:
     target = f"{_name(op.target)}: {op.target_type}"
     filters = (*op.filters, *op.edge_filters)
     return f"Expand {_name(op.source)} {arrow} {target}{_where(filters)}"
+
+
+def _several(op: ir.ExpandEdges | ir.Search) -> str:
+    arrows = {ir.Direction.OUT: "->", ir.Direction.IN: "<-", ir.Direction.BOTH: "<>"}
+    ways = " | ".join(f"{step.edge_type}{arrows[step.direction]}{step.target_type}" for step in op.steps)
+    target = f"{_name(op.target)}: {' | '.join(op.target_types)}"
+    if isinstance(op, ir.ExpandEdges):
+        return f"ExpandEdges {_name(op.source)} {_name(op.edge_variable)}:({ways}) {target}{_where(op.edge_filters)}"
+    return f"Search {_name(op.source)} ({ways}){{{op.low},{op.high}}} {target}{_where(op.edge_filters)}"
 
 
 def _where(filters: tuple[ir.Expression, ...]) -> str:
@@ -154,6 +170,8 @@ def _primary(expression: ir.Expression) -> str:
             return f"{_name(variable)}.{name}"
         case ir.EntityRef(variable):
             return f"id({_name(variable)})"
+        case ir.TypeOf(variable):
+            return f"{_name(variable)}.@type"
         case ir.ParamRef(ir.NOW):
             return "now()"
         case ir.ParamRef(name):

@@ -339,8 +339,8 @@ def _compared_side(context: Context, scope: Scope, expression: ast.Expression, p
     """One side of a comparison; an edge stands for its id."""
     if isinstance(expression, ast.Variable) and expression.name not in scope.lets and place.has_rows:
         bound = scope.bound.get(expression.name)
-        if isinstance(bound, EdgeVariable) and bound.definition is not None:
-            return ir.EntityRef(expression.name, bound.definition.name)
+        if isinstance(bound, EdgeVariable) and bound.members is not None:
+            return ir.EntityRef(expression.name, bound.type_name, expression.name in scope.optional)
     return check(context, scope, expression, place)
 
 
@@ -357,7 +357,7 @@ def _entities_compared(
         message = f"nodes and edges are the same or not: `{expression.operator}` says nothing about them"
         context.error("T7", expression.span, message, "compare one of their properties")
         return None
-    if left.node_type != right.node_type:
+    if not set(left.node_type.split(" | ")) & set(right.node_type.split(" | ")):
         message = f"`${left.variable}` is a `{left.node_type}` and `${right.variable}` a `{right.node_type}`: never one"
         context.error("T7", expression.span, message)
         return None

@@ -93,7 +93,8 @@ class _Uses:
                 case ast.Condition(expression) | ast.Let(_, expression):
                     self._of_expression(expression, scope)
                 case ast.Optional(inner):
-                    self.of_block(inner, scope)
+                    # Its variables are in scope already, and checked once more they would look like outer ones.
+                    self.of_block(inner, scope.child())
                 case _:
                     pass
 

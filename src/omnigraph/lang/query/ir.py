@@ -42,6 +42,7 @@ RRF_DEFAULT_K = 60
 FUZZY_DEFAULT_EDITS = 2
 
 ID_TYPE = PropertyType(ScalarType(Scalar.STRING))
+_IDS = (ID_TYPE, PropertyType(ScalarType(Scalar.STRING), nullable=True))
 INSTANT_TYPE = PropertyType(ScalarType(Scalar.DATETIME))
 SCORE_TYPE = PropertyType(ScalarType(Scalar.F64))
 COUNT_TYPE = PropertyType(ScalarType(Scalar.I64))
@@ -88,11 +89,33 @@ class PropertyRef:
 
 @frozen
 class EntityRef:
-    """The id of the node that `variable` is bound to. Equal only inside one node type."""
+    """The id of the node or edge that `variable` is bound to. Two are the same if type and id are.
+
+    `node_type` is its type, or its types joined by `|`.
+    """
 
     variable: str
     node_type: str
-    type: ClassVar[PropertyType] = ID_TYPE
+    #: Whether the variable may be bound to nothing, in a row where an optional block has no solution.
+    nullable: bool = False
+
+    @property
+    def type(self) -> PropertyType:
+        """That of ids."""
+        return _IDS[self.nullable]
+
+
+@frozen
+class TypeOf:
+    """The name of the type of the node or edge that `variable` is bound to."""
+
+    variable: str
+    nullable: bool = False
+
+    @property
+    def type(self) -> PropertyType:
+        """String."""
+        return _IDS[self.nullable]
 
 
 @frozen
@@ -339,6 +362,7 @@ class ColumnRef:
 Expression = (
     PropertyRef
     | EntityRef
+    | TypeOf
     | ParamRef
     | Constant
     | Comparison
@@ -411,7 +435,7 @@ def variables(expression: Expression) -> Iterator[str]:
     """The variables whose entities an expression is made from, those that its blocks begin with included."""
     for found in walk(expression):
         match found:
-            case PropertyRef(variable) | EntityRef(variable):
+            case PropertyRef(variable) | EntityRef(variable) | TypeOf(variable):
                 yield variable
             case Exists(outer) | BlockValue(_, outer):
                 yield from outer
@@ -496,7 +520,73 @@ class SemiJoin:
     pipeline: tuple[Op, ...]
 
 
-Op = NodeScan | Expand | Filter | AntiJoin | SemiJoin
+@frozen
+class UnionScan:
+    """Bind `variable` to every node of all `node_types` that satisfies all `filters`, as a scan of one type does."""
+
+    variable: str
+    node_types: tuple[str, ...]
+    filters: tuple[Expression, ...] = ()
+
+
+@frozen
+class Step:
+    """One way to go on: along edges of a type in one direction, from nodes of one type to nodes of one type."""
+
+    edge_type: str
+    direction: Direction
+    source_type: str
+    target_type: str
+
+
+@frozen
+class ExpandEdges:
+    """Bind `edge_variable` to every edge that one of `steps` follows from `source`, and `target` to its other end.
+
+    One row is emitted per edge. Rows survive if the edge satisfies all `edge_filters`.
+    """
+
+    source: str
+    target: str
+    steps: tuple[Step, ...]
+    target_types: tuple[str, ...]
+    edge_variable: str
+    edge_filters: tuple[Expression, ...] = ()
+
+
+@frozen
+class Search:
+    """Bind `target` to the nodes that are reached from `source` in `low` to `high` hops, each along any of `steps`.
+
+    One breadth-first search over nodes by type and id: a node is emitted once, at its first reach, if that hop is at
+    least `low` and its type is among `target_types`; nodes between may be of any type. The source counts as visited,
+    except that an edge from it to itself emits it at hop 1. With `edge_filters`, which name `hop`, every hop follows
+    only edges that satisfy them.
+    """
+
+    source: str
+    target: str
+    steps: tuple[Step, ...]
+    target_types: tuple[str, ...]
+    low: int = 1
+    high: int = 1
+    hop: str = ""
+    edge_filters: tuple[Expression, ...] = ()
+
+
+@frozen
+class OptionalJoin:
+    """Each row with every solution of `pipeline` that begins with it; a row without one stays, bound to nothing.
+
+    `binds` are the variables that the pipeline introduces.
+    """
+
+    outer: tuple[str, ...]
+    pipeline: tuple[Op, ...]
+    binds: tuple[str, ...]
+
+
+Op = NodeScan | UnionScan | Expand | ExpandEdges | Search | Filter | AntiJoin | SemiJoin | OptionalJoin
 
 
 # ---- ranking

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
@@ -11,37 +11,41 @@ from typing import Protocol, TypeVar
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.scope import Context
-from omnigraph.lang.schema.catalog import EdgeDef
 
 # ---- Type-checked match blocks
 
 
 @frozen
 class CheckedTraversal:
-    """A traversal with its edge type. `forward`: the left variable is at the source of the edge."""
+    """A traversal with the ways that lead from its left variable to its right one.
+
+    `hop` names the edge of one hop in `conditions`; it is `edge_variable` where that is written.
+    """
 
     left: str
     right: str
-    edge: EdgeDef
-    forward: bool
-    undirected: bool
+    steps: tuple[ir.Step, ...]
     low: int
     high: int
     edge_variable: str | None
-
-    def end_type(self, variable_is_left: bool) -> str:
-        """The node type of one end."""
-        return self.edge.source if variable_is_left == self.forward else self.edge.target
+    hop: str
+    conditions: tuple[ir.Expression, ...] = ()
 
 
 @dataclass(slots=True)
 class CheckedPattern:
     """One block of clauses."""
 
-    #: Variables with a binding, in order of declaration, with their node type.
-    bindings: dict[str, str] = field(default_factory=dict)
+    #: Variables with a binding, in order of declaration.
+    bindings: dict[str, None] = field(default_factory=dict)
     traversals: list[CheckedTraversal] = field(default_factory=list)
     predicates: list[ir.Expression] = field(default_factory=list)
+    #: Optional blocks in text order, with the outer variables that they use and those that they bind.
+    optionals: list[tuple[CheckedPattern, tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
+    #: The node types of every variable that can be seen.
+    types: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    #: The variables that may be bound to nothing.
+    optional: frozenset[str] = frozenset()
 
 
 # ---- The order of traversals
@@ -121,13 +125,17 @@ def separate_patterns(query: ir.ReadIR) -> list[list[str]]:
     scanned: list[str] = []
     for op in query.pipeline:
         match op:
-            case ir.NodeScan(variable, _, filters):
+            case ir.NodeScan(variable, _, filters) | ir.UnionScan(variable, _, filters):
                 if not any(_names_one(item) for item in filters):
                     scanned.append(variable)
             case ir.Expand():
                 links.append(_Joined(op.source, op.target))
                 if op.edge_variable is not None:
                     links.append(_Joined(op.source, op.edge_variable))
+            case ir.ExpandEdges() | ir.Search():
+                links.append(_Joined(op.source, op.target))
+            case ir.OptionalJoin(outer, _, binds):
+                links.extend(_Joined(outer[0], name) for name in (*outer[1:], *binds))
             case ir.Filter(predicate):
                 first, *others = dict.fromkeys(ir.variables(predicate)) or [""]
                 links.extend(_Joined(first, other) for other in others)
@@ -164,25 +172,33 @@ def lower_pattern(context: Context, pattern: CheckedPattern, bound: Iterable[str
 
     Each component of connected variables begins at a variable of the surrounding block if it has one, else with a scan
     of its first binding, else with a scan of the source end of its first traversal. A predicate on one variable rides
-    on the operator that introduces it; every other one runs as soon as all of its variables are bound.
+    on the operator that introduces it; every other one runs as soon as all of its variables are bound. Optional blocks
+    follow, then what asks for their variables, then what asks for solutions of blocks.
     """
-    lowering = _Lowering(context, set(bound))
-    lowering.add_predicates(pattern.predicates)
+    lowering = _Lowering(context, set(bound), pattern.types)
+    introduced = {name for _, _, binds in pattern.optionals for name in binds}
+    late = [item for item in pattern.predicates if not introduced.isdisjoint(ir.variables(item))]
+    lowering.add_predicates(item for item in pattern.predicates if item not in late)
     lowering.flush_filters()
     ends = components(pattern.traversals, [*lowering.known, *pattern.bindings])
     anchored = {ends[name] for name in lowering.known}
     groups: dict[str, list[CheckedTraversal]] = defaultdict(list)
     for traversal in pattern.traversals:
         groups[ends[traversal.left]].append(traversal)
-    first_bindings = {ends[name]: (name, type_) for name, type_ in reversed(pattern.bindings.items())}
+    first_bindings = {ends[name]: name for name in reversed(pattern.bindings)}
     in_text_order = dict.fromkeys(_mentions(pattern, ends))
     # What hangs on the surrounding block comes first: it restricts rows that exist already.
     for component in sorted(in_text_order, key=lambda item: item not in anchored):
         traversals = groups.get(component, [])
         if component not in anchored:
-            lowering.scan(*(first_bindings.get(component) or _source_end(traversals[0])))
+            lowering.scan(first_bindings.get(component) or _source_end(traversals[0]))
         for traversal in in_known_order(traversals, set(lowering.known)):
             lowering.expand(traversal)
+    for inner, outer, binds in pattern.optionals:
+        lowering.ops.append(ir.OptionalJoin(outer, lower_pattern(context, inner, outer), binds))
+        lowering.known.update(binds)
+    lowering.add_predicates(late)
+    lowering.flush_filters()
     lowering.ops.extend(lowering.blocks)
     return tuple(lowering.ops)
 
@@ -195,14 +211,15 @@ def _mentions(pattern: CheckedPattern, ends: dict[str, str]) -> Iterator[str]:
         yield ends[traversal.left]
 
 
-def _source_end(traversal: CheckedTraversal) -> tuple[str, str]:
-    return (traversal.left if traversal.forward else traversal.right), traversal.edge.source
+def _source_end(traversal: CheckedTraversal) -> str:
+    return traversal.left if traversal.steps[0].direction is not ir.Direction.IN else traversal.right
 
 
 @dataclass(slots=True)
 class _Lowering:
     context: Context
     known: set[str]
+    types: Mapping[str, tuple[str, ...]]
     ops: list[ir.Op] = field(default_factory=list)
     by_variable: dict[str, list[ir.Expression]] = field(default_factory=lambda: defaultdict(list))
     joined: list[tuple[frozenset[str], ir.Expression]] = field(default_factory=list)
@@ -224,8 +241,12 @@ class _Lowering:
             else:
                 self.joined.append((variables, predicate))
 
-    def scan(self, variable: str, node_type: str) -> None:
-        self.ops.append(ir.NodeScan(variable, node_type, tuple(self.by_variable[variable])))
+    def scan(self, variable: str) -> None:
+        types, filters = self.types[variable], tuple(self.by_variable[variable])
+        if len(types) == 1:
+            self.ops.append(ir.NodeScan(variable, types[0], filters))
+        else:
+            self.ops.append(ir.UnionScan(variable, types, filters))
         self._introduce(variable)
 
     def expand(self, traversal: CheckedTraversal) -> None:
@@ -235,27 +256,47 @@ class _Lowering:
             source, target = target, source
         joins = target in self.known
         reached = self.context.hidden_variable() if joins else target
-        edge_variable = traversal.edge_variable
-        self.ops.append(
-            ir.Expand(
-                source,
-                reached,
-                traversal.edge.name,
-                _direction(traversal, from_left=from_left),
-                traversal.end_type(not from_left),
-                traversal.low,
-                traversal.high,
-                () if joins else tuple(self.by_variable[target]),
-                edge_variable,
-                tuple(self.by_variable[edge_variable]) if edge_variable else (),
-            )
-        )
+        steps = traversal.steps if from_left else tuple(map(_turned, traversal.steps))
+        self.ops.extend(self._ways(traversal, steps, source, reached, target))
         if joins:
             # Both ends are bound already: what was reached has to be the other end.
-            node_type = traversal.end_type(not from_left)
+            node_type = " | ".join(self.types[target])
             left, right = ir.EntityRef(reached, node_type), ir.EntityRef(target, node_type)
             self.ops.append(ir.Filter(ir.Comparison(left, ir.CompareOp.EQ, right)))
+        edge_variable = traversal.edge_variable
         self._introduce(target, *([edge_variable] if edge_variable else []))
+
+    def _ways(
+        self, traversal: CheckedTraversal, steps: tuple[ir.Step, ...], source: str, reached: str, target: str
+    ) -> Iterator[ir.Op]:
+        """The operators that go from one end to the other."""
+        edge_variable, low, high = traversal.edge_variable, traversal.low, traversal.high
+        starts, wanted = self.types[source], self.types[target]
+        if high == 1:
+            steps = tuple(step for step in steps if step.source_type in starts and step.target_type in wanted)
+        filters = () if reached != target else tuple(self.by_variable[target])
+        edge_filters = tuple(self.by_variable[edge_variable]) if edge_variable else ()
+        is_plain = len(steps) == 1 and len(starts) == 1 and len(wanted) == 1
+        if is_plain and (edge_variable is not None or not traversal.conditions):
+            (step,) = steps
+            yield ir.Expand(
+                source,
+                reached,
+                step.edge_type,
+                step.direction,
+                step.target_type,
+                low,
+                high,
+                filters,
+                edge_variable,
+                (*traversal.conditions, *edge_filters),
+            )
+            return
+        if edge_variable is not None:
+            yield ir.ExpandEdges(source, reached, steps, wanted, edge_variable, (*traversal.conditions, *edge_filters))
+        else:
+            yield ir.Search(source, reached, steps, wanted, low, high, traversal.hop, traversal.conditions)
+        yield from (ir.Filter(item) for item in filters)
 
     def _introduce(self, *variables: str) -> None:
         self.known.update(variables)
@@ -274,7 +315,8 @@ class _Lowering:
         self.joined = waiting
 
 
-def _direction(traversal: CheckedTraversal, *, from_left: bool) -> ir.Direction:
-    if traversal.undirected:
-        return ir.Direction.BOTH
-    return ir.Direction.OUT if traversal.forward == from_left else ir.Direction.IN
+def _turned(step: ir.Step) -> ir.Step:
+    """A step from its end to its beginning."""
+    turned = {ir.Direction.OUT: ir.Direction.IN, ir.Direction.IN: ir.Direction.OUT}
+    direction = turned.get(step.direction, step.direction)
+    return ir.Step(step.edge_type, direction, step.target_type, step.source_type)

@@ -136,8 +136,9 @@ def variable_ref(context: Context, scope: Scope, variable: ast.Variable) -> ir.E
     """A bare variable: the id of a node, or a parameter."""
     bound = scope.bound.get(variable.name)
     match bound:
-        case NodeVariable(definition):
-            return ir.EntityRef(variable.name, definition.name) if definition else None
+        case NodeVariable(members):
+            is_optional = variable.name in scope.optional
+            return None if members is None else ir.EntityRef(variable.name, bound.type_name, is_optional)
         case EdgeVariable():
             message = f"`${variable.name}` is an edge: only its properties can be used"
             hint = f"write `${variable.name}.property`, or `${variable.name}.@id` for its id"
@@ -169,20 +170,38 @@ def _near_parameter(context: Context, name: str) -> str:
 def property_ref(context: Context, scope: Scope, access: ast.PropertyAccess) -> ir.PropertyRef | None:
     """A property of a bound node or edge; T6 when the variable is not bound or has no such property."""
     bound = entity(context, scope, access.variable, access.span)
-    if bound is None or bound.definition is None:
+    if bound is None or bound.members is None:
         return None
-    definition = bound.definition.properties.get(access.property)
-    if definition is None:
-        kind = "edge" if isinstance(bound, EdgeVariable) else "node"
-        message = f"{kind} type `{bound.definition.name}` has no property `{access.property}`"
-        hint: Hint = partial(did_you_mean, access.property, bound.definition.properties)
-        if context.catalog.edge(access.property) is not None:
-            hint = f"an edge is followed by a traversal: `${access.variable.name} {access.property} $x`"
-        elif access.property == "id":
-            hint = f"the id is `${access.variable.name}.@id`"
-        context.error("T6", access.span, message, hint)
+    type_ = bound.property_type(access.property)
+    if type_ is None:
+        _report_unknown_property(context, access, bound)
         return None
-    return ir.PropertyRef(access.variable.name, access.property, definition.type)
+    if access.variable.name in scope.optional:
+        type_ = PropertyType(type_.base, nullable=True)
+    return ir.PropertyRef(access.variable.name, access.property, type_)
+
+
+def _report_unknown_property(context: Context, access: ast.PropertyAccess, bound: NodeVariable | EdgeVariable) -> None:
+    kind = "edge" if isinstance(bound, EdgeVariable) else "node"
+    name, members = access.property, bound.members or ()
+    types = {member.name: member.properties[name].type for member in members if name in member.properties}
+    hint: Hint = partial(did_you_mean, name, bound.property_names())
+    if len(members) == 1 or not types:
+        word = "type" if len(members) == 1 else "types"
+        message = f"{kind} {word} `{bound.type_name}` {'has' if len(members) == 1 else 'have'} no property `{name}`"
+    elif len(types) < len(members):
+        without = next(member.name for member in members if member.name not in types)
+        message = f"`{name}` is no property of `{without}`, and `${access.variable.name}` may be one"
+        hint = "several types share the properties that all of them have"
+    else:
+        listing = " and ".join(f"{type_} in `{type_name}`" for type_name, type_ in types.items())
+        message = f"`{name}` is {listing}, so it is not one property of all"
+        hint = "ask for each type in a query of its own"
+    if context.catalog.edge(name) is not None:
+        hint = f"an edge is followed by a traversal: `${access.variable.name} {name} $x`"
+    elif name == "id":
+        hint = f"the id is `${access.variable.name}.@id`"
+    context.error("T6", access.span, message, hint)
 
 
 #: The system fields of an edge, with the columns that hold them.
@@ -192,14 +211,16 @@ EDGE_FIELDS = {"id": "id", "src": "src", "dst": "dst"}
 def system_field(context: Context, scope: Scope, access: ast.SystemField) -> ir.Expression | None:
     """`$x.@id` and its like; T6 for one that does not exist."""
     bound = entity(context, scope, access.variable, access.span)
-    if bound is None or bound.definition is None:
+    if bound is None or bound.members is None:
         return None
     is_edge = isinstance(bound, EdgeVariable)
     name = access.variable.name
+    is_optional = name in scope.optional
     if access.field == "type":
-        return ir.Constant(bound.definition.name, STRING)
+        is_one = len(bound.members) == 1 and not is_optional
+        return ir.Constant(bound.members[0].name, STRING) if is_one else ir.TypeOf(name, is_optional)
     if access.field == "id" or (is_edge and access.field in EDGE_FIELDS):
-        return ir.PropertyRef(name, access.field, ir.ID_TYPE)
+        return ir.PropertyRef(name, access.field, PropertyType(ir.ID_TYPE.base, is_optional))
     fields = ("@id", "@src", "@dst", "@type") if is_edge else ("@id", "@type")
     kind = "an edge" if is_edge else "a node"
     message = f"{kind} has no `@{access.field}`"

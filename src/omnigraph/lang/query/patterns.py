@@ -7,7 +7,6 @@ from functools import partial
 
 from omnigraph.core.source import Hint, did_you_mean
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import (
     CONSTANT,
@@ -19,13 +18,11 @@ from omnigraph.lang.query.expressions import (
     moment_hint,
     value,
 )
-from omnigraph.lang.query.lowering import CheckedPattern, CheckedTraversal, in_known_order, lower_pattern
+from omnigraph.lang.query.lowering import CheckedPattern, lower_pattern
 from omnigraph.lang.query.scope import Block, Context, EdgeVariable, Nested, NodeVariable, Scope
 from omnigraph.lang.query.slips import without_slips
-from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
-
-_MAX_HOPS = 2**63 - 1
-_WORD_OPERATORS = ("contains", "starts_with")
+from omnigraph.lang.query.traversals import check_traversals, is_named_value
+from omnigraph.lang.schema.catalog import NodeDef
 
 
 def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope) -> CheckedPattern:
@@ -36,27 +33,35 @@ def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope)
     """
     pattern = CheckedPattern()
     clauses = without_slips(context, clauses)
+    is_right = _check_optional_names(context, clauses)
     bindings = [binding for clause in clauses for binding in _bindings(clause)]
     names = [_bind(context, scope, pattern, binding) for binding in bindings]
-    _check_traversals(context, scope, pattern, clauses)
+    typed_ends = {id(binding): name for name, binding in zip(names, bindings, strict=True)}
+    traversals = (clause for clause in clauses if isinstance(clause, ast.Traversal))
+    check_traversals(context, scope, pattern, traversals, typed_ends)
     for clause in clauses:
         if isinstance(clause, ast.Let):
             _name_value(context, scope, clause)
     for name, binding in zip(names, bindings, strict=True):
         bound = scope.bound[name]
-        if isinstance(bound, NodeVariable) and bound.definition is not None:
+        if isinstance(bound, NodeVariable) and bound.members is not None:
             for match in binding.matches:
-                _check_match(context, pattern, name, bound.definition, match)
+                _check_match(context, pattern, name, bound, match)
+    for clause in clauses:
+        if isinstance(clause, ast.Optional):
+            _check_optional(context, scope, pattern, clause, is_right=is_right)
+        elif isinstance(clause, ast.Path):
+            context.error("Q121", clause.span, "paths are not in this edition")
     for clause in clauses:
         match clause:
             case ast.Condition(expression):
                 _check_condition(context, scope, pattern, expression)
             case ast.Let():
                 _check_let(context, scope, clause)
-            case ast.Optional() | ast.Path():
-                context.error("Q000", clause.span, "`optional` and `path` are not in this edition")
             case _:
                 pass
+    pattern.types = {name: bound.names for name, bound in scope.bound.items() if isinstance(bound, NodeVariable)}
+    pattern.optional = frozenset(scope.optional)
     return pattern
 
 
@@ -124,13 +129,8 @@ def _conjuncts(predicate: ir.Expression) -> Iterator[ir.Expression]:
 def _bind(context: Context, scope: Scope, pattern: CheckedPattern, binding: ast.Binding) -> str:
     """Bind one variable; returns its name, a hidden one for `$_`."""
     name = binding.variable.name
-    type_name, *others = binding.types
-    definition = context.catalog.nodes.get(type_name.name)
-    if definition is None:
-        _report_unknown_node_type(context, type_name)
-    elif others:
-        context.error("Q000", binding.type_span, "several types are not in this edition")
-    if name == ast.ANONYMOUS or _is_named_value(context, scope, binding.variable):
+    members = _members(context, binding)
+    if name == ast.ANONYMOUS or is_named_value(context, scope, binding.variable):
         name = context.hidden_variable()
     elif name in context.params:
         message = f"`${name}` is a parameter and a variable at once"
@@ -140,25 +140,44 @@ def _bind(context: Context, scope: Scope, pattern: CheckedPattern, binding: ast.
         case EdgeVariable():
             context.error("T23", binding.variable.span, f"`${name}` is bound to an edge and cannot be a node too")
             return name
-        case NodeVariable(other) if other and definition and other.name != definition.name:
-            message = f"`${name}` is bound to `{other.name}` and cannot be `{definition.name}` too"
+        case NodeVariable(other) if (
+            other is not None and members is not None and set(known.names) != set(NodeVariable(members).names)
+        ):
+            found = NodeVariable(members)
+            message = f"`${name}` is bound to `{known.type_name}` and cannot be `{found.type_name}` too"
             context.error("Q106", binding.variable.span, message)
             scope.bound[name] = NodeVariable(None)
             return name
         case NodeVariable(other) if other is not None:
             return name
-    scope.bound[name] = NodeVariable(definition)
-    if definition is not None:
-        pattern.bindings[name] = definition.name
+    scope.bound[name] = NodeVariable(members)
+    if members is not None:
+        pattern.bindings[name] = None
     return name
+
+
+def _members(context: Context, binding: ast.Binding) -> tuple[NodeDef, ...] | None:
+    """The node types that the names of a binding stand for, by name; None when one of them is wrong.
+
+    An interface stands for the types that implement it; a node type wins over an interface of its name.
+    """
+    nodes = context.catalog.nodes
+    found: set[str] = set()
+    for type_name in binding.types:
+        if type_name.name in nodes:
+            found.add(type_name.name)
+        elif type_name.name in context.catalog.interfaces:
+            found |= {node.name for node in nodes.values() if type_name.name in node.implements}
+        else:
+            _report_unknown_node_type(context, type_name)
+            return None
+    return tuple(nodes[name] for name in sorted(found))
 
 
 def _report_unknown_node_type(context: Context, type_name: ast.TypeName) -> None:
     name = type_name.name
-    if name in context.catalog.interfaces:
-        message = f"`{name}` is an interface: only node types can be matched"
-        hint: Hint = None
-    elif name in context.catalog.edges:
+    hint: Hint
+    if name in context.catalog.edges:
         word = name[0].lower() + name[1:]
         message = f"`{name}` is an edge type, not a node type"
         hint = f"traverse it: `$a {word} $b`"
@@ -168,188 +187,20 @@ def _report_unknown_node_type(context: Context, type_name: ast.TypeName) -> None
     context.error("T1", type_name.span, message, hint)
 
 
-def _is_named_value(context: Context, scope: Scope, variable: ast.Variable) -> bool:
-    """Whether a name stands for a value, which is reported: it cannot be a node or an edge too (Q122)."""
-    if variable.name not in scope.lets:
-        return False
-    message = f"`${variable.name}` names a value and cannot be a node or an edge too"
-    context.error("Q122", variable.span, message, "give one of them another name")
-    return True
-
-
-# ---- traversals
-
-
-@frozen
-class _Resolvable:
-    """A traversal over a known edge, with the names of its ends."""
-
-    clause: ast.Traversal
-    edge: EdgeDef
-    left: str
-    right: str
-
-
-def _check_traversals(context: Context, scope: Scope, pattern: CheckedPattern, clauses: Iterable[ast.Clause]) -> None:
-    resolvable: list[_Resolvable] = []
-    for clause in clauses:
-        if not isinstance(clause, ast.Traversal):
-            continue
-        edge = _edge_of(context, clause)
-        if edge is None:
-            # Unknown edge: its variables are bound, but nothing is known about them.
-            for variable in (clause.left, clause.right):
-                scope.bound.setdefault(variable.name, NodeVariable(None))
-            if clause.edge is not None:
-                scope.bound.setdefault(clause.edge.name, EdgeVariable(None))
-            continue
-        left, right = (_end_name(context, scope, end) for end in (clause.left, clause.right))
-        _bind_edge(context, scope, clause, edge)
-        resolvable.append(_Resolvable(clause, edge, left, right))
-    for item in in_known_order(resolvable, scope.bound):
-        _resolve_traversal(context, scope, pattern, item)
-
-
-def _edge_of(context: Context, clause: ast.Traversal) -> EdgeDef | None:
-    if len(clause.hop.words) != 1 or clause.hop.condition is not None:
-        context.error("Q000", clause.hop.span, "several edge types are not in this edition")
-        return None
-    word = clause.hop.words[0].name
-    ends = (clause.left.name, clause.right.name)
-    edge = context.catalog.edge(word)
-    if edge is None and word in _WORD_OPERATORS and all(end in context.params for end in ends):
-        message = f"`{word}` between two variables is a traversal, and both of these are parameters"
-        context.error("Q104", clause.span, message, f"compare a property: `$p.name {word} $text`")
-        return None
-    if edge is None:
-        words = [name[0].lower() + name[1:] for name in context.catalog.edges]
-        message = f"there is no edge `{word}`"
-        context.error("T4", clause.hop.span, message, partial(did_you_mean, word, words))
-    elif clause.hop.undirected and edge.source != edge.target:
-        message = f"`<{word}>` follows both directions, but `{edge.name}` runs {edge.source} -> {edge.target}"
-        context.error("T22", clause.hop.span, message, "write it without `<` and `>`")
-    return edge
-
-
-def _end_name(context: Context, scope: Scope, end: ast.Variable) -> str:
-    if end.name == ast.ANONYMOUS or _is_named_value(context, scope, end):
-        return context.hidden_variable()
-    if end.name in context.params:
-        message = f"`${end.name}` is a parameter, the ends of a traversal are variables"
-        context.error("Q104", end.span, message, f"bind a node first, for example `$n: Type {{ key: ${end.name} }}`")
-        scope.bound[end.name] = NodeVariable(None)
-        return context.hidden_variable()
-    if isinstance(scope.bound.get(end.name), EdgeVariable):
-        context.error("T23", end.span, f"`${end.name}` is an edge and cannot be an end of a traversal")
-        return context.hidden_variable()
-    return end.name
-
-
-def _bind_edge(context: Context, scope: Scope, clause: ast.Traversal, edge: EdgeDef) -> None:
-    variable = clause.edge
-    if variable is None or variable.name == ast.ANONYMOUS or _is_named_value(context, scope, variable):
-        return
-    name = variable.name
-    if clause.hop.bounds is not None:
-        context.error("T23", clause.hop.bounds.span, f"`${name}` binds one edge, so the traversal takes no hop bounds")
-    if name in (clause.left.name, clause.right.name):
-        context.error("T23", variable.span, f"`${name}` is an end of the traversal and its edge at once")
-    elif name in scope.bound:
-        context.error("T23", variable.span, f"`${name}` is bound already")
-        scope.bound[name] = NodeVariable(None)
-    elif name in context.params:
-        context.error("Q104", variable.span, f"`${name}` is a parameter and a variable at once")
-        scope.bound[name] = EdgeVariable(None)
-    else:
-        scope.bound[name] = EdgeVariable(edge)
-
-
-def _resolve_traversal(context: Context, scope: Scope, pattern: CheckedPattern, item: _Resolvable) -> None:
-    clause, edge, left, right = item.clause, item.edge, item.left, item.right
-    types = [_node_type(scope, name) for name in (left, right)]
-    forward = _direction(edge, types[0], types[1])
-    if left == right and edge.source != edge.target:
-        forward = None
-        types = [types[0] or edge.source] * 2
-    if forward is None:
-        _report_endpoint(context, clause, edge, types)
-        forward = True
-    low, high = _bounds(context, clause)
-    traversal = CheckedTraversal(
-        left=left,
-        right=right,
-        edge=edge,
-        forward=forward,
-        undirected=clause.hop.undirected,
-        low=low,
-        high=high,
-        edge_variable=None if clause.edge is None or clause.edge.name == ast.ANONYMOUS else clause.edge.name,
-    )
-    for name, is_left in ((left, True), (right, False)):
-        if name not in scope.bound:
-            definition = context.catalog.nodes[traversal.end_type(is_left)]
-            scope.bound[name] = NodeVariable(definition)
-    pattern.traversals.append(traversal)
-
-
-def _node_type(scope: Scope, name: str) -> str | None:
-    bound = scope.bound.get(name)
-    if isinstance(bound, NodeVariable) and bound.definition is not None:
-        return bound.definition.name
-    return None
-
-
-def _direction(edge: EdgeDef, left: str | None, right: str | None) -> bool | None:
-    """Forward if the known types allow it, else backward, else None."""
-    if left in (None, edge.source) and right in (None, edge.target):
-        return True
-    if left in (None, edge.target) and right in (None, edge.source):
-        return False
-    return None
-
-
-def _report_endpoint(context: Context, clause: ast.Traversal, edge: EdgeDef, types: list[str | None]) -> None:
-    ends = (edge.source, edge.target)
-    for variable, type_ in zip((clause.left, clause.right), types, strict=True):
-        if type_ is not None and type_ not in ends:
-            message = f"`${variable.name}` is a `{type_}`, but edge `{edge.name}` runs {edge.source} -> {edge.target}"
-            context.error("T5", variable.span, message)
-            return
-    message = (
-        f"`${clause.left.name}` and `${clause.right.name}` are both `{types[0]}`, "
-        f"but edge `{edge.name}` runs {edge.source} -> {edge.target}"
-    )
-    context.error("T5", clause.span, message)
-
-
-def _bounds(context: Context, clause: ast.Traversal) -> tuple[int, int]:
-    bounds = clause.hop.bounds
-    if bounds is None:
-        return 1, 1
-    if bounds.high is None:
-        message = "a bounded traversal needs its maximum"
-        context.error("T15", bounds.span, message, f"write `{{{bounds.low},5}}` for up to 5 hops")
-    elif bounds.low < 1:
-        context.error("T15", bounds.span, "a traversal has at least 1 hop")
-    elif bounds.high > _MAX_HOPS:
-        context.error("T15", bounds.span, "so many hops are beyond 64 bits")
-    elif bounds.high < bounds.low:
-        context.error("T15", bounds.span, f"the maximum {bounds.high} is below the minimum {bounds.low}")
-    else:
-        return bounds.low, bounds.high
-    return 1, 1
-
-
 # ---- inline matches and filters
 
 
 def _check_match(
-    context: Context, pattern: CheckedPattern, variable: str, definition: NodeDef, match: ast.PropertyMatch
+    context: Context, pattern: CheckedPattern, variable: str, bound: NodeVariable, match: ast.PropertyMatch
 ) -> None:
-    prop = definition.properties.get(match.property)
-    if prop is None:
-        message = f"node type `{definition.name}` has no property `{match.property}`"
-        context.error("T2", match.span, message, partial(did_you_mean, match.property, definition.properties))
+    type_ = bound.property_type(match.property)
+    if type_ is None:
+        if not bound.members:
+            return
+        word = "type" if len(bound.members) == 1 else "types"
+        verb = "has" if len(bound.members) == 1 else "share"
+        message = f"node {word} `{bound.type_name}` {verb} no property `{match.property}`"
+        context.error("T2", match.span, message, partial(did_you_mean, match.property, bound.property_names()))
         return
     if isinstance(match.value, ast.Null):
         context.error(
@@ -360,10 +211,10 @@ def _check_match(
         )
         return
     given = value(context, Scope(), match.value, CONSTANT)
-    if given is None or not _check_match_types(context, prop.type, given, match):
+    if given is None or not _check_match_types(context, type_, given, match):
         return
-    op = ir.CompareOp.CONTAINS if isinstance(prop.type.base, ListType) else ir.CompareOp.EQ
-    field = ir.PropertyRef(variable, prop.name, prop.type)
+    op = ir.CompareOp.CONTAINS if isinstance(type_.base, ListType) else ir.CompareOp.EQ
+    field = ir.PropertyRef(variable, match.property, type_)
     pattern.predicates.append(compared(field, op, given))
 
 
@@ -388,13 +239,86 @@ def _check_match_types(context: Context, type_: PropertyType, value: ir.Expressi
     return True
 
 
+# ---- optional blocks
+
+
+def _check_optional_names(context: Context, clauses: tuple[ast.Clause, ...]) -> bool:
+    """What an optional block names first is optional: nothing that has to be there may be reached from it."""
+    mandatory: set[str] = set()
+    optional: dict[str, ast.Optional] = {}
+    is_right = True
+    for clause in clauses:
+        if isinstance(clause, ast.Optional):
+            for name in _bound_in(clause.clauses):
+                if name not in mandatory:
+                    optional.setdefault(name, clause)
+            continue
+        for variable in _bound_by(clause):
+            if variable.name in optional:
+                message = f"`${variable.name}` is optional: what has to be there cannot begin or end at it"
+                context.error("Q123", variable.span, message, "put this into an `optional { … }` block too")
+                is_right = False
+            mandatory.add(variable.name)
+    return is_right
+
+
+def _bound_by(clause: ast.Clause) -> Iterator[ast.Variable]:
+    """The variables that a clause binds, without those of blocks and `$_`."""
+    match clause:
+        case ast.Binding(variable):
+            found = [variable]
+        case ast.Traversal(left, edge, _, right):
+            found = [left, right, *([] if edge is None else [edge])]
+        case ast.Path(_, _, traversal):
+            found = [traversal.left, traversal.right]
+        case _:
+            found = []
+    return (variable for variable in found if variable.name != ast.ANONYMOUS)
+
+
+def _bound_in(clauses: Iterable[ast.Clause]) -> Iterator[str]:
+    for clause in clauses:
+        if isinstance(clause, ast.Optional):
+            yield from _bound_in(clause.clauses)
+        else:
+            yield from (variable.name for variable in _bound_by(clause))
+
+
+def _check_optional(
+    context: Context, scope: Scope, pattern: CheckedPattern, clause: ast.Optional, *, is_right: bool
+) -> None:
+    mentioned = _mentioned(scope, clause.clauses)
+    outer = tuple(name for name in scope.bound if name in mentioned)
+    before = context.findings.error_count
+    inside = scope.child()
+    inner = check_pattern(context, clause.clauses, inside)
+    binds = tuple(name for name in inside.bound if name not in scope.bound)
+    named = [name for name in binds if not name.startswith("~")]
+    if context.findings.error_count == before:
+        if not outer:
+            message = "`optional` mentions no variable from outside, so it says nothing about the rows"
+            context.error("T39", clause.span, message, "use a variable of the surrounding match in it")
+        elif not named and is_right:
+            message = "`optional` binds no variable, so it changes nothing"
+            context.error("Q123", clause.span, message, "give what it finds a name, as in `optional { $p knows $q }`")
+        elif named:
+            pattern.optionals.append((inner, outer, binds))
+    scope.bound |= {name: inside.bound[name] for name in binds}
+    scope.optional |= {*binds, *inside.optional}
+    for name, let in inside.lets.items():
+        if name not in scope.lets and named:
+            # Without a solution there is no value, whatever the expression is.
+            found = ast.NullTest(ast.Variable(named[0], let.span), True, let.span)
+            value_of = ast.Case((ast.When(found, let.expression, let.span),), None, let.span)
+            scope.lets[name] = ast.Let(let.variable, value_of, let.span)
+
+
 # ---- nested blocks
 
 
 def check_block(context: Context, scope: Scope, block: Block) -> Nested | None:
     """The operators of a nested block; None when something in it is wrong."""
-    mentioned = set(_mentions(block.clauses))
-    mentioned |= {name for let in _used_lets(scope, mentioned) for name in let}
+    mentioned = _mentioned(scope, block.clauses)
     outer = tuple(name for name in scope.bound if name in mentioned)
     before = context.findings.error_count
     inside = scope.child()
@@ -408,6 +332,12 @@ def check_block(context: Context, scope: Scope, block: Block) -> Nested | None:
         context.error(code, block.span, message, "use a variable of the surrounding match in it")
         return None
     return Nested(outer, lower_pattern(context, pattern, outer), inside)
+
+
+def _mentioned(scope: Scope, clauses: Iterable[ast.Clause]) -> set[str]:
+    """The names in a block, those behind the values that it names included."""
+    mentioned = set(_mentions(clauses))
+    return mentioned | {name for let in _used_lets(scope, mentioned) for name in let}
 
 
 def _used_lets(scope: Scope, mentioned: Iterable[str]) -> Iterator[Iterable[str]]:
@@ -432,6 +362,8 @@ def _mentions(clauses: Iterable[ast.Clause]) -> Iterator[str]:
                     yield from _expression_variables(match.value)
             case ast.Traversal():
                 yield from _traversal_variables(clause)
+                for match in () if clause.binding is None else clause.binding.matches:
+                    yield from _expression_variables(match.value)
             case ast.Path(_, _, traversal):
                 yield from _traversal_variables(traversal)
             case ast.Let(_, expression) | ast.Condition(expression):

@@ -22,7 +22,7 @@ from omnigraph.lang.query.expressions import (
     count_value,
     order_key,
 )
-from omnigraph.lang.query.operands import entity
+from omnigraph.lang.query.operands import entity, property_ref
 from omnigraph.lang.query.scope import Context, Scope
 from omnigraph.lang.query.search import rank
 from omnigraph.lang.query.slips import is_subscript, report_subscript
@@ -200,19 +200,19 @@ def _all_properties(
     if projection.alias is not None:
         message = f"`${variable.name}.*` is several columns and takes no name"
         context.error("Q110", projection.span, message, f"one object of all of them is `object(${variable.name})`")
-    if bound is None or bound.definition is None:
+    if bound is None or bound.members is None:
         return
-    for prop in bound.definition.properties.values():
-        if prop.type.base == _BLOB or isinstance(prop.type.base, VectorType):
+    for property_name in bound.property_names():
+        found = property_ref(context, scope, ast.PropertyAccess(variable, property_name, expression.span))
+        if found is None or found.type.base == _BLOB or isinstance(found.type.base, VectorType):
             continue
-        name = f"{variable.name}.{prop.name}"
+        name = f"{variable.name}.{property_name}"
         if name in shown.columns:
             message = f"two columns are called `{name}`"
             context.error("Q114", projection.span, message, "return each property once")
             continue
-        reference = ir.PropertyRef(variable.name, prop.name, prop.type)
-        shown.columns[name] = ir.Projection(name, reference, prop.type)
-        shown.written.setdefault(ast.PropertyAccess(variable, prop.name), name)
+        shown.columns[name] = ir.Projection(name, found, found.type)
+        shown.written.setdefault(ast.PropertyAccess(variable, property_name), name)
 
 
 # ---- groups

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Protocol
 
 from omnigraph.core.source import Findings, Hint, Span, did_you_mean, nearest
-from omnigraph.core.types import PropertyType
+from omnigraph.core.types import BaseType, PropertyType, Scalar, ScalarType, scalar_of
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
@@ -18,17 +18,58 @@ from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 
 
 @frozen
-class NodeVariable:
-    """A variable bound to nodes; `definition` is None when its type is wrong, which is reported already."""
+class _Typed:
+    """What nodes and edges of one or several types have in common."""
 
-    definition: NodeDef | None
+    #: The types; None when they are wrong, which is reported already.
+    members: tuple[NodeDef | EdgeDef, ...] | None
+
+    @property
+    def type_name(self) -> str:
+        """The name of the type, or the names of all."""
+        return " | ".join(member.name for member in self.members or ())
+
+    def property_type(self, name: str) -> PropertyType | None:
+        """The type of a property that every member has, in one base type; nullable if it is in any."""
+        if not self.members:
+            return None
+        found = [member.properties.get(name) for member in self.members]
+        types = [item.type for item in found if item is not None]
+        if len(types) < len(self.members):
+            return None
+        first, *others = types
+        base = first.base
+        for other in others:
+            if other.base != base and not (_is_text(other.base) and _is_text(base)):
+                return None
+            if other.base != base:
+                base = ScalarType(Scalar.STRING)
+        return PropertyType(base, any(item.nullable for item in types))
+
+    def property_names(self) -> list[str]:
+        """The properties that can be used of all members."""
+        if not self.members:
+            return []
+        return [name for name in self.members[0].properties if self.property_type(name) is not None]
+
+
+def _is_text(base: BaseType) -> bool:
+    return scalar_of(base) is Scalar.STRING
 
 
 @frozen
-class EdgeVariable:
-    """A variable bound to edges; `definition` is None when its type is wrong, which is reported already."""
+class NodeVariable(_Typed):
+    """A variable bound to nodes."""
 
-    definition: EdgeDef | None
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its types."""
+        return tuple(member.name for member in self.members or ())
+
+
+@frozen
+class EdgeVariable(_Typed):
+    """A variable bound to edges."""
 
 
 Bound = NodeVariable | EdgeVariable
@@ -91,12 +132,14 @@ class Scope:
     bound: dict[str, Bound] = field(default_factory=dict)
     #: The expressions that names stand for.
     lets: dict[str, ast.Let] = field(default_factory=dict)
+    #: Variables that are bound to nothing in rows where their optional block has no solution.
+    optional: set[str] = field(default_factory=set)
     #: Names whose expressions are being checked: one that meets itself is a circle.
     resolving: set[str] = field(default_factory=set)
 
     def child(self) -> Scope:
         """A scope for a nested block: it sees everything here and adds nothing to it."""
-        return Scope(dict(self.bound), dict(self.lets), self.resolving)
+        return Scope(dict(self.bound), dict(self.lets), set(self.optional), self.resolving)
 
     def report_unbound(self, context: Context, variable: ast.Variable, code: str) -> None:
         """Record that a variable is neither bound nor a parameter."""

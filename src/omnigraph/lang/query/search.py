@@ -12,6 +12,8 @@ from omnigraph.lang.query.scope import Context, EdgeVariable, Scope
 
 _I64 = PropertyType(ScalarType(Scalar.I64))
 
+RANKINGS = frozenset({"nearest", "bm25", "rrf"})
+
 # ---- Conditions and rankings
 
 
@@ -134,6 +136,15 @@ def _searched_property(context: Context, scope: Scope, call: ast.Call, code: str
     if isinstance(scope.bound.get(argument.variable.name), EdgeVariable):
         message = f"`${argument.variable.name}` is an edge: `{call.function}` works on nodes only"
         context.error("T23", argument.span, message)
+        return None
+    if call.function in RANKINGS and argument.variable.name in scope.optional:
+        message = f"`{call.function}` ranks what every row has, and `${argument.variable.name}` is optional"
+        context.error("Q123", argument.span, message)
+        return None
+    bound = scope.bound.get(argument.variable.name)
+    if call.function in RANKINGS and bound is not None and len(bound.members or ()) > 1:
+        message = f"`{call.function}` ranks nodes of one type, `${argument.variable.name}` is {bound.type_name}"
+        context.error(code, argument.span, message, "rank each type in a query of its own")
         return None
     return property_ref(context, scope, argument)
 

@@ -139,7 +139,15 @@ def _pipeline_reads(pipeline: tuple[ir.Op, ...], catalog: Catalog) -> Iterator[T
                 yield TypeRef("node", edge.source)
                 yield TypeRef("node", edge.target)
                 yield from _blocks_read((*op.filters, *op.edge_filters), catalog)
-            case ir.AntiJoin(_, inner) | ir.SemiJoin(_, inner):
+            case ir.UnionScan(_, node_types, filters):
+                yield from (TypeRef("node", node_type) for node_type in node_types)
+                yield from _blocks_read(filters, catalog)
+            case ir.ExpandEdges() | ir.Search():
+                for step in op.steps:
+                    yield TypeRef("edge", step.edge_type)
+                    yield TypeRef("node", step.source_type)
+                    yield TypeRef("node", step.target_type)
+            case ir.AntiJoin(_, inner) | ir.SemiJoin(_, inner) | ir.OptionalJoin(_, inner):
                 yield from _pipeline_reads(inner, catalog)
             case ir.Filter(predicate):
                 yield from _block_reads(predicate, catalog)

@@ -1,0 +1,189 @@
+# ruff: noqa: E501 - a query and its rows stand in one line each
+"""Patterns over several types, and what may be missing: from the text of a query to the rows that come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import CompilerError
+from support.subtests import each_case
+
+SCHEMA = """
+interface Named { key: String }
+interface Unused { key: String }
+node Town implements Named { key: String @key  size: I64? }
+node Person implements Named { key: String @key  age: I32?  size: I32? }
+edge Knows: Person -> Person { since: I32? }
+edge Follows: Person -> Person
+edge Likes: Person -> Town { since: I32? }
+"""
+DATA = """
+insert Person { key: "ann", age: 30 }
+insert Person { key: "bob", age: 40 }
+insert Person { key: "cid" }
+insert Person { key: "dan", age: 41 }
+insert Town { key: "oslo", size: 5 }
+insert Town { key: "rome", size: 9 }
+insert Town { key: "bob", size: 1 }
+insert Knows { from: "ann", to: "bob", since: 2001 }
+insert Knows { from: "ann", to: "dan", since: 2005 }
+insert Knows { from: "bob", to: "cid" }
+insert Knows { from: "dan", to: "ann", since: 2010 }
+insert Follows { from: "cid", to: "dan" }
+insert Likes { from: "ann", to: "oslo", since: 1999 }
+insert Likes { from: "ann", to: "rome" }
+insert Likes { from: "dan", to: "rome" }
+insert Likes { from: "bob", to: "bob" }
+"""
+
+
+@pytest.fixture(scope="module")
+def towns(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    graph = Graph.init(str(tmp_path_factory.mktemp("patterns") / "towns.omni"), SCHEMA)
+    graph.mutate(DATA)
+    return graph
+
+
+def rows_of(graph: Graph, text: str) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in graph.query(text).to_arrow().to_pylist()]
+
+
+@each_case(
+    ("text", "expected"),
+    [
+        # An outer join: a row without a solution stays.
+        (
+            "match { $p: Person  optional { $p knows $q  $q.age > 35 } } return { $p.key as p, $q.key as q, $q as node } "
+            "order { p, q }",
+            [
+                ("ann", "bob", "bob"),
+                ("ann", "dan", "dan"),
+                ("bob", None, None),
+                ("cid", None, None),
+                ("dan", None, None),
+            ],
+        ),
+        # Conditions outside apply behind it, wherever they stand.
+        (
+            "match { $p: Person  $q is null  optional { $p knows $q  $q.age > 35 } } return { $p.key as p } order { p }",
+            [("bob",), ("cid",), ("dan",)],
+        ),
+        (
+            "match { $p: Person  optional { $p knows $q }  optional { $q knows $r } } "
+            "return { $p.key as p, $q.key as q, $r.key as r } order { p, q, r }",
+            [
+                ("ann", "bob", "cid"),
+                ("ann", "dan", "ann"),
+                ("bob", "cid", None),
+                ("cid", None, None),
+                ("dan", "ann", "bob"),
+                ("dan", "ann", "dan"),
+            ],
+        ),
+        (
+            "match { $p: Person  optional { $p knows $q  $q.age > 35 } } "
+            "return { $p.key as p, count($q) as n, count(*) as rows, collect($q.key) as all } order { p }",
+            [("ann", 2, 2, ["bob", "dan"]), ("bob", 0, 1, []), ("cid", 0, 1, []), ("dan", 0, 1, [])],
+        ),
+        # A value of the block is null where the block has no solution, whatever it is.
+        (
+            "match { $p: Person  optional { $p likes $t  let $x = coalesce($t.size, 0) + 1 } } "
+            "return { $p.key as p, $x as x } order { p, x }",
+            [("ann", 6), ("ann", 10), ("bob", 2), ("cid", None), ("dan", 10)],
+        ),
+        (
+            "match { $p: Person  optional { $p likes $t } } return distinct { $t } order { $t nulls last }",
+            [("bob",), ("oslo",), ("rome",), (None,)],
+        ),
+        (
+            "match { $p: Person  optional { $p knows $q }  count { $q likes $t } = 0 } return { $p.key as p } order { p }",
+            [("bob",), ("cid",)],
+        ),
+        # Several types: identity is type and id.
+        (
+            'match { $x: Person | Town  $x.key = "bob" } return { $x, $x.@type } order { $x }',
+            [("bob", "Person"), ("bob", "Town")],
+        ),
+        (
+            'match { $x: Named  $x.key contains "o" } return { $x.@type as t, count($x) as n } order { t }',
+            [("Person", 1), ("Town", 3)],
+        ),
+        ("match { $x: Unused } return { count($x) as n }", [(0,)]),
+        ("match { $x: Person | Town  $y: Person | Town  $x = $y } return { count(*) as n }", [(7,)]),
+        ("match { $x: Person | Town } return { count(distinct $x) as n, count(distinct $x.key) as k }", [(7, 6)]),
+        (
+            "match { $p: Person  $p (knows | likes) $x } return { $p.key as p, $x.key as x, $x.@type as t } order { p, x }",
+            [
+                ("ann", "bob", "Person"),
+                ("ann", "dan", "Person"),
+                ("ann", "oslo", "Town"),
+                ("ann", "rome", "Town"),
+                ("bob", "bob", "Town"),
+                ("bob", "cid", "Person"),
+                ("dan", "ann", "Person"),
+                ("dan", "rome", "Town"),
+            ],
+        ),
+        (
+            "match { $p: Person  $p $e:(knows | likes) $x: Person | Town  $e.since < 2002 } "
+            "return { $p.key as p, $x.key as x, $e.@type as t, $e.since as s } order { s }",
+            [("ann", "oslo", "Likes", 1999), ("ann", "bob", "Knows", 2001)],
+        ),
+        (
+            "match { $p: Person  $t: Town  $p * $t } return { $p.key as p, $t.key as t } order { p, t }",
+            [("ann", "oslo"), ("ann", "rome"), ("bob", "bob"), ("dan", "rome")],
+        ),
+        (
+            'match { $p: Person { key: "ann" }  $p (knows | follows){1,3} $q } return { $q.key as k } order { k }',
+            [("bob",), ("cid",), ("dan",)],
+        ),
+        ('match { $p: Person { key: "ann" }  $p (knows | follows){3,3} $q } return { $q.key as k }', []),
+        # Both ways over an edge between two types: who likes the same towns.
+        ('match { $p: Person { key: "ann" }  $p <likes>{1,4} $q: Person } return { $q.key as k }', [("dan",)]),
+        ('match { $t: Town { key: "rome" }  $t <likes> $x } return { $x.key as k } order { k }', [("ann",), ("dan",)]),
+        # A condition of a hop holds at every hop.
+        (
+            'match { $p: Person { key: "ann" }  $p (knows where since > 2003){1,2} $q } return { $q.key as k }',
+            [("dan",)],
+        ),
+        (
+            "match { $p: Person  $p $e:(knows where since > 2003) $q } return { $p.key as p, $e.since as s } order { s }",
+            [("ann", 2005), ("dan", 2010)],
+        ),
+        (
+            "match { $a: Person | Town  $b: Person | Town  $a likes $b } return { $a.age as age, $b.size as s } order { s }",
+            [(40, 1), (30, 5), (30, 9), (41, 9)],
+        ),
+        ("match { $p: Person  not { $p (likes | follows) $_ } } return { $p.key as p }", []),
+        (
+            "match { $p: Person } return { $p.key as p, count { $p (knows | likes) $_ } as n } order { n desc, p } limit 2",
+            [("ann", 4), ("bob", 2)],
+        ),
+    ],
+)
+def test_rows_of_a_pattern(towns: Graph, text: str, expected: list[tuple[object, ...]]) -> None:
+    assert rows_of(towns, text) == expected
+
+
+@each_case(
+    ("clauses", "code"),
+    [
+        ("$p: Person  optional { $p knows $q }  $q knows $r", "Q123"),
+        ("$p: Person  optional { $p.age > 3 }", "Q123"),
+        ("$p: Person  optional { $q: Town }", "T39"),
+        ("$p: Person | Town  $p.age > 3", "T6"),
+        ("$p: Person | Town  $p.size > 3", "T6"),
+        ("$p: Person | Nobody", "T1"),
+        ("$p: Person  $p: Person | Town", "Q106"),
+        ("$p: Person  $p * $q", "T5"),
+        ("$p: Town  $q: Town  $p * $q", "T5"),
+        ("$p: Person  $p <likes>{1,3} $q", "T5"),
+        ("$p: Person  $p (knows where nobody > 3) $q", "T6"),
+        ("$p: Person  $p (knows where since) $q", "T41"),
+    ],
+)
+def test_a_pattern_that_makes_no_sense_is_a_compile_error(towns: Graph, clauses: str, code: str) -> None:
+    with pytest.raises(CompilerError) as caught:
+        towns.query(f"match {{ {clauses} }} return {{ $p.key as k }}")
+    assert caught.value.codes == (code,)
