@@ -26,6 +26,7 @@ from support.subtests import each_case
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PROSE = [*PAGES, ROOT / "SECURITY.md", ROOT / "examples/README.md", ROOT / "benchmarks/README.md"]
 FENCE = re.compile(r"^```(?P<language>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -167,6 +168,66 @@ def test_every_word_that_people_search_for_is_on_a_page() -> None:
     pages = " ".join(page.read_text(encoding="utf-8") for page in PAGES).casefold()
     words = (word.replace("-", " ") for word in SEARCHED.casefold().split())
     assert [word for word in words if word not in pages and word.replace(" ", "-") not in pages] == []
+
+
+#: What pages do not say, as a pattern, and what they say instead.
+_UNWANTED = {
+    r"\b(we|us|our|let's)\b": "you, the command, or the component",
+    r"\b(whoever|nobody|somebody|someone)\b": "the actor, no writer, a reader",
+    r"(?<!\bthere )\b(is|are|was|were) no (?!longer\b|more\b)": "is not a",
+    r"\btold\b(?! apart)": "is reported, is returned",
+    r"\btells?\b(?!.{0,60}\bapart\b)": "reports, shows, says",
+    r"\banew\b": "again",
+    r"\bby (itself|themselves)\b": "automatically, on its own, or nothing",
+    r"\bends? with (an?|the) [\w ]*(error|failure)\b": "fails with",
+    r"\bunder its feet\b|\bto be gained\b|\bstands? against\b|\bcounts? too\b": "a plain word",
+}
+#: Words of a sentence; a table has none.
+_LONGEST_SENTENCE = 35
+_GENERATED = ("reference/cli/", "reference/errors", "reference/http-api", "reference/settings", "reference/functions")
+
+
+def _prose(page: Path) -> str:
+    """A page without what is shown and quoted, its lines as they are."""
+    text = re.sub(r"^( *)```.*?^\1```$", _blank, page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "``", text)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n" * found[0].count("\n")
+
+
+@each_case("page", PROSE, ids=lambda it: str(it.relative_to(ROOT)))
+def test_a_page_is_in_plain_words(page: Path) -> None:
+    found = [
+        f"line {number}: `{word[0]}`, better: {better}"
+        for number, line in enumerate(_prose(page).splitlines(), 1)
+        for pattern, better in _UNWANTED.items()
+        for word in re.finditer(pattern, line, re.IGNORECASE)
+    ]
+    assert found == []
+
+
+@each_case(
+    "page",
+    [page for page in PROSE if not any(part in str(page) for part in (*_GENERATED, "decisions/"))],
+    ids=lambda it: str(it.relative_to(ROOT)),
+)
+def test_sentences_of_a_page_are_short(page: Path) -> None:
+    paragraphs = re.split(r"\n\s*\n", _prose(page))
+    sentences = [
+        sentence
+        for paragraph in paragraphs
+        if not paragraph.lstrip().startswith(("|", "#", "<"))
+        for sentence in re.split(r"(?<=[.!?:])\s+|(?:^|\s)- ", " ".join(paragraph.split()))
+    ]
+    assert [item for item in sentences if len(item.split()) > _LONGEST_SENTENCE] == []
+
+
+def test_the_words_that_pages_do_not_say_are_found() -> None:
+    text = "We told nobody. It is no file by itself; there is no other, and two are told apart."
+    found = [word[0] for pattern in _UNWANTED for word in re.finditer(pattern, text, re.IGNORECASE)]
+    assert found == ["We", "nobody", "is no ", "told", "by itself"]
 
 
 def test_the_examples_of_the_command_line_are_commands_that_it_takes() -> None:

@@ -134,7 +134,7 @@ class BaselineBody(_Strict):
 # ---- queries
 
 FirstRows = Annotated[
-    int | None, Field(description="only so many rows, as JSON; `truncated` tells whether there are more", ge=1)
+    int | None, Field(description="only so many rows, as JSON; `truncated` says whether there are more", ge=1)
 ]
 
 

@@ -27,7 +27,7 @@
     │   └── RetryableCommitConflictError lock or catalog stayed busy
     │       └── LeaseLostError           another writer took the commit lock over
     ├── MergeConflictsError              two branches disagree; carries every conflict
-    ├── ChangeDiffRefusedError           the changes of a commit cannot be told exactly
+    ├── ChangeDiffRefusedError           the changes of a commit are not known exactly
     │   ├── CommitHasNoParentError
     │   └── ChangeSchemaBoundaryError
     ├── ChangeFeedGapError               history that a feed needs was cleaned up

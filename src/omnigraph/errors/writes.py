@@ -452,7 +452,7 @@ class SchemaViolationsError(BadRequestError):
 
 
 class ChangeDiffRefusedError(OmniError):
-    """The changes of a commit cannot be told exactly, and are not guessed."""
+    """The changes of a commit are not known exactly, and are not guessed."""
 
     code = "conflict"
     http_status = 409

@@ -210,7 +210,7 @@ def _arguments(query: StoredQuery) -> dict[str, Json]:
         properties[FIRST] = {
             "type": "integer",
             "minimum": 1,
-            "description": "only so many rows; `truncated` tells whether there are more",
+            "description": "only so many rows; `truncated` says whether there are more",
         }
     return properties
 
