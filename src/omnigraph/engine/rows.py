@@ -82,8 +82,9 @@ class Rows:
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def slice(self, start: int, stop: int) -> Rows:
-        """The rows from `start` to before `stop`."""
+        """The rows from `start` to before `stop`, as far as there are any."""
         stop = min(stop, self.count)
+        start = min(start, stop)
         if start == 0 and stop == self.count:
             return self
         return Rows(
@@ -151,7 +152,7 @@ class Rows:
         if self.weights is None:
             return self.slice(start, start + count)
         ends = np.cumsum(self.weights)
-        places = np.arange(start, min(start + count, int(ends[-1])))
+        places = np.arange(start, min(start + count, self.total))
         index = np.searchsorted(ends, places, side="right")
         return replace(self.take(index), weights=None)
 

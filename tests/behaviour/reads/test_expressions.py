@@ -106,6 +106,9 @@ def test_a_condition_keeps_the_rows_for_which_it_is_true(people: Graph, conditio
         ("{ $p.city as c, count(*) as n } having { n > 1 }", [("Rome", 2)]),
         ('{ $p.key as k } having { k > "b" } order { k }', [("bob",), ("cid",), ("dan",)]),
         ("{ $p.key } order { $p.key } offset 1 limit 2", [("bob",), ("cid",)]),
+        ("{ $p.key } order { $p.key } offset 9 limit 2", []),
+        ("{ $p.city as c, count(*) as n } order { c } offset 9", []),
+        ("{ $p.key as k } order { nearest($p.place, [2.0, 0.0]) } offset 9 limit 2", []),
         (
             "{ $p.city as c, $p.key as k } order { $p.age desc } limit 1 per { c }",
             [("Rome", "dan"), ("Oslo", "bob"), (None, "cid")],
@@ -132,6 +135,19 @@ def test_a_condition_keeps_the_rows_for_which_it_is_true(people: Graph, conditio
 def test_what_is_returned(people: Graph, result: str, expected: list[tuple[object, ...]]) -> None:
     rows = rows_of(people, f"match {{ $p: Person }} return {result}")
     assert [tuple(row.values()) for row in rows] == expected
+
+
+@each_case(
+    "clauses",
+    [
+        "$p knows $q",  # rows that stand for several
+        '$p knows $q  $q.key = "none"',
+    ],
+)
+def test_an_offset_beyond_the_last_row_leaves_none(people: Graph, clauses: str) -> None:
+    for projection in ("$p.key", "1 as one"):
+        text = f"match {{ $p: Person  {clauses} }} return {{ {projection} }} order {{ $p.key }} offset 20 limit 10"
+        assert rows_of(people, text) == []
 
 
 def test_all_properties_are_columns(people: Graph) -> None:
