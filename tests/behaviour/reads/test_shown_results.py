@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from omnigraph import Graph
 from omnigraph.api import read_ahead
 from omnigraph.api.read_ahead import ReadAhead
 from omnigraph.api.row_graphs import SparseGraph
-from omnigraph.errors import BadRequestError, NotFoundError, QuerySelectionError
+from omnigraph.errors import BadRequestError, MissingPackageError, NotFoundError, QuerySelectionError
 from support.subtests import each_case, named_cases
 
 SCHEMA = """
@@ -290,6 +291,13 @@ def test_a_matrix_that_cannot_be_made_is_explained(graph: Graph, read: Any, text
     with pytest.raises(BadRequestError) as failure:
         read(graph)
     assert text in str(failure.value)
+
+
+def test_a_matrix_without_scipy_names_what_installs_it(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    for read in (graph.to_scipy, graph.query(KNOWS).to_scipy):
+        with pytest.raises(MissingPackageError, match=r"`to_scipy` needs scipy.*pip install 'omnigraph\[scipy\]'"):
+            read()
 
 
 def test_a_difference_is_a_picture_with_both_states(graph: Graph) -> None:

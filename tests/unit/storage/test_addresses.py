@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph.errors import OutsideRootError, StorageError, StorageFailure
+from omnigraph.pipeline.sources import inputs
 from omnigraph.storage._failures import translated
 from omnigraph.storage.answers import (
     abandoned_answers,
@@ -43,6 +44,7 @@ from omnigraph.storage.datasets.staged import (
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.storage.datasets.versions import create_fork
 from omnigraph.storage.location import GraphLocation, parse_location
+from omnigraph.storage.store_variables import store_endpoint, store_region
 from support.subtests import each_case, named_cases
 from support.tables import answer_folder
 
@@ -220,6 +222,34 @@ def test_a_full_disk_is_named_and_is_no_damage(raised: Exception) -> None:
     assert caught.value.message.endswith("free some space on the disk")
     assert "damaged" not in caught.value.message
     assert ".rs" not in caught.value.message
+
+
+# ---- The variables of an object store
+
+
+def test_the_endpoint_and_the_region_that_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION", "AWS_REGION")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    assert (store_endpoint(), store_region()) == (None, None)
+    for name in names[:3]:
+        monkeypatch.setenv(name, f"http://{name.lower()}")
+        assert store_endpoint() == f"http://{name.lower()}"
+    for name in names[3:]:
+        monkeypatch.setenv(name, name.lower())
+        assert store_region() == name.lower()
+
+
+def test_inputs_of_loads_are_asked_where_graphs_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT", "http://store.internal:9000")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(inputs.fs, "S3FileSystem", lambda **options: asked.update(options))
+    assert inputs._system("s3://bucket/rows.csv") == (None, "bucket/rows.csv")
+    assert asked == {"endpoint_override": "store.internal:9000", "scheme": "http", "region": "eu-north-1"}
 
 
 # ---- The sources keep to the one door: who may import Lance, and which calls may move a dataset
