@@ -248,9 +248,6 @@ _SLIPS: Final = (
     (r"i?like", r"", _TEXTS),
     (r"between", r"", _BETWEEN),
 )
-_RULES: Final = tuple(
-    (re.compile(found), re.compile(f"(?:{before})$", re.DOTALL), text) for found, before, text in _SLIPS
-)
 
 
 def advise(found: str, before: str, after: str = "") -> str | None:
@@ -260,8 +257,8 @@ def advise(found: str, before: str, after: str = "") -> str | None:
         return _capital_advice(found, before, after)
     if found in RESERVED | _INFIX and re.search(r"\bas$", before):
         return f"`{found}` is a reserved word: give the column another name"
-    for word, ending, advice in _RULES:
-        if word.fullmatch(found) and (match := ending.search(before)):
+    for word, ending, advice in _SLIPS:
+        if re.fullmatch(word, found) and (match := re.search(f"(?:{ending})$", before, re.DOTALL)):
             return _filled(match.expand(advice), found)
     if found in RESERVED:
         return (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from lark import Token, Transformer, v_args
@@ -115,7 +115,7 @@ def _traversal() -> Lookahead:
 
 
 def _grammar_text() -> str:
-    return files("omnigraph.lang.query").joinpath("grammar.lark").read_text(encoding="utf-8").replace("%BLANK%", _BLANK)
+    return Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8").replace("%BLANK%", _BLANK)
 
 
 # ---- Texts and their trees

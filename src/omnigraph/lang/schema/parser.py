@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Literal, cast
 
 from lark import Token, v_args
@@ -66,7 +66,7 @@ def parse_schema_all(source: SourceText) -> tuple[ast.Schema, Findings]:
 @cache
 def _grammar() -> DeclarationGrammar[ast.Declaration]:
     return DeclarationGrammar(
-        files("omnigraph.lang.schema").joinpath("grammar.lark").read_text(encoding="utf-8"),
+        Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8"),
         _Builder(),
         declaration=_DECLARATION,
         phrases=_PHRASES,
