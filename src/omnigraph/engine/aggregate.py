@@ -114,7 +114,15 @@ class Grouping:
         self._keys = list(dict.fromkeys(keys))
         #: A variable whose numbers are the groups themselves, instead of keys.
         self._number = number
-        self._variables = list(dict.fromkeys(name for key in self._keys for name in ir.variables(key)))
+        #: Keys that are made of paths, whose values are kept: no table has them.
+        self._held_keys = {
+            key: f"~held {place}"
+            for place, key in enumerate(self._keys)
+            if any(isinstance(part, ir.PathRef) for part in ir.walk(key))
+        }
+        self._variables = list(
+            dict.fromkeys(name for key in self._keys if key not in self._held_keys for name in ir.variables(key))
+        )
         if number is not None:
             self._variables = [number]
         self._aggregates = list(aggregates)
@@ -128,7 +136,10 @@ class Grouping:
         self._bounds: dict[str, int] = {}
         #: Nothing but the number of all rows is asked for: then that is all that is kept.
         self._only_counts = (
-            not self._variables and not self._whole and all(it.argument is None for it in self._measures)
+            not self._variables
+            and not self._held_keys
+            and not self._whole
+            and all(it.argument is None for it in self._measures)
         )
         self._count = 0
 
@@ -144,9 +155,11 @@ class Grouping:
         columns: dict[str, object] = {name: pa.array(rows.variables[name]) for name in self._variables} or {
             _ALL: pa.repeat(pa.scalar(0, pa.int64()), rows.count)
         }
+        for key, name in self._held_keys.items():
+            columns[name] = computed(self._context, rows, key)
         for measure in self._measures:
             columns[measure.name] = self._measured(rows, measure, weights)
-        keys = self._variables or [_ALL]
+        keys = self._partial_keys()
         if self._whole:
             columns[_WEIGHT] = pa.repeat(pa.scalar(1, pa.int64()), rows.count) if weights is None else weights
             for number, aggregate in enumerate(self._whole):
@@ -161,6 +174,9 @@ class Grouping:
             # Groups that do not become fewer by joining are not joined again with every batch.
             self._most = max(_MAX_PARTIALS, 2 * self._partials[0].num_rows)
             self._account()
+
+    def _partial_keys(self) -> list[str]:
+        return [*self._variables, *self._held_keys.values()] or [_ALL]
 
     def finish(self) -> Groups:
         """The groups, in no particular order."""
@@ -293,21 +309,28 @@ class Grouping:
 
     def _groups_by_value(self) -> tuple[pa.Table, IntArray]:
         """One row per group with its keys and measures, and the group of every row of the partials."""
-        if not self._variables:
+        if not self._variables and not self._held_keys:
             return self._one_group()
         if not self._partials:
             return self._empty(), np.zeros(0, np.int64)
-        groups = pa.concat_tables(_alike(self._partials)) if self._whole else self._merge(self._variables)
+        groups = pa.concat_tables(_alike(self._partials)) if self._whole else self._merge(self._partial_keys())
         if self._number is not None:
             return self._numbered_groups(groups, self._number)
         rows = Rows(
             count=groups.num_rows,
             variables={name: np.asarray(groups[name].to_numpy()).astype(np.int64) for name in self._variables},
         )
-        rows = with_columns(self._context, rows, stored_columns(self._keys))
-        key_columns = {f"~key {number}": computed(self._context, rows, key) for number, key in enumerate(self._keys)}
+        rows = with_columns(self._context, rows, stored_columns(k for k in self._keys if k not in self._held_keys))
+        key_columns = {
+            f"~key {number}": (
+                arrow.one_array(groups[self._held_keys[key]])
+                if key in self._held_keys
+                else computed(self._context, rows, key)
+            )
+            for number, key in enumerate(self._keys)
+        }
         measures = {measure.name: groups[measure.name] for measure in self._measures}
-        if self._entities_are_groups() and not self._whole:
+        if self._entities_are_groups() and not self._whole and not self._held_keys:
             return pa.table({**key_columns, **measures}), np.arange(rows.count)
         codes = {f"~{name}": groupable(column) for name, column in key_columns.items()}
         for number, key in enumerate(self._keys):

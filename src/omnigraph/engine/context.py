@@ -69,6 +69,8 @@ def variable_tables(ops: Iterable[ir.Op]) -> dict[str, TableKey]:
                 found[op.edge_variable] = edge_table_key(next(iter(edges))) if len(edges) == 1 else EDGES
             case ir.Search():
                 found[op.target] = _nodes_of(op.target_types)
+            case ir.PathSearch(search=search):
+                found[op.target] = _nodes_of(search.target_types)
             case ir.OptionalJoin(_, pipeline, binds):
                 found |= {name: key for name, key in variable_tables(pipeline).items() if name in binds}
             case ir.Filter() | ir.AntiJoin() | ir.SemiJoin():
@@ -124,7 +126,7 @@ def _read_of(expression: ir.Expression) -> Iterator[str]:
     match expression:
         case ir.Aggregate() if counts_rows(expression):
             pass
-        case ir.PropertyRef(variable) | ir.EntityRef(variable) | ir.TypeOf(variable):
+        case ir.PropertyRef(variable) | ir.EntityRef(variable) | ir.TypeOf(variable) | ir.PathRef(variable):
             yield variable
         case ir.Exists(outer) | ir.BlockValue(_, outer):
             yield from outer
@@ -172,6 +174,9 @@ def _introduced(op: ir.Op) -> Iterator[str]:
             yield op.edge_variable
         case ir.Search():
             yield op.target
+        case ir.PathSearch(path):
+            yield op.target
+            yield path
         case ir.OptionalJoin(binds=binds):
             yield from binds
         case ir.Filter() | ir.AntiJoin() | ir.SemiJoin():
@@ -191,7 +196,7 @@ def _used(op: ir.Op) -> Iterator[str]:
             yield from ir.variables(predicate)
         case ir.UnionScan(filters=filters):
             yield from _outer_variables(filters, (op.variable,))
-        case ir.ExpandEdges() | ir.Search():
+        case ir.ExpandEdges() | ir.Search() | ir.PathSearch():
             yield op.source
         case ir.AntiJoin(outer) | ir.SemiJoin(outer) | ir.OptionalJoin(outer):
             yield from outer

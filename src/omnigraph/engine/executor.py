@@ -369,7 +369,7 @@ def _steps(context: Context, ops: Sequence[ir.Op], rows: float, place: tuple[int
             case ir.UnionScan():
                 rows *= sum(context.type_entities(node_table_key(name)).row_count for name in op.node_types)
                 yield _Step(here, depth, operator_label(op), rows)
-            case ir.ExpandEdges() | ir.Search():
+            case ir.ExpandEdges() | ir.Search() | ir.PathSearch():
                 yield _Step(here, depth, operator_label(op), rows)
             case ir.OptionalJoin(_, pipeline):
                 yield _Step(here, depth, operator_label(op), rows)

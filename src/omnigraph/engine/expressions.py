@@ -44,7 +44,15 @@ class Source(Protocol):
 
 #: The expressions that a source answers.
 Reference = (
-    ir.PropertyRef | ir.EntityRef | ir.TypeOf | ir.ColumnRef | ir.TextMatch | ir.Exists | ir.BlockValue | ir.Aggregate
+    ir.PropertyRef
+    | ir.EntityRef
+    | ir.TypeOf
+    | ir.PathRef
+    | ir.ColumnRef
+    | ir.TextMatch
+    | ir.Exists
+    | ir.BlockValue
+    | ir.Aggregate
 )
 
 
@@ -94,6 +102,7 @@ def evaluate(expression: ir.Expression, source: Source) -> Evaluated:
             ir.PropertyRef()
             | ir.EntityRef()
             | ir.TypeOf()
+            | ir.PathRef()
             | ir.ColumnRef()
             | ir.TextMatch()
             | ir.Exists()

@@ -15,6 +15,7 @@ from omnigraph.core.values import StoredValue
 from omnigraph.engine.context import OUTER_ROW, Context, is_hidden, live_after
 from omnigraph.engine.entities import Entities, row_id_array
 from omnigraph.engine.expand import ExpandOperator
+from omnigraph.engine.paths import PathOperator
 from omnigraph.engine.predicates import keep_true, push_down, stored_columns
 from omnigraph.engine.rows import BATCH_ROWS, BoolArray, IntArray, Rows, batch_rows, gathered, read_batches
 from omnigraph.engine.text_search import text_matches
@@ -280,6 +281,8 @@ def _operator(
             return ExpandEdgesOperator(context, op, live, run_pipeline)
         case ir.Search():
             return SearchOperator(context, op, live, run_pipeline)
+        case ir.PathSearch():
+            return PathOperator(context, op, live, run_pipeline)
         case ir.OptionalJoin():
             return OptionalJoinOperator(context, op, live, run_pipeline)
         case _:
@@ -304,6 +307,9 @@ def operator_label(op: ir.Op) -> str:
         case ir.ExpandEdges() | ir.Search():
             word = "Search" if isinstance(op, ir.Search) else "ExpandEdges"
             return f"{word} {_name(op.source)} {' | '.join(step.edge_type for step in op.steps)} {_name(op.target)}"
+        case ir.PathSearch(path, choice, search):
+            words = " | ".join(step.edge_type for step in search.steps)
+            return f"Path {_name(path)}: {choice} {_name(op.source)} {words} {_name(op.target)}"
         case ir.OptionalJoin(binds=binds):
             return f"OptionalJoin {', '.join(map(_name, binds))}"
         case _:

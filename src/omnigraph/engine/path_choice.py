@@ -51,6 +51,10 @@ _QUERY_MEMORY = WholeNumber(
     shown="2 GiB, at most a quarter of the memory",
 )
 
+_PATH_LIMIT = WholeNumber(
+    "OMNIGRAPH_PATH_LIMIT", 1_000_000, "Paths that `path $w = all …` may find in one read.", lowest=1
+)
+
 
 @frozen(kw_only=True)
 class EngineSettings:
@@ -61,6 +65,7 @@ class EngineSettings:
     indexed_max_hops: int = _MAX_HOPS.default
     column_cache_bytes: int = _COLUMN_CACHE.default
     query_memory_bytes: int = _QUERY_MEMORY.default
+    path_limit: int = _PATH_LIMIT.default
     #: Traversal indexes that are kept in memory between queries.
     adjacency_entries: int = 8
 
@@ -72,6 +77,7 @@ class EngineSettings:
             indexed_max_frontier=_MAX_FRONTIER.read(),
             indexed_max_hops=_MAX_HOPS.read(),
             column_cache_bytes=_COLUMN_CACHE.read(),
+            path_limit=_PATH_LIMIT.read(),
             query_memory_bytes=_QUERY_MEMORY.read(
                 max(min(_QUERY_MEMORY.default, available_memory() // 4), _LEAST_MEMORY)
             ),

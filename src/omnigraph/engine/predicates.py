@@ -194,6 +194,8 @@ class RowSource:
                 return self._stored(variable, name)
             case ir.EntityRef(variable):
                 return self._stored(variable, ID)
+            case ir.PathRef(path, part):
+                return self.rows.columns[path, part]
             case ir.TypeOf(variable):
                 return context.type_names(variable, self.rows.variables[variable])
             case ir.TextMatch():
@@ -272,7 +274,7 @@ def refuse_overflow(context: Context, rows: Rows, overflow: BoolArray) -> None:
     if not len(places):
         return
     first = rows.take(places[:_NAMED_ROWS])
-    names = sorted(name for name in first.variables if not is_hidden(name))
+    names = sorted(name for name in first.variables if name in context.tables and not is_hidden(name))
     ids = {name: context.columns(name, first.variables[name], (ID,))[ID].to_pylist() for name in names}
     texts = (", ".join(f"${name} {ids[name][row]!r}" for name in names) for row in range(first.count))
     raise IntegerOverflowError(tuple(text for text in texts if text), len(places))

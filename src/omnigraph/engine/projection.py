@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -183,17 +183,20 @@ def total_order(
     if is_same.any():
         names = (name for name in rows.variables if not is_hidden(name))
         in_order = sorted(names, key=lambda name: (name != first, name))
-        variables = {name: rows.variables[name] for name in in_order}
-        _break_ties(context, variables, order, is_same, wanted)
+        _break_ties(context, rows, list(in_order), order, (is_same, wanted))
     return order[:wanted]
 
 
 def _break_ties(
-    context: Context, variables: Mapping[str, IntArray], order: IntArray, is_same: np.ndarray, wanted: int
+    context: Context, rows: Rows, variables: Sequence[str], order: IntArray, same: tuple[np.ndarray, int]
 ) -> None:
-    """Sort runs of tied rows by the ids of variables, as far as they reach into the wanted part."""
+    """Sort runs of tied rows by the ids of variables, as far as they reach into the wanted part.
+
+    `same` says which rows are tied with the one before, in order, and how many rows are wanted.
+    """
     if not variables:
         return
+    is_same, wanted = same
     run = np.concatenate([[0], np.cumsum(~is_same)])
     in_run = np.concatenate([[False], is_same]) | np.concatenate([is_same, [False]])
     tied = np.flatnonzero(in_run & (run <= run[wanted - 1]))
@@ -201,10 +204,14 @@ def _break_ties(
         return
     places = order[tied]
     codes = [run[tied]]
-    for name, row_ids in variables.items():
-        ids = context.columns(name, row_ids[places], ("id",))["id"]
+    for name in variables:
+        row_ids = rows.variables[name]
+        if (name, ir.PathPart.EDGES) in rows.columns:
+            ids = rows.columns[name, ir.PathPart.EDGES].take(pa.array(places, pa.int64()))
+        else:
+            ids = context.columns(name, row_ids[places], ("id",))["id"]
         codes.append(context.budget.patiently(partial(order_codes, ids, descending=False), len(tied)))
-        if context.tables[name] in (NODES, EDGES):
+        if context.tables.get(name) in (NODES, EDGES):
             types = context.type_names(name, row_ids[places])
             codes.append(order_codes(types, descending=False))
     order[tied] = places[context.budget.patiently(lambda: sort_by_codes(codes, len(tied)), len(tied))]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from omnigraph.core.arrow import pa
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.engine.context import NODES, NOTHING, OUTER_ROW, Context
 from omnigraph.engine.rows import BoolArray, IntArray, Rows, batch_rows
@@ -16,6 +17,7 @@ Run = Callable[[Context, Sequence[ir.Op], Iterable[Rows], Iterable[str]], Iterat
 
 #: The variables of one hop of a search: where it began, where it is, and where it goes.
 _SEED, _AT, _NEXT = "~seed", "~at", "~next"
+_LISTS = pa.list_(pa.field("item", pa.utf8()))
 
 
 class UnionScanOperator:
@@ -64,7 +66,7 @@ class ExpandEdgesOperator:
                 edge_variable=op.edge_variable,
                 edge_filters=op.edge_filters,
             )
-            start = _of_type(context, rows, op.source, keys[op.source])
+            start = of_type(context, rows, op.source, keys[op.source])
             if start.count:
                 for found in self._run(context.narrowed(keys), (expand,), [start], self._live):
                     yield _widened(context, found, keys)
@@ -130,7 +132,7 @@ class SearchOperator:
                 # An edge from a node to itself reaches it, although it counts as visited.
                 loops = new_nodes == sources[new_seeds]
                 found.append((new_seeds[loops], new_nodes[loops]))
-            fresh = _not_among(new_seeds, new_nodes, *visited)
+            fresh = not_among(new_seeds, new_nodes, *visited)
             seeds, at = new_seeds[fresh], new_nodes[fresh]
             visited = (np.concatenate([visited[0], seeds]), np.concatenate([visited[1], at]))
             context.budget.allow(2 * (visited[0].nbytes + visited[1].nbytes))
@@ -151,7 +153,7 @@ class SearchOperator:
         places, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for step in op.steps:
             keys = {_AT: node_table_key(step.source_type), _NEXT: node_table_key(step.target_type)}
-            start = _of_type(context, frontier, _AT, keys[_AT])
+            start = of_type(context, frontier, _AT, keys[_AT])
             if not start.count:
                 continue
             hop = op.hop if op.edge_filters else None
@@ -181,6 +183,13 @@ class OptionalJoinOperator:
         self._live = live
         self._run = run
         self._inside = context.inside(op.pipeline)
+        #: The columns of the paths that the block binds.
+        self._parts = [
+            (inner.path, part)
+            for inner in op.pipeline
+            if isinstance(inner, ir.PathSearch) and inner.path in live
+            for part in ir.PathPart
+        ]
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
         """The rows with their solutions, then those without."""
@@ -197,18 +206,19 @@ class OptionalJoinOperator:
             joined = rows.take(places)
             for name in wanted:
                 joined = joined.bind(name, found.variables[name])
+            joined = joined.attach({key: values for key, values in found.columns.items() if key in self._parts})
             yield joined if found.weights is None else joined.multiplied(found.weights)
         if is_missing.any():
             rest = rows.keep(is_missing)
             for name in wanted:
                 rest = rest.bind(name, np.full(rest.count, NOTHING, np.int64))
-            yield rest
+            yield rest.attach({key: pa.nulls(rest.count, _LISTS) for key in self._parts})
 
 
 # ---- Rows of one type among rows of several
 
 
-def _of_type(context: Context, rows: Rows, variable: str, key: TableKey) -> Rows:
+def of_type(context: Context, rows: Rows, variable: str, key: TableKey) -> Rows:
     """The rows whose variable is bound to a row of this type, bound to its row id."""
     numbers = rows.variables[variable]
     if context.is_plain(variable):
@@ -235,7 +245,7 @@ def _distinct_pairs(first: IntArray, second: IntArray) -> tuple[IntArray, IntArr
     return first[is_new], second[is_new]
 
 
-def _not_among(first: IntArray, second: IntArray, known_first: IntArray, known_second: IntArray) -> BoolArray:
+def not_among(first: IntArray, second: IntArray, known_first: IntArray, known_second: IntArray) -> BoolArray:
     """Which pairs are not among known ones; both are distinct."""
     firsts, seconds = np.concatenate([known_first, first]), np.concatenate([known_second, second])
     order = np.lexsort((seconds, firsts))

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import CompilerError
+from omnigraph.errors import CompilerError, ResourceLimitError
 from support.subtests import each_case
 
 SCHEMA = """
@@ -167,6 +169,86 @@ def test_rows_of_a_pattern(towns: Graph, text: str, expected: list[tuple[object,
 
 
 @each_case(
+    ("text", "expected"),
+    [
+        (
+            'match { $p: Person { key: "ann" }  path $w = shortest $p knows{1,4} $q } '
+            "return { $q.key as q, length($w) as l, nodes($w) as n } order { q }",
+            [("bob", 1, ["ann", "bob"]), ("cid", 2, ["ann", "bob", "cid"]), ("dan", 1, ["ann", "dan"])],
+        ),
+        # Both ends given, several edge types: the shortest over all of them.
+        (
+            'match { $p: Person  path $w = shortest $p (knows | follows){1,4} $q: Person { key: "dan" } } '
+            "return { $p.key as p, nodes($w) as n } order { p }",
+            [("ann", ["ann", "dan"]), ("bob", ["bob", "cid", "dan"]), ("cid", ["cid", "dan"])],
+        ),
+        # Through towns: nodes between may be of any type.
+        (
+            "match { $p: Person  path $w = shortest $p <likes>{1,6} $q: Person } "
+            "return { $p.key as p, $q.key as q, nodes($w) as n } order { p, q }",
+            [("ann", "dan", ["ann", "rome", "dan"]), ("dan", "ann", ["dan", "rome", "ann"])],
+        ),
+        # Trails: the source again, but no edge twice.
+        (
+            'match { $p: Person { key: "ann" }  path $w = all $p knows{1,4} $q } return { length($w) as l, nodes($w) as n } order { l }',
+            [
+                (1, ["ann", "bob"]),
+                (1, ["ann", "dan"]),
+                (2, ["ann", "dan", "ann"]),
+                (2, ["ann", "bob", "cid"]),
+                (3, ["ann", "dan", "ann", "bob"]),
+                (4, ["ann", "dan", "ann", "bob", "cid"]),
+            ],
+        ),
+        (
+            'match { $p: Person { key: "ann" }  path $w = all $p knows{1,4} $q } return { length($w) as l, count(*) as n } order { l }',
+            [(1, 2), (2, 2), (3, 1), (4, 1)],
+        ),
+        (
+            "match { $p: Person  path $w = shortest $p knows{1,4} $q } return { max(length($w)) as far, count($w) as n }",
+            [(3, 7)],
+        ),
+        (
+            "match { $p: Person  path $w = shortest $p knows{1,4} $q  length($w) > 1 } return { $p.key as p, $q.key as q } order { p, q }",
+            [("ann", "cid"), ("dan", "bob"), ("dan", "cid")],
+        ),
+        (
+            "match { $p: Person  optional { path $w = shortest $p follows $t } } "
+            "return { $p.key as p, $w is null as none, nodes($w) as n } order { none, p } limit 2",
+            [("cid", False, ["cid", "dan"]), ("ann", True, None)],
+        ),
+        (
+            "match { $p: Person  path $w = shortest $p (knows where since > 2003){1,3} $q } return { nodes($w) as n } order { $p, $q }",
+            [(["ann", "dan"],), (["dan", "ann"],)],
+        ),
+        (
+            "match { $p: Person  exists { path $w = shortest $p knows{1,4} $q  length($w) = 3 } } return { $p.key as p }",
+            [("dan",)],
+        ),
+    ],
+)
+def test_paths(towns: Graph, text: str, expected: list[tuple[object, ...]]) -> None:
+    assert rows_of(towns, text) == expected
+
+
+def test_equally_short_paths_give_the_one_with_the_smallest_edge_ids(tmp_path: Path) -> None:
+    graph = Graph.init(str(tmp_path / "ties.omni"), "node N { key: String @key }\nedge E: N -> N { @key(src, dst) }")
+    pairs = [("a", "z"), ("a", "b"), ("b", "d"), ("z", "d"), ("d", "e")]
+    nodes = "".join(f'insert N {{ key: "{key}" }} ' for key in "abdez")
+    graph.mutate(nodes + "".join(f'insert E {{ from: "{a}", to: "{b}" }} ' for a, b in pairs))
+    text = 'match { $a: N { key: "a" }  path $w = shortest $a e{1,5} $b } return { $b.key as b, nodes($w) as n } order { b }'
+    assert rows_of(graph, text)[1:3] == [("d", ["a", "b", "d"]), ("e", ["a", "b", "d", "e"])]
+
+
+def test_too_many_paths_are_refused(towns: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_PATH_LIMIT", "3")
+    graph = Graph.open(towns.uri)
+    with pytest.raises(ResourceLimitError, match="OMNIGRAPH_PATH_LIMIT") as caught:
+        rows_of(graph, "match { $p: Person  path $w = all $p knows{1,4} $q } return { nodes($w) as n }")
+    assert (caught.value.resource, caught.value.limit) == ("paths", 3)
+
+
+@each_case(
     ("clauses", "code"),
     [
         ("$p: Person  optional { $p knows $q }  $q knows $r", "Q123"),
@@ -181,6 +263,11 @@ def test_rows_of_a_pattern(towns: Graph, text: str, expected: list[tuple[object,
         ("$p: Person  $p <likes>{1,3} $q", "T5"),
         ("$p: Person  $p (knows where nobody > 3) $q", "T6"),
         ("$p: Person  $p (knows where since) $q", "T41"),
+        ("$p: Person  path $w = all $p knows{1,11} $q", "T15"),
+        ("$p: Person  path $p = shortest $p knows $q", "Q121"),
+        ("$p: Person  path $w = shortest $p $e:knows $q", "Q121"),
+        ('$p: Person  path $w = shortest $p knows $q  upper($w) = "x"', "Q121"),
+        ("$p: Person  path $w = shortest $p knows $q  $w.length > 3", "Q121"),
     ],
 )
 def test_a_pattern_that_makes_no_sense_is_a_compile_error(towns: Graph, clauses: str, code: str) -> None:

@@ -85,6 +85,8 @@ def _pipeline(ops: Iterable[ir.Op], depth: int) -> Iterator[str]:
                 yield f"{pad}UnionScan {_name(variable)}: {' | '.join(node_types)}{_where(filters)}"
             case ir.ExpandEdges() | ir.Search():
                 yield f"{pad}{_several(op)}"
+            case ir.PathSearch(path, choice, search):
+                yield f"{pad}Path {_name(path)}: {choice} {_several(search)}"
             case ir.OptionalJoin(outer, inner, binds):
                 yield f"{pad}OptionalJoin {', '.join(map(_name, binds))} on {', '.join(map(_name, outer))}"
                 yield from _pipeline(inner, depth + 1)
@@ -172,6 +174,8 @@ def _primary(expression: ir.Expression) -> str:
             return f"id({_name(variable)})"
         case ir.TypeOf(variable):
             return f"{_name(variable)}.@type"
+        case ir.PathRef(path, part):
+            return f"{part}({_name(path)})"
         case ir.ParamRef(ir.NOW):
             return "now()"
         case ir.ParamRef(name):

@@ -43,14 +43,17 @@ from omnigraph.lang.query.operands import (
     system_field,
     variable_ref,
 )
-from omnigraph.lang.query.scope import Block, Context, EdgeVariable, Scope
+from omnigraph.lang.query.scope import Block, Context, EdgeVariable, PathVariable, Scope
 from omnigraph.lang.query.search import text_condition
 
 AGGREGATES = frozenset(function.value for function in ir.AggregateFunction)
 TEXT_FUNCTIONS = frozenset(kind.value for kind in ir.TextKind)
 RANK_FUNCTIONS = frozenset({"nearest", "bm25", "rrf"})
 VALUE_FUNCTIONS = frozenset({"now", "date", "datetime"})
-FUNCTIONS = AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS | VALUE_FUNCTIONS | frozenset(functions.names())
+PATH_FUNCTIONS = frozenset({"nodes", "edges"})
+FUNCTIONS = (
+    PATH_FUNCTIONS | AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS | VALUE_FUNCTIONS | frozenset(functions.names())
+)
 
 _BLOB = ScalarType(Scalar.BLOB)
 
@@ -335,10 +338,14 @@ def _begins_with_minus(expression: ast.Expression) -> bool:
     return isinstance(expression, ast.Unary) and expression.operator == "-"
 
 
-def _compared_side(context: Context, scope: Scope, expression: ast.Expression, place: Place) -> ir.Expression | None:
+def _compared_side(
+    context: Context, scope: Scope, expression: ast.Expression, place: Place, *, of_null: bool = False
+) -> ir.Expression | None:
     """One side of a comparison; an edge stands for its id."""
     if isinstance(expression, ast.Variable) and expression.name not in scope.lets and place.has_rows:
         bound = scope.bound.get(expression.name)
+        if isinstance(bound, PathVariable) and of_null:
+            return ir.PathRef(expression.name, ir.PathPart.EDGES, expression.name in scope.optional)
         if isinstance(bound, EdgeVariable) and bound.members is not None:
             return ir.EntityRef(expression.name, bound.type_name, expression.name in scope.optional)
     return check(context, scope, expression, place)
@@ -501,7 +508,7 @@ def _element(context: Context, scope: Scope, item: ast.Expression, place: Place)
 
 
 def _null_test(context: Context, scope: Scope, expression: ast.NullTest, place: Place) -> ir.Expression | None:
-    operand = _compared_side(context, scope, expression.operand, place)
+    operand = _compared_side(context, scope, expression.operand, place, of_null=True)
     if operand is None:
         return None
     if operand.type.base == _BLOB:
@@ -650,11 +657,36 @@ def _call(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Ex
         return None
     if name == "now":
         return now(context, call)
+    if (path := _path_of(scope, call)) is not None:
+        return _of_path(context, scope, call, path)
     if name in ("date", "datetime") and len(call.arguments) == 1:
         (argument,) = call.arguments
         if isinstance(argument, ast.Literal_) and isinstance(argument.value, str):
             return moment_of_literal(context, call, argument)
     return _function(context, scope, call, place)
+
+
+def _path_of(scope: Scope, call: ast.Call) -> str | None:
+    """The path that a function is applied to."""
+    match call.arguments:
+        case (ast.Variable(name), *_) if isinstance(scope.bound.get(name), PathVariable):
+            return name
+    return None
+
+
+def _of_path(context: Context, scope: Scope, call: ast.Call, path: str) -> ir.Expression | None:
+    """`length($w)`, `nodes($w)` or `edges($w)`."""
+    if call.function not in (*PATH_FUNCTIONS, "length"):
+        message = f"`{call.function}` takes no path"
+        context.error("Q121", call.span, message, "functions of paths are `length`, `nodes` and `edges`")
+        return None
+    if not check_arity(context, call, 1, 1, "Q110"):
+        return None
+    part = ir.PathPart.NODES if call.function == "nodes" else ir.PathPart.EDGES
+    reference = ir.PathRef(path, part, path in scope.optional)
+    if call.function != "length":
+        return reference
+    return ir.Function("size", (reference,), replace(ir.COUNT_TYPE, nullable=reference.nullable))
 
 
 def _text(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.TextMatch | None:
@@ -741,7 +773,8 @@ def aggregate(context: Context, scope: Scope, call: ast.Call, place: Place) -> i
         context.error("T8", call.span, f"`{call.function}` takes no `order` or `limit`: `collect` does")
         return None
     (inner,) = call.arguments
-    argument = _compared_side(context, scope, inner, place)
+    is_count = function is ir.AggregateFunction.COUNT
+    argument = _compared_side(context, scope, inner, place, of_null=is_count)
     if argument is None:
         return None
     if argument.type.base == _BLOB:

@@ -28,7 +28,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import ClassVar
 
-from omnigraph.core.types import PropertyType, Scalar, ScalarType
+from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import StoredValue, narrowed
 from omnigraph.frozen import frozen
 
@@ -209,6 +209,20 @@ class Connective(StrEnum):
 
 
 @frozen
+class PathRef:
+    """The ids of the nodes or of the edges of a path, in its order."""
+
+    path: str
+    part: PathPart
+    nullable: bool = False
+
+    @property
+    def type(self) -> PropertyType:
+        """A list of ids."""
+        return PropertyType(ListType(Scalar.STRING), self.nullable)
+
+
+@frozen
 class Logical:
     """Two or more truth values, joined: `false and null` is false, `true or null` is true."""
 
@@ -363,6 +377,7 @@ Expression = (
     PropertyRef
     | EntityRef
     | TypeOf
+    | PathRef
     | ParamRef
     | Constant
     | Comparison
@@ -435,7 +450,7 @@ def variables(expression: Expression) -> Iterator[str]:
     """The variables whose entities an expression is made from, those that its blocks begin with included."""
     for found in walk(expression):
         match found:
-            case PropertyRef(variable) | EntityRef(variable) | TypeOf(variable):
+            case PropertyRef(variable) | EntityRef(variable) | TypeOf(variable) | PathRef(variable):
                 yield variable
             case Exists(outer) | BlockValue(_, outer):
                 yield from outer
@@ -574,6 +589,46 @@ class Search:
     edge_filters: tuple[Expression, ...] = ()
 
 
+class PathChoice(StrEnum):
+    """Which paths between two nodes are bound.
+
+    `SHORTEST`: one, as a search reaches its end; of several the one whose list of edge ids is smallest, ids compared by
+    code point, then by type. `ALL`: every trail, which has no edge twice.
+    """
+
+    SHORTEST = "shortest"
+    ALL = "all"
+
+
+class PathPart(StrEnum):
+    """What a path is made of, in the columns that hold it."""
+
+    NODES = "nodes"
+    EDGES = "edges"
+
+
+@frozen
+class PathSearch:
+    """Bind `path` to paths of `low` to `high` hops from `source`, and `target` to where they end.
+
+    A path is two lists of ids, of its nodes and of its edges. Its end is of one of `target_types`.
+    """
+
+    path: str
+    choice: PathChoice
+    search: Search
+
+    @property
+    def source(self) -> str:
+        """The variable that paths begin at."""
+        return self.search.source
+
+    @property
+    def target(self) -> str:
+        """The variable that paths end at."""
+        return self.search.target
+
+
 @frozen
 class OptionalJoin:
     """Each row with every solution of `pipeline` that begins with it; a row without one stays, bound to nothing.
@@ -586,7 +641,7 @@ class OptionalJoin:
     binds: tuple[str, ...]
 
 
-Op = NodeScan | UnionScan | Expand | ExpandEdges | Search | Filter | AntiJoin | SemiJoin | OptionalJoin
+Op = NodeScan | UnionScan | Expand | ExpandEdges | Search | PathSearch | Filter | AntiJoin | SemiJoin | OptionalJoin
 
 
 # ---- ranking

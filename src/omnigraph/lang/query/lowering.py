@@ -30,6 +30,9 @@ class CheckedTraversal:
     edge_variable: str | None
     hop: str
     conditions: tuple[ir.Expression, ...] = ()
+    #: The variable of the path that this is, and which paths it stands for.
+    path: str | None = None
+    choice: ir.PathChoice | None = None
 
 
 @dataclass(slots=True)
@@ -132,7 +135,7 @@ def separate_patterns(query: ir.ReadIR) -> list[list[str]]:
                 links.append(_Joined(op.source, op.target))
                 if op.edge_variable is not None:
                     links.append(_Joined(op.source, op.edge_variable))
-            case ir.ExpandEdges() | ir.Search():
+            case ir.ExpandEdges() | ir.Search() | ir.PathSearch():
                 links.append(_Joined(op.source, op.target))
             case ir.OptionalJoin(outer, _, binds):
                 links.extend(_Joined(outer[0], name) for name in (*outer[1:], *binds))
@@ -236,7 +239,8 @@ class _Lowering:
                     self.blocks.append(ir.AntiJoin(outer, pipeline))
                     continue
             variables = frozenset(ir.variables(predicate))
-            if len(variables) == 1 and not variables <= self.known:
+            is_of_path = any(isinstance(part, ir.PathRef) for part in ir.walk(predicate))
+            if len(variables) == 1 and not is_of_path and not variables <= self.known:
                 self.by_variable[next(iter(variables))].append(predicate)
             else:
                 self.joined.append((variables, predicate))
@@ -250,6 +254,9 @@ class _Lowering:
         self._introduce(variable)
 
     def expand(self, traversal: CheckedTraversal) -> None:
+        if traversal.path is not None and traversal.left not in self.known:
+            # A path is searched in its own direction, so that its edges come in their order.
+            self.scan(traversal.left)
         from_left = traversal.left in self.known
         source, target = traversal.left, traversal.right
         if not from_left:
@@ -264,7 +271,7 @@ class _Lowering:
             left, right = ir.EntityRef(reached, node_type), ir.EntityRef(target, node_type)
             self.ops.append(ir.Filter(ir.Comparison(left, ir.CompareOp.EQ, right)))
         edge_variable = traversal.edge_variable
-        self._introduce(target, *([edge_variable] if edge_variable else []))
+        self._introduce(target, *filter(None, (edge_variable, traversal.path)))
 
     def _ways(
         self, traversal: CheckedTraversal, steps: tuple[ir.Step, ...], source: str, reached: str, target: str
@@ -276,6 +283,12 @@ class _Lowering:
             steps = tuple(step for step in steps if step.source_type in starts and step.target_type in wanted)
         filters = () if reached != target else tuple(self.by_variable[target])
         edge_filters = tuple(self.by_variable[edge_variable]) if edge_variable else ()
+        if traversal.path is not None:
+            assert traversal.choice is not None, "a path says which paths it stands for"
+            search = ir.Search(source, reached, steps, wanted, low, high, traversal.hop, traversal.conditions)
+            yield ir.PathSearch(traversal.path, traversal.choice, search)
+            yield from (ir.Filter(item) for item in filters)
+            return
         is_plain = len(steps) == 1 and len(starts) == 1 and len(wanted) == 1
         if is_plain and (edge_variable is not None or not traversal.conditions):
             (step,) = steps

@@ -22,7 +22,7 @@ from omnigraph.core.types import (
 )
 from omnigraph.core.values import StoredValue, coerce_json, parse_date, parse_datetime
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.scope import Context, EdgeVariable, NodeVariable, Reports, Scope
+from omnigraph.lang.query.scope import Context, EdgeVariable, NodeVariable, PathVariable, Reports, Scope
 
 MIN_I64, MAX_I64 = integer_range(Scalar.I64)
 _MAX_U64 = integer_range(Scalar.U64)[1]
@@ -144,6 +144,12 @@ def variable_ref(context: Context, scope: Scope, variable: ast.Variable) -> ir.E
             hint = f"write `${variable.name}.property`, or `${variable.name}.@id` for its id"
             context.error("T23", variable.span, message, hint)
             return None
+        case PathVariable():
+            name = variable.name
+            message = f"`${name}` is a path: it is not one value"
+            hint = f"write `nodes(${name})`, `edges(${name})` or `length(${name})`"
+            context.error("Q121", variable.span, message, hint)
+            return None
     if variable.name in context.params:
         type_ = context.params[variable.name]
         return ir.ParamRef(variable.name, type_) if type_ else None
@@ -231,6 +237,11 @@ def system_field(context: Context, scope: Scope, access: ast.SystemField) -> ir.
 def entity(context: Context, scope: Scope, variable: ast.Variable, span: Span) -> NodeVariable | EdgeVariable | None:
     """The node or edge that a variable is bound to; T6 for any other."""
     bound = scope.bound.get(variable.name)
+    if isinstance(bound, PathVariable):
+        name = variable.name
+        hint = f"write `nodes(${name})`, `edges(${name})` or `length(${name})`"
+        context.error("Q121", span, f"`${name}` is a path and has no properties", hint)
+        return None
     if bound is None:
         if variable.name in context.params:
             context.error("T6", span, f"`${variable.name}` is a parameter, it has no properties")

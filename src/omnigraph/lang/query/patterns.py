@@ -37,7 +37,7 @@ def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope)
     bindings = [binding for clause in clauses for binding in _bindings(clause)]
     names = [_bind(context, scope, pattern, binding) for binding in bindings]
     typed_ends = {id(binding): name for name, binding in zip(names, bindings, strict=True)}
-    traversals = (clause for clause in clauses if isinstance(clause, ast.Traversal))
+    traversals = [clause for clause in clauses if isinstance(clause, ast.Traversal | ast.Path)]
     check_traversals(context, scope, pattern, traversals, typed_ends)
     for clause in clauses:
         if isinstance(clause, ast.Let):
@@ -50,8 +50,6 @@ def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope)
     for clause in clauses:
         if isinstance(clause, ast.Optional):
             _check_optional(context, scope, pattern, clause, is_right=is_right)
-        elif isinstance(clause, ast.Path):
-            context.error("Q121", clause.span, "paths are not in this edition")
     for clause in clauses:
         match clause:
             case ast.Condition(expression):
@@ -70,6 +68,8 @@ def _bindings(clause: ast.Clause) -> Iterator[ast.Binding]:
         case ast.Binding():
             yield clause
         case ast.Traversal(binding=ast.Binding() as binding):
+            yield binding
+        case ast.Path(traversal=ast.Traversal(binding=ast.Binding() as binding)):
             yield binding
         case _:
             pass
@@ -270,7 +270,7 @@ def _bound_by(clause: ast.Clause) -> Iterator[ast.Variable]:
         case ast.Traversal(left, edge, _, right):
             found = [left, right, *([] if edge is None else [edge])]
         case ast.Path(_, _, traversal):
-            found = [traversal.left, traversal.right]
+            found = [clause.variable, traversal.left, traversal.right]
         case _:
             found = []
     return (variable for variable in found if variable.name != ast.ANONYMOUS)

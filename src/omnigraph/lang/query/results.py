@@ -239,6 +239,9 @@ def _check_grouping(context: Context, body: ast.ReadBody, shown: _Shown) -> None
             if left is not None:
                 message = f"`{_text(left)}` stands beside an aggregate and is not returned, so it has no single value"
                 context.error("T9", span, message, f"return `{_text(left)}` too, or aggregate it")
+        elif isinstance(column.expression, ir.PathRef):
+            message = "a path is neither a group nor distinct"
+            context.error("T9", span, message, "group by its length, or by its ends")
         elif isinstance(column.type.base, VectorType):
             context.error("T9", span, "vectors are not compared, so they are neither groups nor distinct")
 

@@ -72,7 +72,14 @@ class EdgeVariable(_Typed):
     """A variable bound to edges."""
 
 
-Bound = NodeVariable | EdgeVariable
+@frozen
+class PathVariable:
+    """A variable bound to paths."""
+
+    members: None = None
+
+
+Bound = NodeVariable | EdgeVariable | PathVariable
 
 
 @frozen

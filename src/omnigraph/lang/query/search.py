@@ -8,7 +8,7 @@ from omnigraph.core.types import INTEGERS, NUMERICS, ListType, PropertyType, Sca
 from omnigraph.core.values import coerce_json
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.operands import check_arity, literal, property_ref, variable_ref
-from omnigraph.lang.query.scope import Context, EdgeVariable, Scope
+from omnigraph.lang.query.scope import Context, EdgeVariable, NodeVariable, Scope
 
 _I64 = PropertyType(ScalarType(Scalar.I64))
 
@@ -142,7 +142,7 @@ def _searched_property(context: Context, scope: Scope, call: ast.Call, code: str
         context.error("Q123", argument.span, message)
         return None
     bound = scope.bound.get(argument.variable.name)
-    if call.function in RANKINGS and bound is not None and len(bound.members or ()) > 1:
+    if call.function in RANKINGS and isinstance(bound, NodeVariable) and len(bound.members or ()) > 1:
         message = f"`{call.function}` ranks nodes of one type, `${argument.variable.name}` is {bound.type_name}"
         context.error(code, argument.span, message, "rank each type in a query of its own")
         return None

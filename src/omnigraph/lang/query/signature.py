@@ -142,8 +142,8 @@ def _pipeline_reads(pipeline: tuple[ir.Op, ...], catalog: Catalog) -> Iterator[T
             case ir.UnionScan(_, node_types, filters):
                 yield from (TypeRef("node", node_type) for node_type in node_types)
                 yield from _blocks_read(filters, catalog)
-            case ir.ExpandEdges() | ir.Search():
-                for step in op.steps:
+            case ir.ExpandEdges() | ir.Search() | ir.PathSearch():
+                for step in op.search.steps if isinstance(op, ir.PathSearch) else op.steps:
                     yield TypeRef("edge", step.edge_type)
                     yield TypeRef("node", step.source_type)
                     yield TypeRef("node", step.target_type)

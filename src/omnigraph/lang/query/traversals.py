@@ -10,10 +10,12 @@ from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import Place, condition
 from omnigraph.lang.query.lowering import CheckedPattern, CheckedTraversal, in_known_order
-from omnigraph.lang.query.scope import Context, EdgeVariable, NodeVariable, Scope
+from omnigraph.lang.query.scope import Context, EdgeVariable, NodeVariable, PathVariable, Scope
 from omnigraph.lang.schema.catalog import EdgeDef
 
 _MAX_HOPS = 2**63 - 1
+#: Trails grow with every hop as fast as the graph branches.
+MAX_TRAIL_HOPS = 10
 _WORD_OPERATORS = ("contains", "starts_with", "ends_with")
 
 
@@ -25,19 +27,24 @@ class _Resolvable:
     edges: tuple[EdgeDef, ...]
     left: str
     right: str
+    path: ast.Path | None = None
 
 
 def check_traversals(
     context: Context,
     scope: Scope,
     pattern: CheckedPattern,
-    clauses: Iterable[ast.Traversal],
+    clauses: Iterable[ast.Traversal | ast.Path],
     typed_ends: dict[int, str],
 ) -> None:
     """Resolve the traversals of a block; `typed_ends` has the names of right ends by the identity of their binding."""
     outer = frozenset(scope.bound) - pattern.bindings.keys()
     resolvable: list[_Resolvable] = []
-    for clause in clauses:
+    for written in clauses:
+        path = written if isinstance(written, ast.Path) else None
+        clause = written.traversal if isinstance(written, ast.Path) else written
+        if path is not None:
+            _bind_path(context, scope, path)
         edges = _edges_of(context, clause)
         if not edges:
             # Unknown edge: its variables are bound, but nothing is known about them.
@@ -50,7 +57,7 @@ def check_traversals(
         named = None if clause.binding is None else typed_ends.get(id(clause.binding))
         right = named or _end_name(context, scope, clause.right)
         _bind_edge(context, scope, clause, edges)
-        resolvable.append(_Resolvable(clause, edges, left, right))
+        resolvable.append(_Resolvable(clause, edges, left, right, path))
     for item in in_known_order(resolvable, scope.bound):
         _resolve(context, scope, pattern, item, outer)
 
@@ -98,8 +105,9 @@ def _end_name(context: Context, scope: Scope, end: ast.Variable) -> str:
         context.error("Q104", end.span, message, f"bind a node first, for example `$n: Type {{ key: ${end.name} }}`")
         scope.bound[end.name] = NodeVariable(None)
         return context.hidden_variable()
-    if isinstance(scope.bound.get(end.name), EdgeVariable):
-        context.error("T23", end.span, f"`${end.name}` is an edge and cannot be an end of a traversal")
+    if isinstance(scope.bound.get(end.name), EdgeVariable | PathVariable):
+        what = "an edge" if isinstance(scope.bound[end.name], EdgeVariable) else "a path"
+        context.error("T23", end.span, f"`${end.name}` is {what} and cannot be an end of a traversal")
         return context.hidden_variable()
     return end.name
 
@@ -121,6 +129,25 @@ def _bind_edge(context: Context, scope: Scope, clause: ast.Traversal, edges: tup
         scope.bound[name] = EdgeVariable(None)
     else:
         scope.bound[name] = EdgeVariable(edges)
+
+
+def _bind_path(context: Context, scope: Scope, path: ast.Path) -> None:
+    variable, traversal = path.variable, path.traversal
+    name = variable.name
+    if name == ast.ANONYMOUS:
+        context.error("Q121", variable.span, "a path has a name", "write `path $w = …`, or the traversal alone")
+    elif name in context.params or name in scope.bound or name in scope.lets:
+        message = f"`${name}` is bound already, and a path is another thing"
+        context.error("Q121", variable.span, message, "give the path a name of its own")
+    else:
+        scope.bound[name] = PathVariable()
+    if traversal.edge is not None:
+        message = f"a path has its edges: `${traversal.edge.name}` cannot name one of them"
+        context.error("Q121", traversal.edge.span, message, f"write `edges(${name})`")
+    bounds = traversal.hop.bounds
+    if path.choice == "all" and bounds is not None and (bounds.high or 0) > MAX_TRAIL_HOPS:
+        message = f"all paths of more than {MAX_TRAIL_HOPS} hops are too many to be found"
+        context.error("T15", bounds.span, message, "ask for the shortest: `path $w = shortest …`")
 
 
 # ---- the way from left to right
@@ -149,7 +176,8 @@ def _resolve(context: Context, scope: Scope, pattern: CheckedPattern, item: _Res
     for name, types in ((item.left, starts), (item.right, reached)):
         if name not in outer:
             _narrow(context, scope, name, types)
-    hop = variable or (context.hidden_variable() if clause.hop.condition is not None else "")
+    needs_hop = clause.hop.condition is not None or item.path is not None
+    hop = variable or (context.hidden_variable() if needs_hop else "")
     pattern.traversals.append(
         CheckedTraversal(
             left=item.left,
@@ -160,6 +188,8 @@ def _resolve(context: Context, scope: Scope, pattern: CheckedPattern, item: _Res
             edge_variable=variable,
             hop=hop,
             conditions=_conditions(context, clause, item.edges, hop),
+            path=None if item.path is None else item.path.variable.name,
+            choice=None if item.path is None else ir.PathChoice(item.path.choice),
         )
     )
 
