@@ -48,7 +48,7 @@ def words(before: str, after: str = "", *parameters: str) -> list[str]:
         ("match { $t: Town  $t k", []),
         ("match { $p: Person  not { $p l", ["livesIn", "let"]),
         ("match { $p: Person } return { $p } ", ["having", "limit", "offset", "order"]),
-        ("match { $p: Person } return { $p.name as n } order { n", ["n", "not", "null", "nearest", "now"]),
+        ("match { $p: Person } return { $p.name as n } order { n", ["n", "not", "null", "nearest", "nodes", "now"]),
         ("match { $p: Person } return { $p.name as ", []),
         ("match { $p: Person } return { $", ["$p"]),
         ("insert ", ["Person", "Town", "Knows", "LivesIn"]),
