@@ -36,8 +36,11 @@ _TAIL = string.ascii_letters + string.digits + "_"
 SCHEMA_WORDS = ("enum", "key", "model", "src", "range", "order", "node", "edge", "interface", "implements")
 QUERY_WORDS = [
     *("query", "match", "return", "order", "limit", "not", "as", "asc", "desc", "insert", "update", "delete", "set"),
-    *("where", "contains", "starts_with", "true", "false"),
+    *("where", "true", "false", "distinct", "having", "offset", "per", "optional", "let", "path", "shortest", "all"),
+    *("exists", "null", "case", "when", "then", "else", "end", "upsert"),
 ]
+#: Words that also stand between operands: a property of that name needs a comma before it.
+OPERATOR_WORDS = ["and", "or", "in", "is", "contains", "starts_with", "ends_with"]
 
 #: Text of string literals: everything but NUL, which no source may hold, and lone surrogates.
 string_values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
@@ -131,9 +134,9 @@ schema_trees = st.lists(declarations, max_size=4).map(lambda items: pg.Schema(tu
 # ---- query syntax trees
 
 #: Names where a keyword is one too: behind a dollar, a dot or a `:`.
-free_names = lower_names | st.sampled_from(QUERY_WORDS)
+free_names = lower_names | st.sampled_from([*QUERY_WORDS, *OPERATOR_WORDS])
 #: Names that begin an expression; a keyword there is the keyword.
-plain_names = lower_names.filter(lambda name: name not in QUERY_WORDS)
+plain_names = lower_names.filter(lambda name: name not in {*QUERY_WORDS, *OPERATOR_WORDS})
 variables = st.builds(gq.Variable, free_names | st.just("_"))
 
 scalar_literals = st.one_of(
@@ -164,65 +167,153 @@ def _lists(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[gq.ListLiteral
     return st.builds(gq.ListLiteral, st.lists(elements, max_size=3).map(tuple))
 
 
-_elements = st.recursive(scalar_literals | _calls(_atoms), _lists, max_leaves=4)
-list_literals = _lists(_elements)
-calls = _calls(st.recursive(_atoms | list_literals, _calls, max_leaves=4))
-expressions = _atoms | list_literals | calls
-#: What may stand right of a variable and `contains`: anything that does not begin with a variable.
-constants = scalar_literals | list_literals | calls | aliases
-values = scalar_literals | list_literals | variables | calls
+#: What stands in blocks and under operators is drawn from these, so that trees stay small.
+_names_of_values = variables | property_accesses | aliases
 
-_SYMBOLS = [gq.Operator.EQ, gq.Operator.NE, gq.Operator.LT, gq.Operator.LE, gq.Operator.GT, gq.Operator.GE]
-_WORDS = [gq.Operator.CONTAINS, gq.Operator.STARTS_WITH]
 
-filters = st.one_of(
-    st.builds(
-        gq.Filter,
-        scalar_literals | list_literals | property_accesses | calls | aliases,
-        st.sampled_from([*_SYMBOLS, *_WORDS]),
-        expressions,
-    ),
-    st.builds(gq.Filter, variables, st.sampled_from(_SYMBOLS), expressions),
-    st.builds(gq.Filter, variables, st.sampled_from(_WORDS), constants),
-)
+def _negated(operand: gq.Expression) -> gq.Expression:
+    """`-operand`; a minus before a number belongs to the number."""
+    is_number = isinstance(operand, gq.Literal_) and not isinstance(operand.value, str | bool)
+    return gq.Unary("not", operand) if is_number else gq.Unary("-", operand)
+
+
+_INFIX = (gq.Operator.CONTAINS, gq.Operator.STARTS_WITH, gq.Operator.ENDS_WITH)
+
+
+def _binary(left: gq.Expression, operator: gq.Operator, right: gq.Expression) -> gq.Expression:
+    """`left operator right`; directly before a parenthesis a word is a call."""
+    made = gq.Binary(left, operator, right)
+    is_call = operator in _INFIX and f"{operator} (" in gq.print_expression(made)
+    return replace(made, operator=gq.Operator.EQ) if is_call else made
+
+
+def _operators(inner: st.SearchStrategy[gq.Expression]) -> st.SearchStrategy[gq.Expression]:
+    branches = st.lists(st.builds(gq.When, inner, inner), min_size=1, max_size=2).map(tuple)
+    return st.one_of(
+        st.builds(_binary, inner, st.sampled_from(gq.Operator), inner),
+        st.builds(gq.Unary, st.just("not"), inner),
+        inner.map(_negated),
+        st.builds(gq.NullTest, inner, st.booleans()),
+        st.builds(gq.Case, branches, st.none() | inner),
+        _calls(inner),
+        _lists(inner),
+    )
+
+
+_plain_expressions = st.recursive(_atoms | st.just(gq.Null()), _operators, max_leaves=4)
 _bounds_of_hops = st.builds(gq.Bounds, st.integers(0, 2**33), st.none() | st.integers(0, 2**33))
-hops = st.builds(gq.Hop, free_names.filter(lambda name: name != "not"), st.booleans(), st.none() | _bounds_of_hops)
-traversals = st.builds(gq.Traversal, variables, st.none() | variables, hops, variables)
-bindings = st.builds(
-    gq.Binding, variables, upper_names, st.lists(st.builds(gq.PropertyMatch, free_names, values), max_size=2).map(tuple)
+_edge_words = st.builds(gq.TypeName, plain_names | st.sampled_from(["and", "or", "not", "is", "null", "in"]))
+_hop_conditions = st.builds(gq.Binary, aliases, st.sampled_from([gq.Operator.GE, gq.Operator.NE]), _atoms)
+hops = st.one_of(
+    st.builds(
+        gq.Hop,
+        st.lists(_edge_words, min_size=1, max_size=2).map(tuple),
+        st.booleans(),
+        st.none() | _bounds_of_hops,
+        st.none() | _hop_conditions,
+    ),
+    st.builds(gq.Hop, st.builds(gq.TypeName, free_names).map(lambda word: (word,)), st.booleans(), st.none()),
+    st.builds(gq.Hop, st.just(()), st.booleans(), st.none() | _bounds_of_hops),
 )
-_flat_clauses = st.one_of(bindings, traversals, filters, st.builds(gq.Condition, calls))
-clauses = st.recursive(
-    _flat_clauses,
-    lambda inner: st.builds(gq.Negation, st.lists(inner, min_size=1, max_size=2).map(tuple)),
-    max_leaves=3,
+_types = st.lists(st.builds(gq.TypeName, upper_names), min_size=1, max_size=2).map(tuple)
+_matches = st.lists(st.builds(gq.PropertyMatch, free_names, _plain_expressions), max_size=2).map(tuple)
+bindings = st.builds(gq.Binding, variables, _types, _matches)
+
+
+@st.composite
+def _traversals(draw: st.DrawFn) -> gq.Traversal:
+    right, typed = draw(variables), draw(st.none() | bindings)
+    return gq.Traversal(
+        draw(variables),
+        draw(st.none() | variables),
+        draw(hops),
+        right,
+        None if typed is None else replace(typed, variable=right),
+    )
+
+
+traversals = _traversals()
+#: Where one clause ends and the next begins is told by what they begin and end with: a name before parentheses is a
+#: call, and a variable before a word and a variable is a traversal.
+_BEGINS_LIKE_A_TRAVERSAL = re.compile(r"\$\w+( (\*|<|contains|starts_with|ends_with|not) |$)|[(-]")
+_ENDS_LIKE_A_CALL = re.compile(r"(?<![\w.$@])(?!(?:end|null|true|false)$)[a-z_]\w*$")
+
+
+def _stands_alone(condition: gq.Expression) -> bool:
+    text = gq.print_expression(condition)
+    return not _BEGINS_LIKE_A_TRAVERSAL.match(text) and not _ENDS_LIKE_A_CALL.search(text)
+
+
+def _clauses_with(expressions: st.SearchStrategy[gq.Expression]) -> st.SearchStrategy[gq.Clause]:
+    alone = expressions.filter(_stands_alone)
+    choices = st.sampled_from(["shortest", "all"])
+    return st.one_of(
+        bindings,
+        traversals,
+        st.builds(gq.Condition, alone),
+        st.builds(gq.Let, variables, alone),
+        st.builds(gq.Path, variables, choices, traversals),
+    )
+
+
+_counts = st.builds(gq.Count, st.integers(0, 2**63) | variables)
+_directions = st.sampled_from([None, "asc", "desc"])
+_blocks = st.lists(_clauses_with(_plain_expressions), min_size=1, max_size=2).map(tuple)
+_block_values = st.one_of(
+    st.builds(gq.Exists, st.booleans(), _blocks),
+    st.builds(gq.Call, st.just("count"), st.just(()), clauses=_blocks),
+    st.builds(gq.Call, _functions, _plain_expressions.map(lambda item: (item,)), st.booleans(), clauses=_blocks),
 )
+_inner_sorts = st.builds(gq.Sort, _names_of_values, _directions, st.sampled_from([None, "first", "last"]))
+_aggregates = st.builds(
+    gq.Call,
+    st.sampled_from(["collect", "count"]),
+    (_names_of_values | st.just(gq.Star())).map(lambda item: (item,)),
+    st.just(False),
+    st.lists(_inner_sorts, max_size=2).map(tuple),
+    st.none() | _counts,
+)
+_fields = st.builds(gq.SystemField, variables, st.sampled_from(["id", "src", "type"])) | st.builds(
+    gq.AllProperties, variables
+)
+expressions = st.recursive(_atoms | _block_values | _aggregates | _fields, _operators, max_leaves=4)
+clauses = st.one_of(_clauses_with(expressions), st.builds(gq.Optional, _blocks))
 read_bodies = st.builds(
     gq.ReadBody,
     st.lists(clauses, min_size=1, max_size=4).map(tuple),
     st.lists(st.builds(gq.Projection, expressions, st.none() | free_names), min_size=1, max_size=3).map(tuple),
-    st.lists(st.builds(gq.Sort, expressions, st.sampled_from([None, "asc", "desc"])), max_size=3).map(tuple),
-    st.none() | st.builds(gq.Limit, st.integers(0, 2**63)),
+    st.lists(st.builds(gq.Sort, expressions, _directions, st.sampled_from([None, "first", "last"])), max_size=2).map(
+        tuple
+    ),
+    st.none() | st.builds(gq.Limit, _counts, st.lists(expressions, max_size=2).map(tuple)),
+    st.booleans(),
+    st.none() | expressions,
+    st.none() | _counts,
 )
-_assignments = st.lists(st.builds(gq.Assignment, free_names, values), min_size=1, max_size=3).map(tuple)
-_predicates = st.builds(gq.Predicate, free_names, st.sampled_from(_SYMBOLS), values)
+_assignments = st.lists(st.builds(gq.Assignment, free_names, _plain_expressions), min_size=1, max_size=3).map(tuple)
+_targets = st.builds(gq.TypeName, upper_names) | variables
+_conditions_of_rows = st.none() | _plain_expressions
+_columns_of_rows = st.builds(gq.Projection, _plain_expressions, st.none() | free_names)
 mutation_bodies = st.builds(
     gq.MutationBody,
     st.lists(
         st.one_of(
-            st.builds(gq.Insert, upper_names, _assignments),
-            st.builds(gq.Update, upper_names, _assignments, _predicates),
-            st.builds(gq.Delete, upper_names, _predicates),
+            st.builds(gq.Insert, upper_names, _assignments, st.none() | variables),
+            st.builds(gq.Upsert, upper_names, _assignments),
+            st.builds(gq.Update, _targets, _assignments, _conditions_of_rows),
+            st.builds(gq.Delete, _targets, _conditions_of_rows),
         ),
         min_size=1,
         max_size=3,
     ).map(tuple),
+    st.none() | st.lists(clauses, min_size=1, max_size=2).map(tuple),
+    st.lists(_columns_of_rows, max_size=2).map(tuple),
 )
 _param_types = st.one_of(
     st.builds(gq.TypeExpr, st.sampled_from(["scalar", "list"]), st.booleans(), _scalar_words),
     st.builds(gq.TypeExpr, st.just("vector"), st.booleans(), dimension=st.integers(0, 2**40)),
 )
-params = st.builds(gq.Param, free_names, _param_types)
+params = st.builds(gq.Param, free_names, _param_types, st.none() | scalar_literals | st.just(gq.Null()))
 notes = st.builds(gq.Note, st.sampled_from(["description", "instruction"]), string_values)
 query_trees = st.lists(
     st.builds(

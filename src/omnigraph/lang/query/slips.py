@@ -23,6 +23,7 @@ class _Repair:
     clauses: tuple[ast.Clause, ...] = ()
 
 
+_INFIX = frozenset({"contains", "starts_with", "ends_with"})
 _WORD_OPERATORS = frozenset({ast.Operator.AND, ast.Operator.OR, ast.Operator.IN})
 
 
@@ -30,7 +31,15 @@ def without_slips(context: Context, clauses: Iterable[ast.Clause]) -> tuple[ast.
     """The clauses of a block, with slips reported and repaired."""
     waiting, kept = tuple(clauses), list[ast.Clause]()
     while waiting:
-        for look in (_misspelt_traversal, _reserved_word, _repeated_hop, _foreign_word, _subscript, _prose):
+        for look in (
+            _misspelt_traversal,
+            _reserved_word,
+            _repeated_hop,
+            _foreign_word,
+            _split_call,
+            _subscript,
+            _prose,
+        ):
             repair = look(context, kept, waiting)
             if repair is not None:
                 kept.extend(repair.clauses)
@@ -201,6 +210,17 @@ def _foreign_word(context: Context, kept: list[ast.Clause], clauses: Sequence[as
     if kept and isinstance(_expression(kept, -1), ast.PropertyAccess | ast.Variable | ast.Call):
         kept.pop()
     return _Repair(2 if _expression(clauses, 1) is not None else 1)
+
+
+def _split_call(context: Context, _: list[ast.Clause], clauses: Sequence[ast.Clause]) -> _Repair | None:
+    """`$p.title contains ("a")`, where the parenthesis makes a call of the operator."""
+    text, call = _expression(clauses, 0), _expression(clauses, 1)
+    if text is None or not isinstance(call, ast.Call) or call.function not in _INFIX or len(call.arguments) != 1:
+        return None
+    left, right = ast.print_expression(text), ast.print_expression(call.arguments[0])
+    hint = f"write `{left} {call.function} {right}` or `{call.function}({left}, {right})`"
+    context.error("Q000", call.span, f"`{call.function}(` begins a call", hint)
+    return _Repair(2)
 
 
 def _subscript(context: Context, kept: list[ast.Clause], clauses: Sequence[ast.Clause]) -> _Repair | None:

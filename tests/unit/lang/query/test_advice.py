@@ -130,6 +130,7 @@ HINTS = {
     "match { $p: Package } return { $p.name } match { $q: Package } return { $q }": "a second `match`",
     "match { $p: Package and $p.year > 3 } return { $p }": "patterns stand one after the other",
     "match { $p: Package, $p.year > 3 } return { $p }": "without commas",
+    'match { $p: Package $p.name contains ("a") } return { $p }': 'write `$p.name contains "a"`',
     "match { $p: Package count($p) > 1 } return { $p }": "write `count { … }`",
     'match { $p: Package } return { $p.name + "a" as x }': "`concat(…)` joins texts",
     'match { $p: Package } return { $p.name || "a" as x }': "conditions are joined with `or`",
