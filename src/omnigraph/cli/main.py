@@ -147,6 +147,8 @@ _GROUPS = {
     "graphs": "serving.graphs_app",
     "profile": "setup.app",
 }
+#: Printing the release takes none of them.
+_VERSION = ["--version", "-v"]
 #: Commands that the help does not list.
 _HIDDEN = {"ingest"}
 
@@ -190,12 +192,7 @@ def _loaded(home: str) -> Any:
 
 def _version_flag() -> click.Option:
     return click.Option(
-        ["--version", "-v"],
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_print_version,
-        help="print the release",
+        _VERSION, is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="print the release"
     )
 
 
@@ -226,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: list[str], interrupts: Interrupts) -> None:
     words = arranged(words, _GROUPS)
     as_json = wants_json(words)
-    known = words[0] if words and words[0] in {**_COMMANDS, **_GROUPS} else None
+    known = words[0] if words and words[0] in {*_COMMANDS, *_GROUPS, *_VERSION} else None
     try:
         # Not by `main` of click, which keeps interrupts and closed pipes for itself.
         with app_with(known).make_context("omnigraph", words) as context:
