@@ -88,6 +88,8 @@ class MutationResult(Document):
     affected_edges: int
     actor: Actor
     commit: GraphCommit | None
+    #: What `return` behind the statements says, a row for each row of the match, as JSON values; None without it.
+    rows: Annotated[tuple[Mapping[str, object], ...] | None, OMIT_NONE] = None
     dry_run: Annotated[bool, OMIT_EMPTY] = False
     #: The rows that would change, per type.
     changes: Annotated[tuple[TypeChanges, ...], _IsDryRun] = ()

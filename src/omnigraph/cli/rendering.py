@@ -312,6 +312,7 @@ def receipt_lines(result: MutationResult) -> Iterator[str]:
         yield "nothing matched, nothing changed"
     else:
         yield f"{nodes}, {edges} in commit {commit_text(result.commit.commit_id)} on {result.branch}"
+    yield from (value_text(dict(row)) for row in result.rows or ())
 
 
 def _preview_lines(result: MutationResult) -> Iterator[str]:

@@ -11,13 +11,16 @@ from omnigraph.api.results import AFFECTED_RESOURCE, ExampleChange, LoadResult, 
 from omnigraph.commit.expectations import HeadIs
 from omnigraph.commit.rows import MAIN, GraphCommit, TypeChanges
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import CancelSignal, ReadLimits
 from omnigraph.core.ids import check_branch_name
 from omnigraph.core.source import SourceText
 from omnigraph.core.values import StoredValue
+from omnigraph.engine.context import Context, variable_tables
 from omnigraph.errors import QuerySelectionError, ResourceLimitError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
+from omnigraph.graph.reads import query_context
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.pipeline.workers import Progress
@@ -78,6 +81,7 @@ def mutate(
             store=transaction.environment.tables,
             max_bytes=max_bytes,
             external=external,
+            context=_match_context(graph, query, snapshot, values),
         )
         affected = prepared.outcome.affected_nodes + prepared.outcome.affected_edges
         if max_affected is not None and affected > max_affected:
@@ -90,6 +94,7 @@ def mutate(
             affected_edges=prepared.outcome.affected_edges,
             actor=actor,
             commit=None,
+            rows=prepared.outcome.rows,
             dry_run=dry_run,
         )
         if dry_run:
@@ -109,6 +114,15 @@ def mutate(
             # In the same turn: beside other writers a fold would be staged and lose, again and again.
             fold_after(graph.environment, graph.settings, result.commit)
     return result
+
+
+def _match_context(
+    graph: OpenGraph, query: ir.MutationIR, snapshot: Snapshot, values: Mapping[str, StoredValue]
+) -> Context | None:
+    """What the match of a mutation runs in: as a read of the snapshot that the mutation is prepared on."""
+    if query.match is None:
+        return None
+    return query_context(graph, snapshot, values, variable_tables(query.match), graph.limits)
 
 
 def _with_preview(result: MutationResult, tables: Sequence[TablePreview]) -> MutationResult:

@@ -60,7 +60,7 @@ def query(
             raise QuerySelectionError(message, (compiled.name,))
         values = _bind(graph, compiled.ir, params)
         tables = variable_tables(compiled.ir.pipeline)
-        context = _context(graph, snapshot, values, tables, limits, is_head=wanted.is_head)
+        context = query_context(graph, snapshot, values, tables, limits, is_head=wanted.is_head)
         stream = execute(context, compiled.ir)
         return Result(
             stream.schema,
@@ -123,7 +123,7 @@ def explain(
                 raise QuerySelectionError(message, (compiled.name,))
             return meaning
         values = _bind(graph, compiled.ir, params) if analyze or params else {}
-        context = _context(graph, snapshot, values, variable_tables(compiled.ir.pipeline), limits)
+        context = query_context(graph, snapshot, values, variable_tables(compiled.ir.pipeline), limits)
         plan = plan_query(context, compiled.ir)
         if not analyze:
             return f"{meaning}{plan.render()}"
@@ -147,7 +147,7 @@ def catalog(graph: OpenGraph, branch: str = MAIN, **rest: Unpack[PastKeywords]) 
 def prepare_indexes(graph: OpenGraph, branch: str) -> None:
     """Build the traversal and text indexes of large types and keep them on disk for later processes."""
     snapshot = graph.resolve(Target(branch=branch))
-    context = _context(graph, snapshot, {}, {})
+    context = query_context(graph, snapshot, {}, {})
     for edge in context.catalog.edges.values():
         if snapshot.pins[edge.table_key].row_count >= PERSIST_MIN_EDGES:
             find_adjacency(context, edge, keep=True)
@@ -157,7 +157,7 @@ def prepare_indexes(graph: OpenGraph, branch: str) -> None:
             keep_text_column(context, entities, name)
 
 
-def _context(
+def query_context(
     graph: OpenGraph,
     snapshot: Snapshot,
     values: Mapping[str, StoredValue],

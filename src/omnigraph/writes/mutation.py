@@ -2,257 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import assert_never
+from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.commit.snapshot import Snapshot
-from omnigraph.core.arrow import json_column, stored_array
-from omnigraph.core.ids import TableKey, derive_id, new_ulid
-from omnigraph.core.types import MOMENTS, BaseType, EnumType, PropertyType, Scalar, ScalarType, item_scalar
-from omnigraph.core.values import MANAGED, StoredValue, canonical_spelling, coerce_json, spelled_cell
-from omnigraph.errors import BadRequestError
+from omnigraph.core.arrow import json_column
+from omnigraph.core.ids import TableKey
+from omnigraph.core.values import StoredValue
+from omnigraph.engine.context import Context
 from omnigraph.errors.writes import RowImage
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
+from omnigraph.lang.query.signature import matched_types
 from omnigraph.lang.schema.accepted import Identities
-from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, member_base
-from omnigraph.lang.schema.rules import EndGiven, EnumValues, Example, Required, TableRules, violation_text
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+from omnigraph.lang.schema.rules import TableRules
 from omnigraph.storage.datasets.blob_columns import has_references
-from omnigraph.storage.datasets.blobs import blob_bytes
-from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
+from omnigraph.storage.datasets.filters import OneOf
 from omnigraph.storage.datasets.fragments import stage_delete, stage_replaced_rows
-from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
 from omnigraph.storage.datasets.staged import StagedWrite, stage_append, stage_upsert
 from omnigraph.storage.datasets.tables import Table, TableStore
-from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, table_schema, texts
+from omnigraph.writes.columns import CommittedRows, blob_columns, table_schema, texts
+from omnigraph.writes.matched import run_match
 from omnigraph.writes.pending import ExternalIntake, PendingRows, TableDelta, validate
-
-# ---- Values of inserted and updated rows
-
-
-def assigned_value(
-    owner: str,
-    name: str,
-    type_: PropertyType,
-    value: ir.Value,
-    params: Mapping[str, StoredValue],
-    *,
-    external: ExternalIntake,
-) -> StoredValue:
-    """The stored value of an assignment.
-
-    Raises:
-        BadRequestError: the value does not fit the property.
-        ExternalBlobPolicyError: it is an external blob that is not allowed.
-        ExternalBlobSourceError: it is an allowed one that cannot be read.
-    """
-    given = ir.value_of(value, params)
-    if given is None and not type_.nullable:
-        missing = Required(type_name=owner, property=name)
-        raise BadRequestError(violation_text(missing, Example(None)))
-    if isinstance(type_.base, EnumType) and isinstance(given, str):
-        rule = EnumValues(type_name=owner, property=name, values=type_.base.values)
-        if given not in rule.values:
-            raise BadRequestError(violation_text(rule, Example(given)))
-    try:
-        if type_.base == ScalarType(Scalar.BLOB):
-            return None if given is None else _blob(str(given), external)
-        # Literals and parameters of moments are in stored form already.
-        return given if item_scalar(type_.base) in MOMENTS else coerce_json(type_, given)
-    except ValueError as problem:
-        raise BadRequestError(f"invalid value for {owner}.{name}: {problem}") from problem
-
-
-def _blob(text: str, external: ExternalIntake) -> bytes:
-    return spelled_cell(text) if text.startswith(MANAGED) else external.copied(text)
-
-
-# ---- Statements
-
-
-_STRING = ScalarType(Scalar.STRING)
-
-
-@dataclass(slots=True)
-class Affected:
-    """The number of entities that a mutation touched."""
-
-    nodes: int = 0
-    edges: int = 0
-
-
-@frozen(kw_only=True)
-class StatementRunner:
-    """Runs statements in order; each sees what the earlier ones did."""
-
-    catalog: Catalog
-    identities: Identities
-    committed: CommittedRows
-    pending: PendingRows
-    params: Mapping[str, StoredValue]
-    affected: Affected
-    external: ExternalIntake
-
-    def run(self, statement: ir.Statement) -> None:
-        """Run one statement.
-
-        Raises:
-            BadRequestError: a value does not fit.
-        """
-        match statement:
-            case ir.InsertNode():
-                self._insert_node(statement)
-            case ir.InsertEdge():
-                self._insert_edge(statement)
-            case ir.UpdateNode():
-                self._update(statement)
-            case ir.DeleteNode():
-                self._delete_node(statement)
-            case ir.DeleteEdge():
-                edge = self.catalog.edges[statement.edge_type]
-                filter_ = self._filter(edge, statement.predicate)
-                self.affected.edges += self._delete_edges(edge, filter_)
-            case _:
-                assert_never(statement)
-
-    # ---- inserts
-
-    def _insert_node(self, statement: ir.InsertNode) -> None:
-        node = self.catalog.nodes[statement.node_type]
-        self._put(node, self._assigned(node, statement.assignments))
-        self.affected.nodes += 1
-
-    def _insert_edge(self, statement: ir.InsertEdge) -> None:
-        edge = self.catalog.edges[statement.edge_type]
-        row = self._assigned(edge, statement.assignments)
-        ends = (("src", "from", edge.source), ("dst", "to", edge.target))
-        for (column, name, node_type), value in zip(ends, (statement.source, statement.target), strict=True):
-            end = ir.value_of(value, self.params)
-            if end is None:
-                rule = EndGiven(edge_type=edge.name, end=name, node_type=node_type)
-                raise BadRequestError(violation_text(rule, Example(None)))
-            row[column] = end
-        self._put(edge, row)
-        self.affected.edges += 1
-
-    def _assigned(self, definition: NodeDef | EdgeDef, assignments: Iterable[ir.Assignment]) -> dict[str, StoredValue]:
-        return {
-            item.property: assigned_value(
-                definition.name,
-                item.property,
-                definition.properties[item.property].type,
-                item.value,
-                self.params,
-                external=self.external,
-            )
-            for item in assignments
-        }
-
-    def _put(self, definition: NodeDef | EdgeDef, row: dict[str, StoredValue]) -> None:
-        """Add a row under the id that its key makes, or under a new one."""
-        members = self.identities.key_members(definition)
-        spellings = [canonical_spelling(member_base(definition, name), row[name]) for name in members]
-        row["id"] = derive_id(spellings) if members else new_ulid()
-        self.pending.put_rows(definition, [row], may_replace=bool(members))
-
-    # ---- updates
-
-    def _update(self, statement: ir.UpdateNode) -> None:
-        node = self.catalog.nodes[statement.node_type]
-        # Before any row is looked for: whether a value is refused must not depend on what is stored.
-        assigned = self._assigned(node, statement.assignments)
-        filter_ = self._filter(node, statement.predicate)
-        delta = self.pending.delta(node)
-        if self.committed.is_empty(node.table_key):
-            matched = select_rows(delta.rows, filter_)
-        else:
-            self._reserve_blobs(node, filter_)
-            matched = scan_with_pending(self.committed.table(node.table_key), delta.rows, filter_)
-        if matched.num_rows == 0:
-            return
-        for name, value in assigned.items():
-            index = matched.schema.get_field_index(name)
-            field = matched.schema.field(index)
-            one = stored_array(field.type, [value])
-            repeated = one.take(pa.array([0] * matched.num_rows, pa.int64()))
-            matched = matched.set_column(index, field, repeated)
-        self.pending.put(node, matched, may_replace=True)
-        self.affected.nodes += matched.num_rows
-
-    def _reserve_blobs(self, node: NodeDef, filter_: Filter) -> None:
-        """Blobs that an update carries are refused before they are in memory, when they are too many."""
-        if columns := sorted(blob_columns(node)):
-            table = self.committed.table(node.table_key)
-            self.pending.check_bytes(blob_bytes(table, columns, filter_))
-
-    # ---- deletes
-
-    def _delete_node(self, statement: ir.DeleteNode) -> None:
-        node = self.catalog.nodes[statement.node_type]
-        delta = self.pending.delta(node)
-        gone: list[str] = []
-        if not self.committed.is_empty(node.table_key):
-            filter_ = self._filter(node, statement.predicate)
-            rows = self.committed.select(node.table_key, ["id", "_rowaddr"], filter_)
-            for entity_id, address in zip(*_columns(rows, "id", "_rowaddr"), strict=True):
-                if entity_id not in delta.deleted:
-                    delta.deleted[entity_id] = address
-                    gone.append(entity_id)
-        self.affected.nodes += len(gone)
-        for name in statement.cascades:
-            # Looked at even when nothing matched: an edge that arrives meanwhile must not dangle.
-            edge = self.catalog.edges[name]
-            self.committed.is_empty(edge.table_key)
-            for begin in range(0, len(gone), PROBE_CHUNK):
-                chunk = gone[begin : begin + PROBE_CHUNK]
-                ends = [
-                    OneOf(column, chunk)
-                    for column, end in (("src", edge.source), ("dst", edge.target))
-                    if end == node.name
-                ]
-                self.affected.edges += self._delete_edges(edge, AnyOf(tuple(ends)))
-
-    def _delete_edges(self, edge: EdgeDef, filter_: Filter) -> int:
-        """Record matching committed edges as deleted; how many of them are new."""
-        delta = self.pending.delta(edge)
-        if self.committed.is_empty(edge.table_key):
-            return 0
-        columns = ["id", "src", "dst", "_rowaddr"]
-        rows = self.committed.select(edge.table_key, columns, filter_)
-        before = len(delta.deleted)
-        for entity_id, source, target, address in zip(*_columns(rows, *columns), strict=True):
-            delta.deleted[entity_id] = address
-            delta.deleted_ends[entity_id] = (source, target)
-        return len(delta.deleted) - before
-
-    # ---- predicates
-
-    def _filter(self, definition: NodeDef | EdgeDef, predicate: ir.MutationPredicate) -> Compare:
-        name = predicate.property
-        base: BaseType = _STRING
-        if name in definition.properties:
-            base = definition.properties[name].type.base
-        value = ir.value_of(predicate.value, self.params)
-        return Compare(name, base, str(predicate.op), value)
-
-
-def _columns(rows: pa.Table, *names: str) -> list[list]:  # type: ignore[type-arg]  # values of several types
-    return [rows[name].to_pylist() for name in names]
-
+from omnigraph.writes.statements import StatementRunner
 
 # ---- Compiling a mutation to staged writes
 
 
 @frozen(kw_only=True)
 class MutationOutcome:
-    """The number of entities that a mutation touched."""
+    """The number of entities that a mutation touched, and what it returns."""
 
     affected_nodes: int
     affected_edges: int
+    #: The rows of a `return`, as JSON values; None without one.
+    rows: tuple[Mapping[str, object], ...] | None = None
 
 
 @frozen(kw_only=True)
@@ -265,7 +52,7 @@ class PreparedMutation:
     touched: Mapping[TableKey, int]
     #: Versions of the tables that were only looked at.
     read: Mapping[TableKey, int]
-    #: Whether the mutation only inserts, so that it may be prepared again after a lost race.
+    #: Whether the mutation only inserts or upserts, so that it may be prepared again after a lost race.
     insert_only: bool
 
 
@@ -280,8 +67,11 @@ def prepare_mutation(
     store: TableStore,
     max_bytes: int,
     external: ExternalIntake | None = None,
+    context: Context | None = None,
 ) -> PreparedMutation:
-    """Run all statements in memory and validate the final image.
+    """Run the match and all statements in memory, and validate the final image.
+
+    `context` reads the snapshot for the match; a mutation without one needs none.
 
     Raises:
         BadRequestError: a value does not fit, or a rule is violated; nothing was written.
@@ -291,24 +81,32 @@ def prepare_mutation(
     """
     committed = CommittedRows(store, snapshot.pins)
     pending = PendingRows(max_bytes)
-    affected = Affected()
     external = external or ExternalIntake()
     external.begin()
+    if query.match is not None:
+        # Whatever the match looks at must not change until the commit, also where it found nothing.
+        committed.read.update(TableKey(f"{item.kind}:{item.type_name}") for item in matched_types(query.match, catalog))
+    matched = run_match(query, context)
+    pending.check_bytes(matched.nbytes)
     runner = StatementRunner(
         catalog=catalog,
         identities=identities,
         committed=committed,
         pending=pending,
         params=params,
-        affected=affected,
         external=external,
+        matched=matched,
     )
     for statement in query.statements:
         runner.run(statement)
     validate(pending.tables, rules, committed)
     deltas = {key: delta for key, delta in pending.tables.items() if not delta.is_empty}
     return PreparedMutation(
-        outcome=MutationOutcome(affected_nodes=affected.nodes, affected_edges=affected.edges),
+        outcome=MutationOutcome(
+            affected_nodes=runner.affected.nodes,
+            affected_edges=runner.affected.edges,
+            rows=runner.returned(query.returns) if query.returns else None,
+        ),
         deltas=deltas,
         touched={key: snapshot.pins[key].version for key in deltas},
         read={key: snapshot.pins[key].version for key in committed.read if key not in deltas},

@@ -210,9 +210,10 @@ def test_an_update_keeps_the_stable_row_id_of_a_row(people: Graph) -> None:
     assert rows_of(people, "node:Person", columns=columns) == before
 
 
-def test_edges_are_not_updated(linked: Graph) -> None:
+@pytest.mark.parametrize("end", ["from", "to"])
+def test_ends_of_edges_never_change(linked: Graph, end: str) -> None:
     with refused(linked, CompilerError) as caught:
-        run(linked, "update Knows set { since: 5 } where since = 1")
+        run(linked, f'update Knows set {{ since: 5, {end}: "bob" }} where true')
     assert caught.value.codes == ("T16",)
 
 

@@ -13,9 +13,9 @@ from omnigraph.errors import BadRequestError, ExternalBlobPolicyError
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.lang.schema.rules import EnumValues, Pattern, Range, ValueRule, derive_rules
-from omnigraph.writes.mutation import assigned_value
 from omnigraph.writes.pending import ExternalIntake
 from omnigraph.writes.rules import check_values
+from omnigraph.writes.values import assigned_value
 from support.subtests import each_case
 
 SCHEMA = """

@@ -26,7 +26,7 @@ from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.depth import Measuring
 from omnigraph.lang.query.inference import infer_params
 from omnigraph.lang.query.lowering import lower_pattern
-from omnigraph.lang.query.mutations import check_statement
+from omnigraph.lang.query.mutations import check_returns, check_statements
 from omnigraph.lang.query.operands import default_value
 from omnigraph.lang.query.parser import SYNTAX_ERROR, parse_queries
 from omnigraph.lang.query.patterns import check_block, check_pattern
@@ -111,7 +111,7 @@ QUERY_CODES: dict[str, str] = {
     "T13": "property assigned twice",
     "T14": "variable is not a parameter",
     "T15": "hop bounds, or arguments of `nearest`",
-    "T16": "update of an edge type",
+    "T16": "update of an end of an edge",
     "T17": "`nearest` without a limit",
     "T19": "arguments of `search` or `fuzzy`",
     "T20": "arguments of `match_text` or `bm25`",
@@ -290,10 +290,7 @@ def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.Qu
         case ast.ReadBody():
             result = _check_read(context, query, query.body, params)
         case ast.MutationBody(statements):
-            checked = [check_statement(context, statement) for statement in statements]
-            result = ir.MutationIR(
-                name=query.name, params=params, statements=tuple(item for item in checked if item is not None)
-            )
+            result = _check_mutation(context, query, query.body, params)
             if findings.error_count == before and is_mixed(query):
                 _report_mixed(context, query, statements)
     return result if findings.error_count == before else None
@@ -325,6 +322,20 @@ def _check_read(
         limit=result.limit,
         per=result.per,
     )
+
+
+def _check_mutation(
+    context: Context, query: ast.Query, body: ast.MutationBody, params: tuple[ir.Parameter, ...]
+) -> ir.MutationIR | None:
+    scope = Scope()
+    before = context.findings.error_count
+    pattern = None if body.clauses is None else check_pattern(context, body.clauses, scope)
+    statements = check_statements(context, body.statements, scope)
+    returns = check_returns(context, scope, body)
+    if context.findings.error_count > before:
+        return None
+    match = None if pattern is None else lower_pattern(context, pattern)
+    return ir.MutationIR(name=query.name, params=params, statements=statements, match=match, returns=returns)
 
 
 def _of_rows(having: ir.Expression, projections: tuple[ir.Projection, ...]) -> ir.Expression:

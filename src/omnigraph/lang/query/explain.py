@@ -20,8 +20,8 @@ def explain_ir(query: ir.QueryIR) -> str:
     match query:
         case ir.ReadIR():
             lines += _read_lines(query)
-        case ir.MutationIR(statements=statements):
-            lines += _indented(map(_statement, statements))
+        case ir.MutationIR():
+            lines += _mutation_lines(query)
     return "\n".join(lines) + "\n"
 
 
@@ -52,6 +52,17 @@ def _read_lines(query: ir.ReadIR) -> Iterator[str]:
     if query.limit is not None:
         per = f" per {', '.join(map(_expression, query.per))}" if query.per else ""
         yield f"{_INDENT}Limit {_expression(query.limit)}{per}"
+
+
+def _mutation_lines(query: ir.MutationIR) -> Iterator[str]:
+    if query.match is not None:
+        yield f"{_INDENT}Match"
+        yield from _pipeline(query.match, 2)
+    yield from _indented(map(_statement, query.statements))
+    if query.returns:
+        yield f"{_INDENT}Return"
+        for column in query.returns:
+            yield f"{_INDENT * 2}{column.name}: {column.type} = {_column(column.expression)}"
 
 
 def _groups(expression: ir.Expression | ir.Rank) -> bool:
@@ -168,6 +179,8 @@ def _printed(expression: ir.Expression) -> tuple[str, int]:
 
 def _primary(expression: ir.Expression) -> str:
     match expression:
+        case ir.PropertyRef(ir.OWN_ROW, name):
+            return "@id" if name == "id" else name
         case ir.PropertyRef(variable, name):
             return f"{_name(variable)}.{name}"
         case ir.EntityRef(variable):
@@ -257,25 +270,33 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 
 def _statement(statement: ir.Statement) -> str:
     match statement:
-        case ir.InsertNode(node_type, assignments):
-            return f"InsertNode {node_type} {{ {_assignments(assignments)} }}"
-        case ir.InsertEdge(edge_type, source, target, assignments):
+        case ir.InsertNode(node_type, assignments, variable, keeps_rest):
+            word = "UpsertNode" if keeps_rest else "InsertNode"
+            named = "" if variable is None else f" as {_name(variable)}"
+            return f"{word} {node_type} {{ {_assignments(assignments)} }}{named}"
+        case ir.InsertEdge(edge_type, source, target, assignments, keeps_rest):
+            word = "UpsertEdge" if keeps_rest else "InsertEdge"
             properties = f" {{ {_assignments(assignments)} }}" if assignments else ""
-            return f"InsertEdge {edge_type} from {_expression(source)} to {_expression(target)}{properties}"
-        case ir.UpdateNode(node_type, assignments, predicate):
-            return f"UpdateNode {node_type} {{ {_assignments(assignments)} }} {_condition(predicate)}"
-        case ir.DeleteNode(node_type, predicate, cascades):
+            return f"{word} {edge_type} from {_expression(source)} to {_expression(target)}{properties}"
+        case ir.UpdateRows(key, assignments, predicate, variable):
+            word = "UpdateEdge" if key.kind == "edge" else "UpdateNode"
+            return f"{word} {_target(key.name, variable)} {{ {_assignments(assignments)} }}{_condition(predicate)}"
+        case ir.DeleteNode(node_type, predicate, cascades, variable):
             cascade = f" cascade {', '.join(cascades)}" if cascades else ""
-            return f"DeleteNode {node_type} {_condition(predicate)}{cascade}"
-        case ir.DeleteEdge(edge_type, predicate):
-            return f"DeleteEdge {edge_type} {_condition(predicate)}"
+            return f"DeleteNode {_target(node_type, variable)}{_condition(predicate)}{cascade}"
+        case ir.DeleteEdge(edge_type, predicate, variable):
+            return f"DeleteEdge {_target(edge_type, variable)}{_condition(predicate)}"
         case _:
             assert_never(statement)
+
+
+def _target(type_name: str, variable: str | None) -> str:
+    return type_name if variable is None else f"{_name(variable)}: {type_name}"
 
 
 def _assignments(assignments: Iterable[ir.Assignment]) -> str:
     return ", ".join(f"{item.property}: {_expression(item.value)}" for item in assignments)
 
 
-def _condition(predicate: ir.MutationPredicate) -> str:
-    return f"where {predicate.property} {predicate.op} {_expression(predicate.value)}"
+def _condition(predicate: ir.Expression | None) -> str:
+    return "" if predicate is None else f" where {_expression(predicate)}"

@@ -183,7 +183,7 @@ def _variable(context: Context, scope: Scope, variable: ast.Variable, place: Pla
     let = scope.lets.get(variable.name)
     if let is not None:
         return _let(context, scope, variable, let, place)
-    if not place.has_rows:
+    if not place.has_rows or (place.name == "statement" and variable.name not in scope.bound):
         return parameter(context, variable)
     return variable_ref(context, scope, variable)
 
@@ -207,8 +207,12 @@ def _bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression
     if place.names is not None:
         if name.name in place.names:
             return place.names[name.name]
-        message = f"there is no {place.name} `{name.name}`"
-        context.error("T6", name.span, message, partial(did_you_mean, name.name, place.names))
+        is_row = place.name == "statement"
+        message = f"there is no {'property' if is_row else place.name} `{name.name}`"
+        hint: Hint = partial(did_you_mean, name.name, place.names)
+        if name.name in place.meta_names:
+            hint = f"write `@{name.name}`"
+        context.error("T11" if is_row else "T6", name.span, message, hint)
         return None
     if name.name in RESERVED:
         context.error(
@@ -220,8 +224,9 @@ def _bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression
     elif name.name in place.aliases:
         message = f"`{name.name}` is a column, and no column is made from another"
         context.error("Q117", name.span, message, f"name the value in `match`: `let ${name.name} = …`")
-    elif not place.has_rows:
-        message = f"`{name.name}` is not a constant"
+    elif not place.has_rows or place.name == "statement":
+        what = "a constant" if not place.has_rows else "a value: a new row has none yet"
+        message = f"`{name.name}` is not {what}"
         hint = f'write `${name.name}` for a parameter, or `"{name.name}"` for a text'
         context.error("T45", name.span, message, hint)
     else:

@@ -10,10 +10,10 @@ from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import TypeExpr
 from omnigraph.lang.query import ast, functions, ir
 from omnigraph.lang.query.expressions import IN_RETURN, RANK_FUNCTIONS, TEXT_FUNCTIONS, check
-from omnigraph.lang.query.mutations import columns_of, statement_target
+from omnigraph.lang.query.mutations import columns_of, own_row, statement_target, target_definitions
 from omnigraph.lang.query.patterns import check_block, check_pattern
-from omnigraph.lang.query.scope import Context, Scope
-from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.query.scope import Context, NodeVariable, Scope
+from omnigraph.lang.schema.catalog import Catalog, NodeDef
 
 _STRING = ScalarType(Scalar.STRING)
 _I64 = ScalarType(Scalar.I64)
@@ -39,11 +39,13 @@ def infer_params(query: ast.Query, catalog: Catalog, findings: Findings) -> Infe
             scope = Scope()
             uses.of_block(query.body.clauses, scope)
             uses.of_result(query.body, scope)
-        case ast.MutationBody(statements, clauses):
+        case ast.MutationBody(statements, clauses, returns):
             scope = Scope()
             uses.of_block(clauses or (), scope)
             for statement in statements:
                 uses.of_statement(statement, scope)
+            for projection in returns:
+                uses.of_expression(projection.expression, scope)
     params, advice = [], {}
     for name, types in sorted(uses.types.items(), key=lambda item: uses.first[item[0]]):
         if len(types) == 1:
@@ -78,6 +80,8 @@ class _Uses:
         self.types: dict[str, set[BaseType]] = {}
         #: Where every one of them stands first: parameters come in the order of the text.
         self.first: dict[str, int] = {}
+        #: Where the expressions stand that are looked at.
+        self._place = IN_RETURN
 
     # ---- reads
 
@@ -91,7 +95,7 @@ class _Uses:
                 case ast.Traversal(binding=ast.Binding() as binding):
                     self._of_matches(binding, scope)
                 case ast.Condition(expression) | ast.Let(_, expression):
-                    self._of_expression(expression, scope)
+                    self.of_expression(expression, scope)
                 case ast.Optional(inner):
                     # Its variables are in scope already, and checked once more they would look like outer ones.
                     self.of_block(inner, scope.child())
@@ -101,9 +105,9 @@ class _Uses:
     def of_result(self, body: ast.ReadBody, scope: Scope) -> None:
         """Look at the columns, the order and the numbers of rows."""
         for expression in (*(item.expression for item in body.projections), *(sort.expression for sort in body.order)):
-            self._of_expression(expression, scope)
+            self.of_expression(expression, scope)
         if body.having is not None:
-            self._of_expression(body.having, scope)
+            self.of_expression(body.having, scope)
         for count in (body.offset, None if body.limit is None else body.limit.count):
             if count is not None and isinstance(count.value, ast.Variable):
                 self._note(count.value, _I64, scope)
@@ -113,9 +117,9 @@ class _Uses:
         for match in binding.matches:
             prop = None if node is None else node.properties.get(match.property)
             self._note(match.value, None if prop is None else _element(prop.type.base), scope)
-            self._of_expression(match.value, scope)
+            self.of_expression(match.value, scope)
 
-    def _of_expression(self, expression: ast.Expression, scope: Scope) -> None:
+    def of_expression(self, expression: ast.Expression, scope: Scope) -> None:
         """Look at every part of an expression."""
         if isinstance(expression, ast.Variable):
             self._note(expression, None, scope)
@@ -185,25 +189,34 @@ class _Uses:
 
     def _type_of(self, expression: ast.Expression, scope: Scope) -> BaseType | None:
         """The type of an expression, where it is known without the parameters."""
-        if isinstance(expression, ast.Alias | ast.MetaName | ast.Null):
+        if isinstance(expression, ast.Null):
+            return None
+        if isinstance(expression, ast.Alias | ast.MetaName) and self._place is IN_RETURN:
             return None
         before = self._context.findings.mark()
-        found = check(self._context, scope, expression, IN_RETURN)
+        found = check(self._context, scope, expression, self._place)
         self._context.findings.forget(before)
         return None if found is None or isinstance(found, ir.EntityRef) else found.type.base
 
     # ---- mutations
 
     def of_statement(self, statement: ast.Statement, scope: Scope) -> None:
-        """Look at what a statement assigns and compares."""
-        catalog, name = self._context.catalog, statement_target(statement).name
-        definition = catalog.nodes.get(name) or catalog.edges.get(name)
+        """Look at what a statement assigns and compares; `scope` gains the node that it names."""
+        definition = next(iter(target_definitions(self._context, scope, statement_target(statement))), None)
         columns = {} if definition is None else columns_of(definition)
+        is_new = isinstance(statement, ast.Insert | ast.Upsert)
+        self._place = IN_RETURN if definition is None or is_new else own_row(definition)
         for assignment in () if isinstance(statement, ast.Delete) else statement.assignments:
-            self._note(assignment.value, _base(columns, assignment.property))
-        if isinstance(statement, ast.Update | ast.Delete) and isinstance(statement.condition, ast.Binary):
-            left = statement.condition.left
-            self._note(statement.condition.right, _base(columns, left.name) if isinstance(left, ast.Alias) else None)
+            type_ = columns.get(assignment.property)
+            self._note(assignment.value, None if type_ is None else type_.base, scope)
+            self.of_expression(assignment.value, scope)
+        if isinstance(statement, ast.Update | ast.Delete) and statement.condition is not None:
+            self._note(statement.condition, _BOOL, scope)
+            self.of_expression(statement.condition, scope)
+        self._place = IN_RETURN
+        if isinstance(statement, ast.Insert) and statement.variable is not None:
+            members = (definition,) if isinstance(definition, NodeDef) else None
+            scope.bound.setdefault(statement.variable.name, NodeVariable(members))
 
     # ---- what is found
 
@@ -225,11 +238,6 @@ def _only_type(function: functions.Function, position: int) -> BaseType | None:
     kind = function.kind(position)
     scalars = tuple(kind.scalars)
     return ScalarType(scalars[0]) if len(scalars) == 1 and not (kind.takes_lists or kind.takes_vectors) else None
-
-
-def _base(columns: dict[str, PropertyType], name: str) -> BaseType | None:
-    type_ = columns.get(name)
-    return None if type_ is None else type_.base
 
 
 def _element(base: BaseType) -> BaseType:

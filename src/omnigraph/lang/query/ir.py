@@ -28,6 +28,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import ClassVar
 
+from omnigraph.core.ids import TableKey
 from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import StoredValue, narrowed
 from omnigraph.frozen import frozen
@@ -758,70 +759,76 @@ class ReadIR:
 # ---- mutations
 
 
+#: The variable of the row that a statement writes: its properties stand alone in the text. Their values are those
+#: that earlier statements left.
+OWN_ROW = ""
+
+
 @frozen
 class Assignment:
-    """A property and its new value; a `Constant` is already in the stored form of the property."""
+    """A property and its new value; a `Constant` is already in the stored form of the property.
 
-    property: str
-    value: Value
-
-
-@frozen
-class MutationPredicate:
-    """The one comparison of a `where`, in three-valued logic: null never matches.
-
-    `property` is a declared property, or `src` / `dst` of an edge.
+    Properties of `OWN_ROW` are those of the row before the statement, properties of other variables those at the match.
     """
 
     property: str
-    op: CompareOp
-    value: Value
+    value: Expression
 
 
 @frozen
 class InsertNode:
     """Insert a node: an upsert that replaces the whole row when the type has a key, a strict insert otherwise.
 
-    Properties that are not assigned are null. Counts one node.
+    Properties that are not assigned are null, or stay as they are with `keeps_rest`. `variable` is the new node in
+    later statements. Counts one node.
     """
 
     node_type: str
     assignments: tuple[Assignment, ...]
+    variable: str | None = None
+    keeps_rest: bool = False
 
 
 @frozen
 class InsertEdge:
-    """Insert an edge between two node ids, always as a new edge. Counts one edge."""
+    """Insert an edge between two node ids, as a new edge unless the type has a key. Counts one edge.
+
+    `source` and `target` are ids or nodes. With `keeps_rest` an existing edge keeps what is not assigned.
+    """
 
     edge_type: str
-    source: Value
-    target: Value
+    source: Expression
+    target: Expression
     assignments: tuple[Assignment, ...]
+    keeps_rest: bool = False
 
 
 @frozen
-class UpdateNode:
+class UpdateRows:
     """Replace the assigned columns of every matching row, committed or written earlier in this query.
 
-    Counts matched rows, changed or not.
+    Matching are the rows for which `predicate` is true, all without one; with `variable` only those that it is bound
+    to. A property gets one value in each row, or the mutation fails. Counts matched rows, changed or not.
     """
 
-    node_type: str
+    type_key: TableKey
     assignments: tuple[Assignment, ...]
-    predicate: MutationPredicate
+    predicate: Expression | None
+    variable: str | None = None
 
 
 @frozen
 class DeleteNode:
     """Remove every matching committed node, and every edge of `cascades` that begins or ends at one of them.
 
-    Counts distinct nodes and edges over all statements of the query.
+    Rows match as those of an update. Counts distinct nodes and edges over all statements of the query.
     """
 
     node_type: str
-    predicate: MutationPredicate
+    predicate: Expression | None
     #: Edge types incident to the node type, name-sorted.
     cascades: tuple[str, ...]
+    variable: str | None = None
 
 
 @frozen
@@ -829,10 +836,22 @@ class DeleteEdge:
     """Remove every matching committed edge. Counts distinct edges over all statements of the query."""
 
     edge_type: str
-    predicate: MutationPredicate
+    predicate: Expression | None
+    variable: str | None = None
 
 
-Statement = InsertNode | InsertEdge | UpdateNode | DeleteNode | DeleteEdge
+Statement = InsertNode | InsertEdge | UpdateRows | DeleteNode | DeleteEdge
+
+
+def statement_expressions(statement: Statement) -> Iterator[Expression]:
+    """The values and the condition of a statement."""
+    if isinstance(statement, InsertEdge):
+        yield statement.source
+        yield statement.target
+    if isinstance(statement, InsertNode | InsertEdge | UpdateRows):
+        yield from (item.value for item in statement.assignments)
+    if isinstance(statement, UpdateRows | DeleteNode | DeleteEdge) and statement.predicate is not None:
+        yield statement.predicate
 
 
 @frozen(kw_only=True)
@@ -840,11 +859,18 @@ class MutationIR:
     """A mutation: statements run in order, later ones see earlier ones, all of them become visible together.
 
     Either all statements write (insert, update) or all delete.
+
+    `match` runs once, on the state before the mutation. A statement runs once for each combination of entities that the
+    variables in it are bound to, and once if there is any row when it has no variable; without a match there is one
+    row. `returns` are columns over the rows of the match: properties are those after all statements, of what is
+    deleted those before.
     """
 
     name: str
     params: tuple[Parameter, ...]
     statements: tuple[Statement, ...]
+    match: tuple[Op, ...] | None = None
+    returns: tuple[Projection, ...] = ()
 
 
 QueryIR = ReadIR | MutationIR

@@ -71,7 +71,7 @@ class TypeRef(Document):
 
 @frozen(kw_only=True)
 class Operation(Document):
-    """The descriptor of one query. `reads` and `writes` are sorted and distinct; `result` is empty for a mutation."""
+    """The descriptor of one query. `reads` and `writes` are sorted and distinct; `result` holds what is returned."""
 
     result: tuple[FieldDescriptor, ...]
     reads: tuple[TypeRef, ...]
@@ -89,20 +89,20 @@ def describe(query: ir.QueryIR, catalog: Catalog) -> Operation:
     match query:
         case ir.ReadIR():
             reads = set(_read_effects(query, catalog))
-            return Operation(result=_columns(query), reads=tuple(sorted(reads)), writes=())
+            return Operation(result=_columns(query.projections), reads=tuple(sorted(reads)), writes=())
         case ir.MutationIR():
             reads, writes = _mutation_effects(query, catalog)
-            return Operation(result=(), reads=tuple(sorted(reads)), writes=tuple(sorted(writes)))
+            return Operation(result=_columns(query.returns), reads=tuple(sorted(reads)), writes=tuple(sorted(writes)))
 
 
-def _columns(query: ir.ReadIR) -> tuple[FieldDescriptor, ...]:
+def _columns(projections: Iterable[ir.Projection]) -> tuple[FieldDescriptor, ...]:
     return tuple(
         describe_field(
             item.name,
             # Aggregates are described as nullable whatever they can return.
             PropertyType(item.type.base, item.type.nullable or isinstance(item.expression, ir.Aggregate)),
         )
-        for item in query.projections
+        for item in projections
     )
 
 
@@ -121,13 +121,14 @@ def _kind(base: BaseType) -> tuple[ValueKind, ValueKind | None, int | None]:
 
 
 def _read_effects(query: ir.ReadIR, catalog: Catalog) -> Iterator[TypeRef]:
-    yield from _pipeline_reads(query.pipeline, catalog)
+    yield from matched_types(query.pipeline, catalog)
     for item in query.projections:
         if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf):
             yield from _block_reads(item.expression, catalog)
 
 
-def _pipeline_reads(pipeline: tuple[ir.Op, ...], catalog: Catalog) -> Iterator[TypeRef]:
+def matched_types(pipeline: tuple[ir.Op, ...], catalog: Catalog) -> Iterator[TypeRef]:
+    """The types whose rows a match looks at, those of its blocks included; a type may come more than once."""
     for op in pipeline:
         match op:
             case ir.NodeScan(_, node_type, filters):
@@ -148,7 +149,7 @@ def _pipeline_reads(pipeline: tuple[ir.Op, ...], catalog: Catalog) -> Iterator[T
                     yield TypeRef("node", step.source_type)
                     yield TypeRef("node", step.target_type)
             case ir.AntiJoin(_, inner) | ir.SemiJoin(_, inner) | ir.OptionalJoin(_, inner):
-                yield from _pipeline_reads(inner, catalog)
+                yield from matched_types(inner, catalog)
             case ir.Filter(predicate):
                 yield from _block_reads(predicate, catalog)
             case _:
@@ -165,9 +166,9 @@ def _block_reads(expression: ir.Expression, catalog: Catalog) -> Iterator[TypeRe
     for found in ir.walk(expression):
         match found:
             case ir.Exists(_, pipeline):
-                yield from _pipeline_reads(pipeline, catalog)
+                yield from matched_types(pipeline, catalog)
             case ir.BlockValue(aggregate, _, pipeline):
-                yield from _pipeline_reads(pipeline, catalog)
+                yield from matched_types(pipeline, catalog)
                 yield from _block_reads(aggregate, catalog)
             case _:
                 pass
@@ -176,14 +177,18 @@ def _block_reads(expression: ir.Expression, catalog: Catalog) -> Iterator[TypeRe
 def _mutation_effects(query: ir.MutationIR, catalog: Catalog) -> tuple[set[TypeRef], set[TypeRef]]:
     reads: set[TypeRef] = set()
     writes: set[TypeRef] = set()
+    if query.match is not None:
+        reads |= set(matched_types(query.match, catalog))
     for statement in query.statements:
         match statement:
-            case ir.InsertNode(node_type) | ir.UpdateNode(node_type):
+            case ir.InsertNode(node_type):
                 writes.add(TypeRef("node", node_type))
             case ir.InsertEdge(edge_type):
                 edge = catalog.edges[edge_type]
                 writes.add(TypeRef("edge", edge_type))
                 reads |= {TypeRef("node", edge.source), TypeRef("node", edge.target)}
+            case ir.UpdateRows(key):
+                writes.add(TypeRef(key.kind, key.name))
             case ir.DeleteNode(node_type, _, cascades):
                 writes.add(TypeRef("node", node_type))
                 writes |= {TypeRef("edge", name) for name in cascades}

@@ -126,20 +126,20 @@ def test_t7_now_fits_nothing_but_a_datetime(name, reading):
 def test_a_where_takes_every_comparison(op, reading):
     predicate = statement(f"delete Paper where year {op} 2020", reading).predicate
 
-    assert (predicate.property, str(predicate.op), predicate.value.value) == ("year", op, 2020)
+    assert (predicate.left.property, str(predicate.op), predicate.right.value) == ("year", op, 2020)
 
 
 @pytest.mark.parametrize(("written", "column"), [("from", "src"), ("to", "dst"), ("context", "context")])
 def test_a_where_on_an_edge_names_its_ends_from_and_to(written, column, reading):
     predicate = statement(f'delete Cites where {written} = "x"', reading).predicate
 
-    assert predicate.property == column
+    assert (predicate.left.variable, predicate.left.property) == (ir.OWN_ROW, column)
 
 
 def test_a_where_compares_numbers_by_value_without_narrowing(reading):
     predicate = statement("delete Paper where year = 2.7", reading).predicate
 
-    assert predicate.value == ir.Constant(2.7, predicate.value.type)
+    assert (predicate.right.value, str(predicate.right.type)) == (2.7, "F64")
 
 
 def test_a_filter_compares_numbers_by_value_without_narrowing(reading):
@@ -213,7 +213,7 @@ def test_omitted_properties_are_not_assigned_so_that_an_insert_replaces_the_row(
     [
         ('insert Author { full_name: "x" }', ir.InsertNode),
         ('insert Cites { from: "a", to: "b" }', ir.InsertEdge),
-        ('update Author set { orcid: "x" } where full_name = "y"', ir.UpdateNode),
+        ('update Author set { orcid: "x" } where full_name = "y"', ir.UpdateRows),
         ('delete Author where full_name = "x"', ir.DeleteNode),
         ('delete Cites where from = "x"', ir.DeleteEdge),
     ],
@@ -234,7 +234,7 @@ def test_type_names_of_mutations_are_exact(reading):
     ("text", "kind"),
     [
         ("insert Same { x: 1 }", ir.InsertNode),
-        ("update Same set { x: 1 } where x = 2", ir.UpdateNode),
+        ("update Same set { x: 1 } where x = 2", ir.UpdateRows),
         ("delete Same where x = 1", ir.DeleteNode),
     ],
     ids=["insert", "update", "delete"],
