@@ -76,8 +76,9 @@ _GROUPS = {
 
 # ---- How the lexer knows the beginning of a traversal
 
+_COMMENT = r"\/\/[^\n]*\n|\/\*[^*]*(?:\*(?!\/)[^*]*)*\*\/"
 #: White space and comments. One character at a time, so that a failed look ahead goes back over each only once.
-_BLANK = r"(?:[ \t\r\n]|\/\/[^\n]*\n|\/\*[^*]*(?:\*(?!\/)[^*]*)*\*\/)*"
+_BLANK = rf"(?:[ \t\r\n]|{_COMMENT})*"
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 #: The words that only quotes make an edge.
 _WORD = rf"(?:(?!(?:and|or|not|is|null|in)(?![A-Za-z0-9_]))[a-z_][A-Za-z0-9_]*+|{_QUOTED})"
@@ -94,7 +95,8 @@ _HOP_NESTING = 4
 def _edge_pattern() -> str:
     """The pattern of an edge between two variables, without its bounds."""
     words = rf"{_WORD}{_BLANK}(?:\|{_BLANK}{_WORD}{_BLANK})*"
-    condition = plain = rf'(?:[^()"]|{_QUOTED})'
+    # A quote or a parenthesis in a comment is none.
+    condition = plain = rf'(?:{_COMMENT}|[^()"/]|\/(?![*\/])|{_QUOTED})'
     for _ in range(_HOP_NESTING):
         condition = rf"(?:{plain}|\({condition}*\))"
     several = rf"\({_BLANK}{words}(?:where(?![A-Za-z0-9_]){condition}*)?\)"
@@ -104,7 +106,7 @@ def _edge_pattern() -> str:
 def _traversal() -> Lookahead:
     """A variable begins a traversal where an edge and another variable follow, and no operator behind that one."""
     operators = (
-        r"[.=<>!+*\/%-]|(?:and|or|in|is)(?![A-Za-z0-9_])"
+        r"[.=<>!+*%-]|\/(?![*\/])|(?:and|or|in|is)(?![A-Za-z0-9_])"
         rf"|(?:contains|starts_with|ends_with)(?![A-Za-z0-9_])(?!{_BLANK}\()|not{_BLANK}in(?![A-Za-z0-9_])"
     )
     behind = (

@@ -238,6 +238,13 @@ def test_comments_are_blank(text):
     assert [query.name for query in parse(text).queries] == ["q"]
 
 
+@each_case("comment", ["// all\n", "/* all */", '/* not "this" ( */'])
+@each_case("text", ["$p cites# $q", "$p cites $q#", "$p cites $q #", "$p (cites where a > 1 #) $q"])
+def test_a_comment_in_a_traversal_is_blank(text, comment):
+    assert clauses(text.replace("#", comment)) == clauses(text.replace("#", ""))
+    assert isinstance(clauses(text.replace("#", comment))[0], tree.Traversal)
+
+
 @each_case(
     ("literal", "value"),
     [
