@@ -219,7 +219,7 @@ def names(items: Iterable[Any]) -> list[str]:
 @named_cases(
     ("look", "expected"),
     {
-        "nodes are sorted by name": (lambda it: list(it.nodes), ["Author", "Paper", "Venue"]),
+        "nodes are sorted by name": (lambda it: list(it.nodes), ["Author", "Paper", "Venue", "Verdict"]),
         "edges are sorted by name": (lambda it: list(it.edges), ["AppearsAt", "Cites", "Wrote"]),
         "interfaces are kept": (lambda it: list(it.interfaces), ["Titled"]),
         "an interface owns no dataset": (lambda it: hasattr(it.interfaces["Titled"], "table_key"), False),
