@@ -93,6 +93,12 @@ def arrow_field(name: str, type_: PropertyType) -> pyarrow.Field[pyarrow.DataTyp
 # ---- Stored values as Arrow values, and back
 
 
+def repeated(value: pyarrow.Scalar[Any], count: int) -> Array:
+    """A column of one value; Arrow repeats no list zero times."""
+    column: Array = pa.repeat(value, count) if count else pa.array([], value.type)
+    return column
+
+
 def stored_array(type_: pyarrow.DataType, values: Iterable[StoredValue]) -> Array:
     """Stored values as an array: dates and instants come as the numbers that they are stored as."""
     found: Array = pa.array(list(values), _plain(type_)).cast(type_)

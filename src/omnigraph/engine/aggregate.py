@@ -12,7 +12,7 @@ import numpy as np
 
 from omnigraph.core import arrow
 from omnigraph.core.arrow import Array, Column, arrow_type, pa, pc
-from omnigraph.core.types import INTEGERS, scalar_of
+from omnigraph.core.types import INTEGERS, Scalar, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.comparisons import as_array
 from omnigraph.engine.context import Context, counts_rows
@@ -50,13 +50,23 @@ class _Measure:
     #: What is measured; None is the row itself.
     argument: ir.Expression | None
 
+    def over_nothing(self, groups: int) -> Array:
+        """The number of as many groups without any row."""
+        if self.kind == "count" or self.argument is None:
+            zeros: Array = pa.array([0] * groups, pa.int64())
+            return zeros
+        base = ScalarType(Scalar.F64) if self.kind == "sum" else self.argument.type.base
+        unknown: Array = pa.nulls(groups, arrow_type(base))
+        return unknown
+
 
 def group_keys(projections: Sequence[ir.Projection]) -> list[ir.Expression]:
     """The returned expressions that make groups: those without an aggregate that differ from row to row."""
     return [
         item.expression
         for item in projections
-        if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf | ir.Constant | ir.ParamRef)
+        if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf)
+        and any(True for _ in ir.variables(item.expression))
         and not any(isinstance(found, ir.Aggregate) for found in ir.walk(item.expression))
     ]
 
@@ -181,8 +191,10 @@ class Grouping:
     def finish(self) -> Groups:
         """The groups, in no particular order."""
         if self._only_counts:
-            total = pa.array([self._count], pa.int64())
-            return Groups(1, self._context.values, dict.fromkeys(self._aggregates, total))
+            # Rows that are made distinct are one row only if there are any; aggregates are there over no rows too.
+            count = 1 if self._aggregates else min(self._count, 1)
+            total = pa.array([self._count] * count, pa.int64())
+            return Groups(count, self._context.values, dict.fromkeys(self._aggregates, total))
         groups, number_of = self._groups_by_value()
         numbers = None if self._number is None else np.asarray(groups[self._number])
         known: dict[ir.Expression, Array] = {
@@ -297,7 +309,7 @@ class Grouping:
         for measure in self._measures:
             kernel = getattr(pc, _MERGED_BY[measure.kind])
             total = kernel(table[measure.name], options=_options(measure))
-            found[measure.name] = pa.array([total.as_py()], total.type)
+            found[measure.name] = arrow.repeated(total, 1)
         return pa.table(found)
 
     def _merge(self, keys: list[str]) -> pa.Table:
@@ -383,17 +395,14 @@ class Grouping:
         if self._partials:
             return self._merge([_ALL]), np.zeros(0, np.int64)
         columns: dict[str, Array] = {_ALL: pa.array([0], pa.int64())}
-        for measure in self._measures:
-            is_count = measure.kind == "count" or measure.argument is None
-            columns[measure.name] = pa.array([0 if is_count else None], pa.int64())
+        columns |= {measure.name: measure.over_nothing(1) for measure in self._measures}
         return pa.table(columns), np.zeros(0, np.int64)
 
     def _empty(self) -> pa.Table:
         columns: dict[str, object] = {
             f"~key {number}": pa.array([], arrow_type(key.type.base)) for number, key in enumerate(self._keys)
         }
-        for measure in self._measures:
-            columns[measure.name] = pa.array([], pa.int64())
+        columns |= {measure.name: measure.over_nothing(0) for measure in self._measures}
         if self._number is not None:
             columns[self._number] = pa.array([], pa.int64())
         return pa.table(columns)

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from omnigraph.core.arrow import Array, Datum, arrow_type, pa, pc
+from omnigraph.core.arrow import Array, Datum, arrow_type, pa, pc, repeated
 from omnigraph.core.types import FLOATS, BaseType, PropertyType, scalar_of
 from omnigraph.engine.rows import BoolArray, FloatArray, IntArray, Numbers, plain_numbers
 
@@ -63,7 +63,7 @@ def _checked(
 
 def as_array(datum: Datum, count: int) -> Array:
     """One value per row: a scalar `count` times."""
-    return cast("Array", pa.repeat(datum, count) if isinstance(datum, pa.Scalar) else datum)
+    return repeated(datum, count) if isinstance(datum, pa.Scalar) else cast("Array", datum)
 
 
 def numbers_of(datum: Datum) -> tuple[Numbers, BoolArray]:

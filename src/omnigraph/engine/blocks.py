@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnigraph.core.arrow import Array, arrow_type, pa, pc
+from omnigraph.core.arrow import Array, arrow_type, pa, pc, repeated
 from omnigraph.core.types import ListType
 from omnigraph.engine.aggregate import Grouping
 from omnigraph.engine.context import OUTER_ROW, Context
@@ -44,6 +44,6 @@ def _completed(made: Array, aggregate: ir.Aggregate) -> Array:
         return counts
     if isinstance(aggregate.type.base, ListType):
         empty = pa.array([[]], arrow_type(aggregate.type.base))
-        lists: Array = pc.if_else(made.is_null(), pa.repeat(empty[0], len(made)), made.cast(empty.type))
+        lists: Array = pc.if_else(made.is_null(), repeated(empty[0], len(made)), made.cast(empty.type))
         return lists
     return made

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.core.arrow import Array, arrow_type, pc, stored_array
+from omnigraph.core.arrow import Array, arrow_type, pc, repeated, stored_array
 from omnigraph.core.types import FLOATS, NUMERICS, BaseType, ListType, Scalar, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.rows import BoolArray, Numbers, plain_numbers
@@ -77,7 +77,7 @@ def as_array(side: Side, count: int) -> Array:
     """One side as a value per row."""
     if isinstance(side, Values):
         return side.array
-    return pa.repeat(stored_array(arrow_type(side.base), [side.value])[0], count)
+    return repeated(stored_array(arrow_type(side.base), [side.value])[0], count)
 
 
 def truth(op: CompareOp, left: Side, right: Side, count: int) -> Array:

@@ -163,11 +163,14 @@ def _bags(context: Context, query: ir.ReadIR, window: _Window, profile: Profile 
 
 def _cut(context: Context, query: ir.ReadIR, window: _Window, rows: Rows) -> Rows:
     """Ordered rows without those before the offset, or the first of each group."""
+    if not rows.total:
+        return rows
     if query.per and window.limit is not None:
         keys = [ir.OrderKey(key, descending=False) for key in query.per]
         rows, codes = key_codes(context, rows.written_out(0, rows.total), query, keys)
         return rows.take(first_of_each(codes, window.limit, rows.count))
-    return rows if window.offset == 0 else rows.written_out(window.offset, max(rows.total - window.offset, 0))
+    start = min(window.offset, rows.total)
+    return rows.written_out(start, rows.total - start) if start else rows
 
 
 def _grouped(

@@ -86,7 +86,11 @@ def evaluate(expression: ir.Expression, source: Source) -> Evaluated:
             return Evaluated(_truths(pc.invert(as_array(inner.side, source.count))), inner.overflow)
         case ir.IsNull(operand):
             inner = evaluate(operand, source)
-            return Evaluated(_truths(as_array(inner.side, source.count).is_null()), inner.overflow)
+            found = as_array(inner.side, source.count).is_null()
+            if inner.overflow is not None:
+                # What overflowed has no value, which is not the same as null.
+                found = pc.if_else(pa.array(inner.overflow), pa.scalar(None, pa.bool_()), found)
+            return Evaluated(_truths(found), inner.overflow)
         case ir.Arithmetic(left, op, right, type_):
             first, second = evaluate(left, source), evaluate(right, source)
             made = calculate(str(op), _datum(first.side), _datum(second.side), type_)
@@ -172,11 +176,11 @@ def _coalesced(arguments: Sequence[Evaluated], type_: PropertyType, count: int) 
     overflow: BoolArray | None = None
     for argument in arguments:
         value = _converted(argument.side, type_, count)
+        # What overflowed is not null: it has no value at all, and what is behind it does not give it one.
+        found = pc.coalesce(found, value if is_open.all() else pc.if_else(pa.array(is_open), value, None))
         if argument.overflow is not None:
             overflow = _either(overflow, argument.overflow & is_open)
-            # What overflowed is not null: it has no value at all.
             is_open = is_open & ~argument.overflow
-        found = pc.coalesce(found, value)
         is_open = is_open & np.asarray(value.is_null().to_numpy(zero_copy_only=False), np.bool_)
     return Evaluated(Values(found, type_.base), overflow)
 

@@ -254,21 +254,18 @@ def compared(left: ir.Expression, op: ir.CompareOp, right: ir.Expression) -> ir.
 Compared = TypeVar("Compared", bound=ir.Expression)
 
 
-def beside(other: ir.Expression, operand: Compared) -> Compared | ir.Value:
-    """An operand as it is compared with `other`: beside an F32 property a number of the query is an F32 itself.
+def beside(other: ir.Expression, operand: Compared) -> Compared | ir.Constant:
+    """An operand as it is compared with `other`: beside an F32 property a number of the text is an F32 itself.
 
-    What is stored keeps its type: a property of another type is compared by value. What is computed is not stored.
+    Everything else is compared by value: parameters have a type of their own, and what is computed is not stored.
     """
-    if not isinstance(operand, ir.ParamRef | ir.Constant) or not isinstance(other, ir.PropertyRef):
+    if not isinstance(operand, ir.Constant) or not isinstance(other, ir.PropertyRef):
         return operand
     if item_scalar(other.type.base) is not Scalar.F32 or item_scalar(operand.type.base) not in NUMERICS:
         return operand
     is_list = isinstance(operand.type.base, ListType)
     base = ListType(Scalar.F32) if is_list else ScalarType(Scalar.F32)
-    type_ = PropertyType(base, operand.type.nullable)
-    if isinstance(operand, ir.ParamRef):
-        return ir.ParamRef(operand.name, type_)
-    return ir.Constant(narrowed(base, operand.value), type_)
+    return ir.Constant(narrowed(base, operand.value), PropertyType(base, operand.type.nullable))
 
 
 _LOGICAL = {ast.Operator.AND: ir.Connective.AND, ast.Operator.OR: ir.Connective.OR}
