@@ -15,14 +15,16 @@ from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.lang.schema.compiler import compile_schema
 from support.oracle import evaluation
-from support.oracle.answers import Answer, Approximate, Instant, Unpredicted, reduced, shown
+from support.oracle.answers import Answer, Instant, Unpredicted, reduced, shown
 from support.oracle.cases import matching, results, search, values
 from support.oracle.cases.case import Case
 from support.oracle.engines import IndexState, Workshop, objections, opened
 from support.oracle.graphs import SCHEMA, World, read_shape, worlds
-from support.oracle.queries import from_text, render
+from support.oracle.queries import AllProperties, render
 from support.oracle.random_queries import Question, Scenario, questions, scenarios
+from support.oracle.reading import from_text
 from support.oracle.text import distance, is_similar, matches_text, searches
+from support.oracle.values import Approximate, UndeterminedError
 from support.subtests import each_case
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
@@ -162,7 +164,9 @@ CATALOG = compile_schema(SCHEMA).catalog
 def test_a_random_query_compiles_and_takes_its_parameters(question) -> None:
     compiled = compile_query(question.text, CATALOG)
     bind_params(compiled.ir, question.params)
-    assert [item.name for item in compiled.ir.projections] == [item.column for item in question.query.returns]
+    names = [item.name for item in compiled.ir.projections]
+    if not any(isinstance(item.expression, AllProperties) for item in question.query.returns):
+        assert names == [item.column for item in question.query.returns]
 
 
 @pytest.mark.slow
@@ -210,19 +214,33 @@ def test_random_queries_find_something() -> None:
     @given(scenarios())
     def run(scenario: Scenario) -> None:
         for question in scenario.questions:
-            answer = evaluation.evaluate(question.query, scenario.world, question.params)
+            answer = predicted(scenario.world, question)
             seen["all"] += 1
+            if answer is None:
+                seen["open"] += 1
+                continue
+            seen["failing"] += answer.fails
             seen["some"] += bool(answer.rows)
             seen["several"] += len(answer.rows) > 1
             seen["ordered"] += answer.is_ordered
 
     run()
-    assert seen["some"] > seen["all"] / 3
-    assert seen["several"] > seen["all"] / 6
+    assert seen["some"] > seen["all"] / 4
+    assert seen["several"] > seen["all"] / 8
     assert seen["all"] / 4 < seen["ordered"] < seen["all"] * 9 / 10
+    assert seen["open"] < seen["all"] / 10
+    assert seen["failing"] < seen["all"] / 10
 
 
 # ---- Random queries over random worlds: the engine gives the rows of the oracle, in every index state and mode
+
+
+def predicted(world: World, question: Question) -> Answer | None:
+    """The answer to a question; None where the language leaves it open."""
+    try:
+        return evaluation.evaluate(question.query, world, question.params)
+    except UndeterminedError:
+        return None
 
 
 def disagreements(
@@ -232,7 +250,9 @@ def disagreements(
     with workshop.stored(world, state) as path:
         graphs = opened(path)
         for question in questions:
-            answer = evaluation.evaluate(question.query, world, question.params)
+            answer = predicted(world, question)
+            if answer is None:
+                continue
             found = objections(graphs, question.text, question.params, answer)
             if found:
                 return question, found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -17,25 +17,9 @@ from omnigraph.errors import CompilerError
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.compiler import compile_schema
 from support.oracle.graphs import SCHEMA, Row, World, read_shape
-from support.oracle.queries import Bind, Clause, Hop, Not, Query
+from support.oracle.queries import Declared, Expression, Query
 from support.oracle.random_queries import Question
-
-#: Relative to the sum of the magnitudes that were added.
-TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Approximate:
-    """A float that an engine may compute in another order of operations."""
-
-    value: float
-    #: How far the true result may be away.
-    slack: float
-    #: Whether every order of operations gives `value` itself.
-    is_exact: bool = False
-
-    def accepts(self, found: object) -> bool:
-        return type(found) is float and (found == self.value or abs(found - self.value) <= self.slack)
+from support.oracle.values import Approximate
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +52,24 @@ class Answer:
     rows: list[Row]
     is_ordered: bool
     limit: int | None
+    offset: int = 0
+    #: Whether the query fails, because an integer is beyond 64 bits.
+    fails: bool = False
+
+    @property
+    def window(self) -> slice:
+        """Which of the rows are shown, if they are in order."""
+        return slice(self.offset, None if self.limit is None else self.offset + self.limit)
 
     @property
     def row_count(self) -> int:
-        """How many rows there are after the limit."""
-        return len(self.rows) if self.limit is None else min(self.limit, len(self.rows))
+        """How many rows are shown."""
+        return len(self.rows[self.window])
 
     def objection(self, columns: Sequence[str], rows: Sequence[Row]) -> str | None:
         """Why a result is wrong; None when it is right."""
+        if self.fails:
+            return f"an answer, but an integer overflows: {list(rows)[:20]}"
         if tuple(columns) != self.columns:
             return f"columns {list(columns)}, wanted {list(self.columns)}"
         for row in rows:
@@ -86,7 +80,7 @@ class Answer:
         return self._drifting(rows) or (self._misplaced(rows) if self.is_ordered else self._surplus(rows))
 
     def _misplaced(self, rows: Sequence[Row]) -> str | None:
-        for number, (wanted, found) in enumerate(zip(self.rows, rows, strict=False)):
+        for number, (wanted, found) in enumerate(zip(self.rows[self.window], rows, strict=False)):
             if not _same_row(wanted, found):
                 return f"row {number} is {found}, wanted {wanted}; all: {self._shown(rows)}"
         return None
@@ -117,6 +111,8 @@ class Answer:
 
     def _shown(self, rows: Sequence[Row]) -> str:
         how = "in this order" if self.is_ordered else "in any order"
+        if self.offset:
+            how += f", without the first {self.offset}"
         if self.limit is not None:
             how += f", the first {self.limit}" if self.is_ordered else f", any {self.limit}"
         return f"found {list(rows)[:20]}, wanted {how} {self.rows[:20]}"
@@ -176,7 +172,7 @@ def compiles(question: Question) -> bool:
     """Whether what is left of a query still has a meaning."""
     try:
         compile_query(question.text, _CATALOG)
-    except CompilerError:
+    except (CompilerError, ValueError, IndexError):
         return False
     return True
 
@@ -204,41 +200,36 @@ def _with_query(question: Question, query: Query) -> Question:
 
 
 def _smaller_queries(query: Query) -> Iterator[Query]:
-    if query.limit is not None:
-        yield replace(query, limit=None)
-    for clauses in _smaller_blocks(query.clauses):
-        if clauses:
-            yield replace(query, clauses=clauses)
-    for at in range(len(query.order)):
-        yield replace(query, order=query.order[:at] + query.order[at + 1 :])
-    for at in range(len(query.returns)):
-        yield replace(query, returns=query.returns[:at] + query.returns[at + 1 :])
+    """The query without one of its parts, or with a part of an expression in its place; not all have a meaning."""
+    for smaller in _smaller(query):
+        if isinstance(smaller, Query) and smaller.clauses and smaller.returns:
+            yield smaller
 
 
-def _smaller_blocks(clauses: tuple[Clause, ...]) -> Iterator[tuple[Clause, ...]]:
-    for at, clause in enumerate(clauses):
-        before, after = clauses[:at], clauses[at + 1 :]
-        yield before + after
-        for smaller in _smaller_clauses(clause):
-            yield (*before, smaller, *after)
+def _smaller(node: Any) -> Iterator[Any]:
+    if isinstance(node, tuple):
+        for at in range(len(node)):
+            yield node[:at] + node[at + 1 :]
+        for at, part in enumerate(node):
+            for smaller in _smaller(part):
+                yield (*node[:at], smaller, *node[at + 1 :])
+    elif is_dataclass(node) and not isinstance(node, Declared):
+        values = {item.name: getattr(node, item.name) for item in fields(node)}
+        if isinstance(node, Expression):
+            yield from (value for value in values.values() if isinstance(value, Expression))
+        for name, value in values.items():
+            if name in _OPTIONAL and value:
+                yield replace(node, **{name: _OPTIONAL[name]})
+            for smaller in _smaller(value):
+                yield replace(node, **{name: smaller})
 
 
-def _smaller_clauses(clause: Clause) -> Iterator[Clause]:
-    match clause:
-        case Bind(_, _, matches):
-            for at in range(len(matches)):
-                yield replace(clause, matches=matches[:at] + matches[at + 1 :])
-        case Hop():
-            if clause.bounds is not None:
-                yield replace(clause, bounds=None)
-            if clause.edge_variable is not None:
-                yield replace(clause, edge_variable=None)
-            if clause.undirected:
-                yield replace(clause, undirected=False)
-        case Not(inner):
-            for smaller in _smaller_blocks(inner):
-                if smaller:
-                    yield Not(smaller)
+#: Fields that may be left out, with what stands there then.
+_OPTIONAL: dict[str, Any] = {
+    **dict.fromkeys(("limit", "offset", "having", "bounds", "edge_variable", "otherwise", "edits", "k")),
+    **dict.fromkeys(("distinct", "negated", "undirected"), False),
+    **dict.fromkeys(("direction", "nulls"), ""),
+}
 
 
 def _smaller_worlds(world: World) -> Iterator[World]:

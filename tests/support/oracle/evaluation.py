@@ -7,58 +7,73 @@ variable, `$_` included, that makes every clause true. How the choice is found d
 Where the texts leave something open, this is what is assumed:
 
 * `$a $w:<knows> $a`, and any undirected traversal over a self-loop, gives one row for that stored edge, not two.
-* The rows of a grouped query that tie are ordered by their group columns in the order of `return`, ascending, null
-  first. A list has no order: rows that differ in nothing else are in no order.
+* A list has no order: rows that differ in nothing else are in no order.
 * 0.0 and -0.0 are one value, also as a group.
 * A projected `nearest` is the distance, not its square.
 * A null query of `nearest` or `bm25` is a null operand: it ranks nothing.
 * `fuzzy` compares folded words.
 * If the arms of `rrf` rank different variables, an arm orders whole rows, and entities of the first arm's variable
   rank by their first appearance. Further order keys do not matter inside an arm.
+* What overflows in a match is unknown together with everything that is made of it, `is null` included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import fsum, isclose, log, sqrt
 from typing import Any
 
 from support.oracle import text as words
-from support.oracle.answers import TOLERANCE, Answer, Approximate, Instant
-from support.oracle.graphs import Row, Shape, World, f32, read_shape
-from support.oracle.matching import Match, Matcher, is_hidden, named_clauses, resolve
+from support.oracle.aggregates import aggregated, placed
+from support.oracle.answers import Answer, Instant
+from support.oracle.graphs import Row, World, f32, read_shape
+from support.oracle.kinds import Known, Types
+from support.oracle.matching import COLUMNS, Match, Matcher, lets_of, named, resolve, substituted, without_lets
 from support.oracle.queries import (
     Aggregate,
+    AllProperties,
     Bm25,
     Column,
+    Exists,
     Expression,
+    ListOf,
+    Literal,
     Nearest,
     Now,
+    Parameter,
     Property,
     Query,
     Rank,
+    Return,
     Rrf,
+    Sort,
+    has_aggregate,
     moment_of,
+    rewritten,
+    walk,
 )
+from support.oracle.values import OVERFLOW, TOLERANCE, Approximate, UndeterminedError, plain
 
 RRF_K = 60
-#: Integers up to here add up exactly in a double.
-_EXACT = 2**53
 
 
 def evaluate(
     query: Query, world: World, params: Mapping[str, object] | None = None, *, now: datetime | None = None
 ) -> Answer:
-    """The answer to a query that type-checks."""
+    """The answer to a query that type-checks.
+
+    Raises:
+        UndeterminedError: the language does not say what the answer is.
+    """
     now = now or datetime.now(UTC)
     given = params or {}
     values = {item.name: _parameter(item.type, given.get(item.name)) for item in query.params}
     shape, types = read_shape(), {item.name: item.type for item in query.params}
-    return _Oracle(shape, Matcher(shape, world, values, types, now), now).answer(query)
+    return _Oracle(Matcher(shape, world, values, types, now), now).answer(_prepared(query))
 
 
 def _parameter(type_: str, value: Any) -> Any:
@@ -83,9 +98,40 @@ def _parameter(type_: str, value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+def _prepared(query: Query) -> Query:
+    """The query without `let`, `$_` and `$p.*`, and with a name for every column."""
+    lets = lets_of(query.clauses, {})
+    returns = [part for item in query.returns for part in _columns_of(query, item)]
+    query = replace(query, returns=tuple(Return(item.expression, item.column) for item in returns))
+    rest = {name: substituted(getattr(query, name), lets) for name in ("returns", "order", "having", "per")}
+    prepared: Query = named(replace(query, clauses=without_lets(query.clauses, {}), **rest))
+    return prepared
+
+
+def _columns_of(query: Query, item: Return) -> Iterable[Return]:
+    if not isinstance(item.expression, AllProperties):
+        return [item]
+    shape, variable = read_shape(), item.expression.variable
+    block = resolve(shape, named(without_lets(query.clauses, {})), {})
+    properties = shape.properties(block.types[variable]).values()
+    wanted = [part.name for part in properties if not part.type.startswith(("Vector", "Blob"))]
+    return [Return(Property(variable, name)) for name in wanted]
+
+
+class _FailureError(Exception):
+    """An integer overflowed where that fails the query."""
+
+
+def _is_constant(expression: Expression) -> bool:
+    """Whether an expression is no group: the same for all rows."""
+    return not any(
+        isinstance(part, Property | Exists | Aggregate) or type(part).__name__ == "Variable"
+        for part in walk(expression)
+    )
+
+
+@dataclass(slots=True)
 class _Oracle:
-    shape: Shape
     matcher: Matcher
     now: datetime
 
@@ -93,44 +139,124 @@ class _Oracle:
 
     def answer(self, query: Query) -> Answer:
         """The whole query."""
-        block = resolve(self.shape, named_clauses(query.clauses), {})
-        matches = list(self.matcher.matches(block, {}))
+        block = resolve(self.matcher.shape, query.clauses, {})
+        types = self.matcher.types(block.types)
+        matches = self.matcher.by_ids(self.matcher.matches(block, {}))
         columns = tuple(item.column for item in query.returns)
-        if any(isinstance(item.expression, Aggregate) for item in query.returns):
-            rows, is_ordered = self._grouped(query, matches)
+        self.matcher.is_doubtful = False
+        is_grouped = query.distinct or any(has_aggregate(item.expression) for item in query.returns)
+        make = self._grouped if is_grouped else self._plain
+        limit, offset = self._count(query.limit), self._count(query.offset) or 0
+        try:
+            rows, is_ordered = make(query, matches, types)
+            if query.per and limit is not None:
+                rows, limit = self._first_of_each(query, rows, is_ordered, limit), None
+        except _FailureError:
+            return Answer(columns, [], False, None, fails=True)
+        # A row is a dictionary of columns here, and its match is only needed for keys that are not returned.
+        answer = Answer(columns, [row[COLUMNS] for row in rows], is_ordered, limit, offset)
+        return self._strict(answer)
+
+    def _strict(self, answer: Answer) -> Answer:
+        """The answer, or the failure that an overflow in it is."""
+        if self.matcher.is_doubtful:
+            raise UndeterminedError("something overflowed whose value may not matter")
+        seen = answer.rows[answer.window] if answer.is_ordered else answer.rows
+        overflows = [row for row in seen if OVERFLOW in row.values()]
+        if not overflows:
+            everywhere = [row for row in answer.rows if OVERFLOW in row.values()]
+            if everywhere and answer.row_count == 0 and not answer.is_ordered:
+                return replace(answer, rows=[])
+            return answer
+        if not answer.is_ordered and answer.row_count < len(answer.rows):
+            raise UndeterminedError("some rows overflow, and which ones are shown is open")
+        return Answer(answer.columns, [], False, None, fails=True)
+
+    def _count(self, count: int | Parameter | None) -> int | None:
+        found = self.matcher.value(count, {}, self.matcher.types({})) if isinstance(count, Parameter) else count
+        assert found is None or isinstance(found, int), "a count is a number"
+        return found
+
+    def _first_of_each(self, query: Query, rows: list[Row], is_ordered: bool, limit: int) -> list[Row]:
+        """The first rows of every group of `per`."""
+        if not is_ordered:
+            raise UndeterminedError("the first rows of groups without an order")
+        counts: dict[Any, int] = {}
+        kept = []
+        for row in rows:
+            key = tuple(_hashable(self._key_value(query, expression, row)) for expression in query.per)
+            counts[key] = counts.get(key, 0) + 1
+            if counts[key] <= limit:
+                kept.append(row)
+        return kept
+
+    def _key_value(self, query: Query, expression: Expression, row: Row) -> Any:
+        """The value of an order key: a column, a returned expression, or a property of the match."""
+        by_expression = {_identity(item.expression): item.column for item in query.returns}
+        if isinstance(expression, Column):
+            value = row[COLUMNS][expression.name]
+        elif _identity(expression) in by_expression:
+            value = row[COLUMNS][by_expression[_identity(expression)]]
         else:
-            rows, is_ordered = self._plain(query, matches)
-        return Answer(columns, rows, is_ordered, query.limit)
+            value = self.matcher.value(expression, row, row["types"])
+        if value is OVERFLOW:
+            raise _FailureError
+        return value
 
-    def _plain(self, query: Query, matches: list[Match]) -> tuple[list[Row], bool]:
+    def _having(self, query: Query, rows: list[Row], types: Types) -> list[Row]:
+        if query.having is None:
+            return rows
+        by_expression = {
+            _identity(item.expression): item.column
+            for item in query.returns
+            if not isinstance(item.expression, Literal | ListOf)
+        }
+
+        def change(part: Any) -> Any:
+            return Column(by_expression[_identity(part)]) if _identity(part) in by_expression else None
+
+        condition = rewritten(query.having, change)
+        columns = {
+            item.column: types.of(item.expression) for item in query.returns if not isinstance(item.expression, Rank)
+        }
+        known = self.matcher.types({}, columns)
+        kept = []
+        for row in rows:
+            found = self.matcher.value(condition, row, known)
+            if found is OVERFLOW:
+                raise _FailureError
+            if found is True:
+                kept.append(row)
+        return kept
+
+    def _plain(self, query: Query, matches: list[Match], types: Types) -> tuple[list[Row], bool]:
         rank = _rank_of(query)
-        keys = [(key.expression, key.direction == "desc") for key in query.order]
-        if rank is not None:
-            keys = keys[1:]
-        by_column = {item.column: item.expression for item in query.returns}
-
-        def key_value(expression: Expression, match: Match) -> Any:
-            if isinstance(expression, Column):
-                expression = by_column[expression.name]
-            return self.matcher.value(expression, match)
-
-        # Sorting is stable: the least important key first, so the ids of all variables come before everything else.
-        names = sorted(name for name in (matches[0] if matches else ()) if not is_hidden(name))
-        matches = sorted(matches, key=lambda match: [match[name]["id"] for name in names])
-        ranking = None if rank is None else self._ranking(rank, matches, query.limit)
+        ranking = None if rank is None else self._ranking(rank, matches, self._count(query.limit), types)
         if ranking is not None:
             matches = [match for match in matches if ranking.id_of(match) in ranking.best]
             matches.sort(key=lambda match: (ranking.places[ranking.id_of(match)], ranking.id_of(match)))
-        for expression, descending in reversed(keys):
-            matches.sort(key=lambda match, e=expression: _sort_key(key_value(e, match)), reverse=descending)
+        rows: list[Row] = []
+        for match in matches:
+            score = None if ranking is None else ranking.scores[ranking.id_of(match)]
+            rows.append({**match, COLUMNS: self._projected(query, match, score, types), "types": types})
+        rows = self._having(query, rows, types)
+        rows, is_ordered = self._sorted(query, rows, query.order if rank is None else query.order[1:])
         if ranking is None:
-            rows = [self._projected(query, match, None) for match in matches]
-            return rows, bool(query.order)
-        matches.sort(key=lambda match: ranking.best[ranking.id_of(match)])
-        rows = [self._projected(query, match, ranking.scores[ranking.id_of(match)]) for match in matches]
+            return rows, is_ordered and bool(query.order)
+        rows.sort(key=lambda row: ranking.best[ranking.id_of(row)])
         return rows, True
 
-    def _projected(self, query: Query, match: Match, score: Any) -> Row:
+    def _sorted(self, query: Query, rows: list[Row], keys: Sequence[Sort]) -> tuple[list[Row], bool]:
+        """Rows by keys, and whether their order is known."""
+        # Sorting is stable: the least important key first, so what ordered the rows before breaks ties.
+        is_known = True
+        for key in reversed(keys):
+            cells = [self._key_value(query, key.expression, row) for row in rows]
+            is_known = is_known and not _is_shaky(cells)
+            rows = placed(rows, cells, key)
+        return rows, is_known
+
+    def _projected(self, query: Query, match: Match, score: Any, types: Types) -> Row:
         row: Row = {}
         for item in query.returns:
             match item.expression:
@@ -139,81 +265,89 @@ class _Oracle:
                 case Now():
                     row[item.column] = Instant(self.now)
                 case expression:
-                    row[item.column] = self.matcher.value(expression, match)
+                    row[item.column] = self.matcher.value(expression, match, types)
         return row
 
     # ---- groups
 
-    def _grouped(self, query: Query, matches: list[Match]) -> tuple[list[Row], bool]:
-        plain = [item for item in query.returns if not isinstance(item.expression, Aggregate)]
-        groups: dict[tuple[Any, ...], list[Match]] = {} if plain else {(): []}
+    def _grouped(self, query: Query, matches: list[Match], types: Types) -> tuple[list[Row], bool]:
+        plains = [item for item in query.returns if not has_aggregate(item.expression)]
+        keys = [item for item in plains if not _is_constant(item.expression)]
+        is_distinct_only = len(plains) == len(query.returns)
+        groups: dict[tuple[Any, ...], list[Match]] = {} if keys or is_distinct_only else {(): []}
         for match in matches:
-            key = tuple(_hashable(self.matcher.value(item.expression, match)) for item in plain)
-            groups.setdefault(key, []).append(match)
-        rows: list[Row] = []
-        for members in groups.values():
-            row: Row = {}
-            for item in query.returns:
-                if isinstance(item.expression, Aggregate):
-                    row[item.column] = self._aggregate(item.expression, members)
-                else:
-                    row[item.column] = self.matcher.value(item.expression, members[0])
-            rows.append(row)
-        keys = [(_column_of(key.expression), key.direction == "desc") for key in query.order]
-        keys += [(item.column, False) for item in plain]
-        is_ordered = bool(query.order)
-        for column, descending in reversed(keys):
-            cells = [row[column] for row in rows]
-            if any(isinstance(cell, list) for cell in cells):
-                # A list has no order; what it leaves tied is found below.
-                continue
-            is_ordered = is_ordered and not _is_shaky(cells)
-            rows.sort(key=lambda row, c=column: _sort_key(row[c]), reverse=descending)
-        sortable = [c for c, _ in keys if not any(isinstance(row[c], list) for row in rows)]
-        positions = {tuple(_sort_key(row[column]) for column in sortable) for row in rows}
-        return rows, is_ordered and len(positions) == len(rows)
+            cells = [self.matcher.value(item.expression, match, types) for item in keys]
+            if OVERFLOW in cells:
+                raise _FailureError
+            if any(isinstance(cell, Approximate) and not cell.is_exact for cell in cells):
+                raise UndeterminedError("groups of floats that are not known to the last digit")
+            groups.setdefault(tuple(map(_hashable, cells)), []).append(match)
+        rows: list[Row] = [{COLUMNS: self._group_row(query, members, types)} for members in groups.values()]
+        if query.distinct and not is_distinct_only:
+            rows = list({tuple(_hashable(cell) for cell in row[COLUMNS].values()): row for row in rows}.values())
+        rows = self._having(query, rows, types)
+        rows, is_ordered = self._ties_broken(query, rows)
+        rows, is_known = self._sorted(query, rows, query.order)
+        return rows, is_ordered and is_known and bool(query.order)
 
-    def _aggregate(self, aggregate: Aggregate, members: list[Match]) -> Any:
-        values = [self.matcher.value(aggregate.argument, match) for match in members]
-        values = [value for value in values if value is not None]
-        if aggregate.function == "count":
-            return len(values)
-        if not values:
+    def _group_row(self, query: Query, members: list[Match], types: Types) -> Row:
+        row: Row = {}
+        first = members[0] if members else {}
+        for item in query.returns:
+            if isinstance(item.expression, Now):
+                row[item.column] = Instant(self.now)
+                continue
+            expression = rewritten(item.expression, lambda part: self._known(part, members, types))
+            row[item.column] = self.matcher.value(expression, first, types)
+        return row
+
+    def _known(self, part: Any, members: list[Match], types: Types) -> Known | Exists | None:
+        if isinstance(part, Exists) or (isinstance(part, Aggregate) and part.clauses is not None):
+            return part
+        if not isinstance(part, Aggregate):
             return None
-        match aggregate.function:
-            case "min":
-                return min(values)
-            case "max":
-                return max(values)
-        total = sum(map(Fraction, values))
-        size = sum(abs(Fraction(value)) for value in values)
-        is_exact = size <= _EXACT and all(Fraction(value).denominator == 1 for value in values)
-        if aggregate.function == "avg":
-            total, size = total / len(values), size / len(values)
-        return Approximate(float(total), float(size) * TOLERANCE, is_exact)
+        found = aggregated(part, members, lambda expression, row: self.matcher.value(expression, row, types))
+        if found is OVERFLOW:
+            raise _FailureError
+        return Known(found, types.of(part))
+
+    def _ties_broken(self, query: Query, rows: list[Row]) -> tuple[list[Row], bool]:
+        """Rows in the order of their columns, and whether that is an order of all of them."""
+        # A list has no order: what stands behind one breaks no ties that are known.
+        leading = takewhile(
+            lambda item: not any(isinstance(row[COLUMNS][item.column], list) for row in rows), query.returns
+        )
+        sortable = [item.column for item in leading if not isinstance(item.expression, Now)]
+        for column in reversed(sortable):
+            cells = [row[COLUMNS][column] for row in rows]
+            if OVERFLOW in cells or _is_shaky(cells):
+                return rows, False
+            rows = placed(rows, cells, Sort(Column(column)))
+        positions = {tuple(plain(row[COLUMNS][column]) for column in sortable) for row in rows}
+        return rows, len(positions) == len(rows)
 
     # ---- ranking
 
-    def _ranking(self, rank: Rank, matches: list[Match], limit: int | None) -> _Ranking:
+    def _ranking(self, rank: Rank, matches: list[Match], limit: int | None, types: Types) -> _Ranking:
         """The scores of the entities that satisfy a match; rows come in the order of all their ids."""
         if isinstance(rank, Rrf):
-            return self._fused(rank, matches, limit or 0)
+            return self._fused(rank, matches, limit or 0, types)
         variable = rank.field.variable
-        numbers = {match[variable]["id"]: number for match, number in self._arm(rank, matches)}
+        numbers = {match[variable]["id"]: number for match, number in self._arm(rank, matches, types)}
         if isinstance(rank, Nearest):
             scores = {id_: Approximate(sqrt(number), sqrt(number) * 1e-6) for id_, number in numbers.items()}
         else:
             scores = {id_: Approximate(-number, -number * TOLERANCE) for id_, number in numbers.items()}
         return _Ranking(variable, numbers, scores, dict.fromkeys(numbers, ()))
 
-    def _arm(self, arm: Nearest | Bm25, matches: list[Match]) -> list[tuple[Match, Any]]:
+    def _arm(self, arm: Nearest | Bm25, matches: list[Match], types: Types) -> list[tuple[Match, Any]]:
         """The rows of one ranking, best first; the smaller the number, the better."""
-        query = self.matcher.value(arm.query, {})
+        query = self.matcher.value(arm.query, {}, types)
         variable = arm.field.variable
         found: list[tuple[Match, Any]] = []
         relevance = self._relevance(arm, query, matches) if isinstance(arm, Bm25) else {}
         for match in matches:
-            value = self.matcher.value(arm.field, match)
+            value = self.matcher.value(arm.field, match, types)
             if query is None or value is None:
                 continue
             if isinstance(arm, Bm25):
@@ -252,15 +386,15 @@ class _Oracle:
             scores[id_] = score if same is None else same
         return scores
 
-    def _fused(self, rank: Rrf, matches: list[Match], limit: int) -> _Ranking:
+    def _fused(self, rank: Rrf, matches: list[Match], limit: int, types: Types) -> _Ranking:
         """Scores of the entities that either arm has among its best."""
         variable = rank.first.field.variable
-        k = RRF_K if rank.k is None else self.matcher.value(rank.k, {})
+        k = RRF_K if rank.k is None else self.matcher.value(rank.k, {}, types)
         depth = max(5 * limit, 50)
         sums: dict[str, Fraction] = {}
         places: list[dict[str, int]] = []
         for arm in (rank.first, rank.second):
-            order = dict.fromkeys(m[variable]["id"] for m, _ in self._arm(arm, matches))
+            order = dict.fromkeys(m[variable]["id"] for m, _ in self._arm(arm, matches, types))
             places.append({id_: place for place, id_ in enumerate(list(order)[:depth])})
             for id_, place in places[-1].items():
                 sums[id_] = sums.get(id_, Fraction(0)) + Fraction(1, k + place + 1)
@@ -302,31 +436,24 @@ def _rank_of(query: Query) -> Rank | None:
     return first if isinstance(first, Rank) else None
 
 
-def _column_of(expression: Expression) -> str:
-    """The column of an order key in a grouped query, where a property is returned under its own name."""
-    match expression:
-        case Column(name):
-            return name
-        case Property(variable, name):
-            return f"{variable}.{name}"
-    raise ValueError(f"{expression} is no order key")
-
-
-def _sort_key(value: Any) -> tuple[Any, ...]:
-    """Null comes before every value."""
-    if value is None:
-        return (0,)
-    return (1, value.value if isinstance(value, Approximate) else value)
-
-
 def _hashable(value: Any) -> Any:
+    """What stands for a value in groups: numbers by value, lists element by element."""
+    if isinstance(value, Approximate):
+        if not value.is_exact:
+            raise UndeterminedError("groups of floats that are not known to the last digit")
+        return value.value
     return tuple(value) if isinstance(value, list) else value
 
 
+def _identity(expression: Any) -> str:
+    """Equal for equal trees only: 1, 1.0 and true are equal for Python."""
+    return repr(expression)
+
+
 def _is_shaky(cells: Iterable[Any]) -> bool:
-    """Whether sums lie so close together that the order of additions decides about their order."""
-    sums = sorted((c for c in cells if isinstance(c, Approximate)), key=lambda cell: cell.value)
-    return any(
-        right.value - left.value <= left.slack + right.slack and not (left.is_exact and right.is_exact)
-        for left, right in pairwise(sums)
-    )
+    """Whether floats lie so close together that the order of additions decides about their order."""
+    found = [cell for cell in cells if isinstance(cell, Approximate)]
+    if any(not cell.is_exact for cell in found):
+        cells = sorted(found, key=plain)
+        return any(right.value - left.value <= left.slack + right.slack for left, right in pairwise(cells))
+    return False

@@ -1,7 +1,7 @@
 """What `match` means: every choice of entities for the variables that makes all clauses true.
 
 Declarative on purpose: nested loops over all entities of a type, and a condition is looked at as soon as its variables
-have entities. The open points are listed in `oracle`.
+have entities. The open points are listed in `evaluation`.
 """
 
 from __future__ import annotations
@@ -9,61 +9,61 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any
 
 from support.oracle import text as words
+from support.oracle.aggregates import aggregated
 from support.oracle.graphs import EdgeShape, Row, Shape, World, f32
+from support.oracle.kinds import Known, Types
 from support.oracle.queries import (
     ANONYMOUS,
+    ARITHMETIC,
+    Aggregate,
+    Binary,
     Bind,
+    Case,
     Clause,
+    Column,
+    Exists,
     Expression,
+    Function,
     Hop,
+    IsNull,
+    Let,
     ListOf,
     Literal,
-    Not,
+    Named,
     Now,
     Parameter,
     Property,
     Text,
+    Unary,
     Variable,
     Where,
+    rewritten,
     variables_of,
+)
+from support.oracle.values import (
+    FUNCTIONS,
+    OVERFLOW,
+    Approximate,
+    UndeterminedError,
+    calculate,
+    compare,
+    converted,
+    joined,
+    negative,
+    opposite,
+    plain,
+    spelled,
 )
 
 #: A row of a match: the entity of every variable.
 Match = dict[str, "Row"]
 
 FUZZY_EDITS = 2
-
-
-# ---- comparisons
-
-
-def compare(left: Any, operator: str, right: Any) -> bool | None:
-    """`left operator right`; None is unknown. Python compares integers and floats by their exact values."""
-    if left is None or right is None:
-        return None
-    match operator:
-        case "=":
-            return bool(left == right)
-        case "!=":
-            return bool(left != right)
-        case "<":
-            return bool(left < right)
-        case "<=":
-            return bool(left <= right)
-        case ">":
-            return bool(left > right)
-        case ">=":
-            return bool(left >= right)
-        case "contains" if isinstance(left, list):
-            return any(item is not None and item == right for item in left)
-        case "contains":
-            return right in left
-        case "starts_with":
-            return bool(left.startswith(right))
-    raise ValueError(f"there is no operator {operator}")
+#: Where a row of results has its columns, for `having` and order keys.
+COLUMNS = "="
 
 
 def rounded(value: Any) -> Any:
@@ -121,40 +121,66 @@ class Block:
     #: Node variables that the block introduces.
     own: dict[str, str]
     links: tuple[_Link, ...]
-    inner: tuple[Block, ...]
 
 
-class _Names:
-    """Every `$_` gets a name of its own; such names begin with an underscore."""
+def named(node: Any) -> Any:
+    """A query or its clauses with a name for every anonymous node, and without anonymous edges.
 
-    def __init__(self) -> None:
-        self._count = 0
+    Such names begin with an underscore.
+    """
+    count = 0
 
-    def named(self, clauses: Iterable[Clause]) -> tuple[Clause, ...]:
-        return tuple(map(self._named, clauses))
-
-    def _named(self, clause: Clause) -> Clause:
-        match clause:
-            case Bind(variable):
-                return replace(clause, variable=self._name(variable))
-            case Hop(left, _, right, edge_variable):
-                bound = None if edge_variable == ANONYMOUS else edge_variable
-                ends = {"left": self._name(left), "right": self._name(right)}
-                return replace(clause, edge_variable=bound, **ends)
-            case Not(clauses):
-                return Not(self.named(clauses))
-        return clause
-
-    def _name(self, variable: str) -> str:
+    def name_of(variable: str) -> str:
+        nonlocal count
         if variable != ANONYMOUS:
             return variable
-        self._count += 1
-        return f"_{self._count}"
+        count += 1
+        return f"_{count}"
+
+    def change(part: Any) -> Any:
+        match part:
+            case Bind(variable):
+                return replace(part, variable=name_of(variable))
+            case Hop(left, _, right, edge_variable):
+                bound = None if edge_variable == ANONYMOUS else edge_variable
+                return replace(part, edge_variable=bound, left=name_of(left), right=name_of(right))
+        return None
+
+    return rewritten(node, change)
 
 
-def named_clauses(clauses: Iterable[Clause]) -> tuple[Clause, ...]:
-    """The clauses with a name for every anonymous node, and without anonymous edges."""
-    return _Names().named(clauses)
+def substituted(node: Any, lets: Mapping[str, Expression]) -> Any:
+    """The same with the expressions of `let` where their names are used."""
+
+    def change(part: Any) -> Any:
+        match part:
+            case Named(name):
+                return substituted(lets[name], lets)
+            case Exists(clauses):
+                return replace(part, clauses=without_lets(clauses, lets))
+            case Aggregate(argument=argument, order=order, clauses=tuple(clauses)):
+                inside = lets_of(clauses, lets)
+                return replace(
+                    part,
+                    argument=substituted(argument, inside),
+                    order=substituted(order, inside),
+                    clauses=without_lets(clauses, lets),
+                )
+        return None
+
+    return rewritten(node, change)
+
+
+def lets_of(clauses: Iterable[Clause], lets: Mapping[str, Expression]) -> dict[str, Expression]:
+    """The names of `let` that a block sees."""
+    return {**lets, **{clause.name: clause.expression for clause in clauses if isinstance(clause, Let)}}
+
+
+def without_lets(clauses: Iterable[Clause], lets: Mapping[str, Expression]) -> tuple[Clause, ...]:
+    """The clauses of a block with what is named put in its places."""
+    clauses = tuple(clauses)
+    known = lets_of(clauses, lets)
+    return tuple(substituted(clause, known) for clause in clauses if not isinstance(clause, Let))
 
 
 def is_hidden(variable: str) -> bool:
@@ -176,10 +202,8 @@ class _MisfitError(Exception):
 def resolve(shape: Shape, clauses: tuple[Clause, ...], outer: Mapping[str, str]) -> Block:
     types, links = _links(shape, clauses, outer)
     own = {name: type_ for name, type_ in types.items() if name not in outer}
-    edges = {str(link.hop.edge_variable): link.edge.name for link in links}
-    seen = {**types, **edges}
-    inner = tuple(resolve(shape, c.clauses, seen) for c in clauses if isinstance(c, Not))
-    return Block(clauses, seen, own, links, inner)
+    edges = {str(link.hop.edge_variable): link.edge.name for link in links if link.hop.edge_variable}
+    return Block(clauses, {**types, **edges}, own, links)
 
 
 def _links(
@@ -206,12 +230,6 @@ def _links(
     return types, tuple(links)
 
 
-def _introduced(block: Block) -> set[str]:
-    """Variables that a block and the blocks inside it introduce."""
-    names = set(block.own) | {str(link.hop.edge_variable) for link in block.links}
-    return names.union(*map(_introduced, block.inner))
-
-
 @dataclass(frozen=True, slots=True)
 class _Condition:
     """Something that has to hold once these variables have entities."""
@@ -227,11 +245,21 @@ class Matcher:
         self, shape: Shape, world: World, params: dict[str, Any], param_types: Mapping[str, str], now: datetime
     ) -> None:
         self.world = world
-        self._shape = shape
+        self.shape = shape
         self._params = params
         self._param_types = param_types
         self._now = now
         self._reach: dict[tuple[str, bool, str], dict[str, int]] = {}
+        self._blocks: dict[tuple[int, frozenset[tuple[str, str]]], Block] = {}
+        #: Whether a value was made although a part of it overflowed.
+        self.is_doubtful = False
+
+    def types(self, variables: Mapping[str, str], columns: Mapping[str, str] | None = None) -> Types:
+        """The types of expressions over variables, or over result columns."""
+        return Types(self.shape, variables, self._param_types, columns or {}, self._inside)
+
+    def _inside(self, node: Aggregate, types: Types) -> Types:
+        return self.types(self._block(node, types).types)
 
     # ---- match
 
@@ -272,60 +300,24 @@ class Matcher:
             yield from self._choose(slots, due, at + 1, {**row, name: entity})
 
     def _conditions(self, block: Block) -> Iterator[_Condition]:
+        types = self.types(block.types)
         for clause in block.clauses:
             match clause:
                 case Bind(variable, _, matches):
                     for name, value in matches:
-                        field = Property(variable, name)
-                        item = self._shape.properties(block.types[variable])[name].item
+                        item = self.shape.properties(block.types[variable])[name].item
                         operator = "=" if item is None else "contains"
-                        yield self._comparison(block, Where(field, operator, value))
-                case Where():
-                    yield self._comparison(block, clause)
-                case Text():
-                    needs = frozenset(variables_of([clause]))
-                    yield _Condition(needs, lambda row, clause=clause: self._reads(clause, row))
-                case Hop() | Not():
-                    pass
-                case _:
-                    assert_never(clause)
+                        yield self._condition(Binary(Property(variable, name), operator, value), types)
+                case Where(condition):
+                    yield self._condition(condition, types)
         for link in block.links:
             if not link.hop.edge_variable:
                 needs = frozenset({link.source, link.target})
                 yield _Condition(needs, lambda row, link=link: self._reaches(link, row))
-        for inner in block.inner:
-            needs = frozenset(variables_of(inner.clauses)) - _introduced(inner)
-            yield _Condition(needs, lambda row, inner=inner: self._has_none(inner, row))
 
-    def _has_none(self, block: Block, row: Match) -> bool:
-        return next(self.matches(block, row), None) is None
-
-    def _comparison(self, block: Block, clause: Where) -> _Condition:
-        """A comparison; a number that stands in the query is rounded to 32 bits beside one that has 32 bits."""
-        sides = (clause.left, clause.right)
-        narrow = [
-            isinstance(side, Parameter | Literal | ListOf) and self._is_narrow(block, other)
-            for side, other in zip(sides, reversed(sides), strict=True)
-        ]
-
-        def holds(row: Match) -> bool:
-            left, right = (
-                rounded(self.value(side, row)) if is_narrow else self.value(side, row)
-                for side, is_narrow in zip(sides, narrow, strict=True)
-            )
-            return compare(left, clause.operator, right) is True
-
-        return _Condition(frozenset(variables_of([clause])), holds)
-
-    def _is_narrow(self, block: Block, expression: Expression) -> bool:
-        """Whether an operand is a 32-bit float, or a list of them."""
-        match expression:
-            case Property(variable, name):
-                shape = self._shape.properties(block.types[variable])[name]
-                return "F32" in (shape.scalar, shape.item)
-            case Parameter(name):
-                return self._param_types[name].strip("[]?") == "F32"
-        return False
+    def _condition(self, expression: Expression, types: Types) -> _Condition:
+        needs = frozenset(variables_of(expression)) & frozenset(types.variables)
+        return _Condition(needs, lambda row: self.value(expression, row, types) is True)
 
     def _edges(self, link: _Link, row: Match) -> Iterator[Row]:
         """The stored edges between two entities."""
@@ -345,33 +337,139 @@ class Matcher:
         low, high = link.bounds
         return low <= self._reach[key].get(target, 0) <= high
 
-    def _reads(self, clause: Text, row: Match) -> bool:
-        value, query = self.value(clause.field, row), self.value(clause.query, row)
-        if value is None or query is None:
-            return False
-        match clause.function:
-            case "search":
-                return words.searches(value, query)
-            case "match_text":
-                return words.matches_text(value, query)
-        edits = FUZZY_EDITS if clause.edits is None else self.value(clause.edits, row)
-        return words.is_similar(value, query, edits)
+    # ---- blocks inside of expressions
 
-    def value(self, expression: Expression, row: Match) -> Any:
+    def _block(self, node: Exists | Aggregate, types: Types) -> Block:
+        key = id(node), frozenset(types.variables.items())
+        if key not in self._blocks:
+            assert node.clauses is not None, "a block has clauses"
+            self._blocks[key] = resolve(self.shape, node.clauses, types.variables)
+        return self._blocks[key]
+
+    def _exists(self, node: Exists, row: Match, types: Types) -> bool:
+        found = next(self.matches(self._block(node, types), row), None)
+        return (found is None) == node.negated
+
+    def _block_value(self, node: Aggregate, row: Match, types: Types) -> Any:
+        block = self._block(node, types)
+        inside = self._inside(node, types)
+        rows = self.by_ids(self.matches(block, row))
+        return aggregated(node, rows, lambda expression, found: self.value(expression, found, inside))
+
+    def by_ids(self, matches: Iterable[Match]) -> list[Match]:
+        """Matches in the order of the ids of all their variables."""
+        found = list(matches)
+        names = sorted(name for name in (found[0] if found else ()) if not is_hidden(name))
+        return sorted(found, key=lambda match: [match[name]["id"] for name in names])
+
+    # ---- values
+
+    def value(self, expression: Expression, row: Match, types: Types) -> Any:
         """The value of an expression; None is null."""
         match expression:
             case Property(variable, name):
-                return row[variable][name]
+                return row[variable][name.removeprefix("@")] if name != "@type" else types.variables[variable]
             case Variable(name):
                 return row[name]["id"]
             case Parameter(name):
                 return self._params[name]
-            case Literal(value):
+            case Literal(value) | Known(value):
                 return value
+            case Column(name):
+                return row[COLUMNS][name]
             case ListOf(items):
-                values = [item.value for item in items]
-                has_float = any(isinstance(value, float) for value in values)
-                return [float(v) for v in values] if has_float else values
+                return self._side_by_side(items, types.of(expression)[1:-1], row, types)
             case Now():
                 return self._now
+            case Binary(left, operator, right):
+                return self._binary(left, operator, right, row, types)
+            case Unary(operator, operand):
+                value = self.value(operand, row, types)
+                return opposite(value) if operator == "not" else negative(value)
+            case IsNull(operand, negated):
+                value = self.value(operand, row, types)
+                return OVERFLOW if value is OVERFLOW else (value is None) != negated
+            case Case(branches, otherwise):
+                return self._case(branches, otherwise, types.of(expression), row, types)
+            case Function(name, arguments):
+                return self._function(name, arguments, types.of(expression), row, types)
+            case Text():
+                return self._reads(expression, row, types)
+            case Exists():
+                return self._exists(expression, row, types)
+            case Aggregate():
+                return self._block_value(expression, row, types)
         raise ValueError(f"{expression} is no value")
+
+    def _side_by_side(self, items: Iterable[Expression], type_: str, row: Match, types: Types) -> list[Any]:
+        return [converted(self.value(item, row, types), type_) for item in items]
+
+    def _binary(self, left: Expression, operator: str, right: Expression, row: Match, types: Types) -> Any:
+        if operator in ("and", "or"):
+            first, second = self.value(left, row, types), self.value(right, row, types)
+            found = joined(operator, first, second)
+            self.is_doubtful |= found is not OVERFLOW and OVERFLOW in (first, second)
+            return found
+        if operator in ARITHMETIC:
+            return calculate(self.value(left, row, types), operator, self.value(right, row, types))
+        return compare(self._side(left, right, row, types), operator, self._side(right, left, row, types))
+
+    def _side(self, expression: Expression, other: Expression, row: Match, types: Types) -> Any:
+        """One side of a comparison; a number that stands in the query is rounded beside one that has 32 bits."""
+        is_narrow = isinstance(other, Property) and types.of(other).strip("[]") == "F32"
+        if isinstance(expression, ListOf):
+            # Elements keep their own types.
+            return [self._side(item, other, row, types) for item in expression.items]
+        value = self.value(expression, row, types)
+        return rounded(value) if is_narrow and isinstance(expression, Literal) else value
+
+    def _case(
+        self,
+        branches: Sequence[tuple[Expression, Expression]],
+        otherwise: Expression | None,
+        type_: str,
+        row: Match,
+        types: Types,
+    ) -> Any:
+        for test, value in branches:
+            truth = self.value(test, row, types)
+            if truth is OVERFLOW:
+                return OVERFLOW
+            if truth is True:
+                return converted(self.value(value, row, types), type_)
+        return None if otherwise is None else converted(self.value(otherwise, row, types), type_)
+
+    def _function(self, name: str, arguments: Sequence[Expression], type_: str, row: Match, types: Types) -> Any:
+        if name == "coalesce":
+            for argument in arguments:
+                value = converted(self.value(argument, row, types), type_)
+                if value is not None:
+                    return value
+            return None
+        given = [self.value(argument, row, types) for argument in arguments]
+        if OVERFLOW in given:
+            return OVERFLOW
+        if None in given:
+            return None
+        if any(isinstance(value, Approximate) and not value.is_exact for value in given):
+            raise UndeterminedError("a function of a float that is not known to the last digit")
+        given = [plain(value) for value in given]
+        if name in ("least", "greatest"):
+            given = [converted(value, type_) for value in given]
+            return None if None in given else (min if name == "least" else max)(given)
+        if name == "string":
+            return spelled(given[0], types.of(arguments[0]))
+        found = FUNCTIONS[name](*given)
+        return found if isinstance(found, Approximate) else converted(found, type_)
+
+    def _reads(self, text: Text, row: Match, types: Types) -> bool | None:
+        value, query = self.value(text.field, row, types), self.value(text.query, row, types)
+        if value is None or query is None:
+            return None
+        match text.function:
+            case "search":
+                return words.searches(value, query)
+            case "match_text":
+                return words.matches_text(value, query)
+        edits = FUZZY_EDITS if text.edits is None else self.value(text.edits, row, types)
+        return words.is_similar(value, query, edits)

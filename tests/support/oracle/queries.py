@@ -1,24 +1,20 @@
 """Read queries as plain objects that render to text.
 
 The oracle evaluates these objects and the engine runs their text, so that the two share neither parser nor checker.
-Cases that a person wrote as text come in through `from_text`, which uses the parser and nothing behind it.
+Cases that a person wrote as text come in through `reading`, which uses the parser and nothing behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, date, datetime
-from decimal import Decimal
-from typing import assert_never
-
-from omnigraph.core.source import SourceText
-from omnigraph.lang.query import ast
-from omnigraph.lang.query.parser import parse_queries
+from typing import Any, assert_never
 
 ANONYMOUS = "_"
-AGGREGATES = ("count", "sum", "avg", "min", "max")
+AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "median", "collect")
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+ARITHMETIC = ("+", "-", "*", "/", "%")
 
 
 # ---- expressions
@@ -26,7 +22,7 @@ COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """`$variable.name`."""
+    """`$variable.name`; `@id` and its like are names too."""
 
     variable: str
     name: str
@@ -34,7 +30,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`$name` of a node, bare."""
+    """`$name` of a node or an edge, bare."""
 
     name: str
 
@@ -47,17 +43,24 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
-    """A string, number, boolean, day or moment."""
+class Named:
+    """`$name` of a `let`."""
 
-    value: str | bool | int | float | date
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A string, number, boolean, day or moment; None is `null`."""
+
+    value: str | bool | int | float | date | None
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
     """`[a, b]`."""
 
-    items: tuple[Literal, ...]
+    items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +69,86 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """`function(argument)`."""
+class Binary:
+    """`left operator right`."""
+
+    left: Expression
+    operator: str
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`not operand` or `-operand`."""
+
+    operator: str
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`operand is null`, or `is not null`."""
+
+    operand: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`case when … then … else … end`."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`name(arguments)`."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """`search(field, query)` and its relatives."""
 
     function: str
-    argument: Expression
+    field: Property
+    query: Parameter | Literal
+    edits: Parameter | Literal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """`exists { … }`, or `not { … }`."""
+
+    clauses: tuple[Clause, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`function(argument)`; without an argument it counts rows. With clauses it is the value of a block."""
+
+    function: str
+    argument: Expression | None
+    distinct: bool = False
+    order: tuple[Sort, ...] = ()
+    limit: int | None = None
+    clauses: tuple[Clause, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllProperties:
+    """`$variable.*`."""
+
+    variable: str
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A result column, as an order key."""
+    """A result column, as an order key or in `having`."""
 
     name: str
 
@@ -107,7 +180,8 @@ class Rrf:
 
 Rank = Nearest | Bm25 | Rrf
 Value = Parameter | Literal | ListOf | Now
-Expression = Property | Variable | Value | Aggregate | Column | Rank
+Computed = Binary | Unary | IsNull | Case | Function | Text | Exists
+Expression = Property | Variable | Named | Value | Computed | Aggregate | AllProperties | Column | Rank
 
 
 # ---- clauses
@@ -119,7 +193,7 @@ class Bind:
 
     variable: str
     type: str
-    matches: tuple[tuple[str, Value], ...] = ()
+    matches: tuple[tuple[str, Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,32 +209,31 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
+class Let:
+    """`let $name = expression`."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Where:
-    """`left operator right`."""
+    """A condition."""
 
-    left: Expression
-    operator: str
-    right: Expression
+    condition: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """`search(field, query)` and its relatives."""
-
-    function: str
-    field: Property
-    query: Parameter | Literal
-    edits: Parameter | Literal | None = None
+Clause = Bind | Hop | Let | Where
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
-    """`not { … }`."""
-
-    clauses: tuple[Clause, ...]
+def compared(left: Expression, operator: str, right: Expression) -> Where:
+    """The condition `left operator right`."""
+    return Where(Binary(left, operator, right))
 
 
-Clause = Bind | Hop | Where | Text | Not
+def without(*clauses: Clause) -> Where:
+    """The condition `not { … }`."""
+    return Where(Exists(clauses, negated=True))
 
 
 # ---- the query
@@ -181,24 +254,32 @@ class Return:
         match self.expression:
             case Property(variable, name):
                 return f"{variable}.{name}"
-            case Variable(name) | Parameter(name) | Column(name):
+            case Variable(name) | Parameter(name) | Column(name) | Named(name):
                 return name
             case Literal() | ListOf():
                 return "literal"
             case Aggregate(function):
                 return function
-            case Now() | Nearest() | Bm25() | Rrf():
-                return type(self.expression).__name__.lower()
-            case _:
-                assert_never(self.expression)
+            case Now():
+                return "now"
+            case Nearest(field):
+                return f"{field.variable}._distance"
+            case Bm25(field):
+                return f"{field.variable}._score"
+            case Rrf():
+                return "_score"
+            case AllProperties(variable):
+                return f"{variable}.*"
+        raise ValueError(f"the column {self.expression} needs an alias")
 
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """`expression asc|desc`; the direction is empty when none is written."""
+    """`expression asc|desc nulls first|last`; empty where nothing is written."""
 
-    expression: Property | Column | Rank
+    expression: Expression
     direction: str = ""
+    nulls: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,29 +299,75 @@ class Query:
     clauses: tuple[Clause, ...]
     returns: tuple[Return, ...]
     order: tuple[Sort, ...] = ()
-    limit: int | None = None
+    limit: int | Parameter | None = None
+    distinct: bool = False
+    having: Expression | None = None
+    offset: int | Parameter | None = None
+    per: tuple[Expression, ...] = ()
     name: str = "q"
 
     def __str__(self) -> str:
         return render(self)
 
 
-def variables_of(clauses: Iterable[Clause]) -> Iterator[str]:
-    """Every variable that the clauses mention, those of inner blocks included."""
-    for clause in clauses:
-        match clause:
-            case Bind(variable):
+# ---- walking
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """Everything in a query, a clause, an expression, or several of them; itself first."""
+    if isinstance(node, tuple):
+        for part in node:
+            yield from walk(part)
+    elif is_dataclass(node):
+        yield node
+        for item in fields(node):
+            yield from walk(getattr(node, item.name))
+
+
+def rewritten(node: Any, change: Callable[[Any], Any]) -> Any:
+    """The same with parts replaced; `change` gives what stands for a part, None to look inside of it."""
+    if isinstance(node, tuple):
+        return tuple(rewritten(part, change) for part in node)
+    if not is_dataclass(node) or isinstance(node, type):
+        return node
+    changed = change(node)
+    if changed is not None:
+        return changed
+    parts = {item.name: rewritten(getattr(node, item.name), change) for item in fields(node)}
+    return replace(node, **parts)
+
+
+def variables_of(node: Any) -> Iterator[str]:
+    """Every variable that clauses or expressions mention, those of inner blocks included."""
+    for part in walk(node):
+        match part:
+            case Property(variable) | Bind(variable) | AllProperties(variable) | Variable(variable):
                 yield variable
             case Hop(left, _, right, edge_variable):
                 yield from (left, right)
                 if edge_variable is not None:
                     yield edge_variable
-            case Where(left, _, right):
-                yield from (side.variable for side in (left, right) if isinstance(side, Property))
-            case Text(_, field):
-                yield field.variable
-            case Not(inner):
-                yield from variables_of(inner)
+
+
+def has_aggregate(expression: Expression) -> bool:
+    """Whether an expression has an aggregate over the rows of a group."""
+    if isinstance(expression, Aggregate):
+        return expression.clauses is None
+    if isinstance(expression, Exists | Rank):
+        return False
+    return any(has_aggregate(part) for part in _parts(expression))
+
+
+def _parts(expression: Expression) -> Iterator[Any]:
+    """The expressions directly inside of one."""
+    for item in fields(expression):
+        waiting = [getattr(expression, item.name)]
+        while waiting:
+            part = waiting.pop(0)
+            if isinstance(part, tuple):
+                waiting = [*part, *waiting]
+            elif is_dataclass(part):
+                yield part
 
 
 # ---- objects → text
@@ -251,52 +378,100 @@ def render(query: Query) -> str:
     params = ", ".join(f"${item.name}: {item.type}{'?' if item.nullable else ''}" for item in query.params)
     lines = [f"query {query.name}({params}) {{", "  match {"]
     lines += [f"    {_clause(clause)}" for clause in query.clauses]
-    returned = [_expression(item.expression) + (f" as {item.alias}" if item.alias else "") for item in query.returns]
-    lines += ["  }", f"  return {{ {', '.join(returned)} }}"]
+    returned = [_top(item.expression) + (f" as {item.alias}" if item.alias else "") for item in query.returns]
+    distinct = "distinct " if query.distinct else ""
+    lines += ["  }", f"  return {distinct}{{ {', '.join(returned)} }}"]
+    if query.having is not None:
+        lines.append(f"  having {{ {_top(query.having)} }}")
     if query.order:
-        keys = [f"{_expression(key.expression)} {key.direction}".strip() for key in query.order]
-        lines.append(f"  order {{ {', '.join(keys)} }}")
+        lines.append(f"  order {{ {', '.join(map(_sort, query.order))} }}")
+    if query.offset is not None:
+        lines.append(f"  offset {_count(query.offset)}")
     if query.limit is not None:
-        lines.append(f"  limit {query.limit}")
+        per = f" per {{ {', '.join(map(_top, query.per))} }}" if query.per else ""
+        lines.append(f"  limit {_count(query.limit)}{per}")
     return "\n".join([*lines, "}"])
+
+
+def _count(count: int | Parameter) -> str:
+    return str(count) if isinstance(count, int) else f"${count.name}"
+
+
+def _sort(key: Sort) -> str:
+    nulls = f"nulls {key.nulls}" if key.nulls else ""
+    return " ".join(part for part in (_top(key.expression), key.direction, nulls) if part)
 
 
 def _clause(clause: Clause) -> str:
     match clause:
         case Bind(variable, type_, matches):
-            inline = ", ".join(f"{name}: {_expression(value)}" for name, value in matches)
+            inline = ", ".join(f"{name}: {_top(value)}" for name, value in matches)
             return f"${variable}: {type_}" + (f" {{ {inline} }}" if matches else "")
         case Hop(left, word, right, edge_variable, undirected, bounds):
             bound = "" if edge_variable is None else f"${edge_variable}:"
             hop = f"<{word}>" if undirected else word
             reach = "" if bounds is None else f"{{{bounds[0]},{bounds[1]}}}"
             return f"${left} {bound}{hop}{reach} ${right}"
-        case Where(left, operator, right):
-            return f"{_expression(left)} {operator} {_expression(right)}"
-        case Text(function, field, query, edits):
-            return _call(function, field, query, edits)
-        case Not(clauses):
-            return f"not {{ {'  '.join(map(_clause, clauses))} }}"
+        case Let(name, expression):
+            return f"let ${name} = {_top(expression)}"
+        case Where(condition):
+            return _top(condition)
         case _:
             assert_never(clause)
 
 
+def _block(clauses: Iterable[Clause]) -> str:
+    return f"{{ {'  '.join(map(_clause, clauses))} }}"
+
+
+def _top(expression: Expression) -> str:
+    """An expression that stands alone; what begins with a minus would be joined to what is before it."""
+    text = _expression(expression)
+    match expression:
+        case Binary(left, operator, right):
+            text = f"{_expression(left)} {operator} {_expression(right)}"
+        case IsNull():
+            text = text[1:-1]
+    return f"({text})" if text.startswith("-") else text
+
+
 def _expression(expression: Expression) -> str:
+    """An expression inside another; operators have parentheses."""
     match expression:
         case Property(variable, name):
             return f"${variable}.{name}"
-        case Variable(name) | Parameter(name):
+        case Variable(name) | Parameter(name) | Named(name):
             return f"${name}"
         case Column(name):
             return name
+        case AllProperties(variable):
+            return f"${variable}.*"
         case Literal(value):
             return _literal(value)
         case ListOf(items):
-            return f"[{', '.join(map(_expression, items))}]"
+            return f"[{', '.join(map(_top, items))}]"
         case Now():
             return "now()"
-        case Aggregate(function, argument):
-            return _call(function, argument)
+        case Binary(left, operator, right):
+            return f"({_expression(left)} {operator} {_expression(right)})"
+        case Unary("not", operand):
+            return f"(not {_expression(operand)})"
+        case Unary(_, operand):
+            return f"(-{_expression(operand)})"
+        case IsNull(operand, negated):
+            return f"({_expression(operand)} is {'not ' if negated else ''}null)"
+        case Case(branches, otherwise):
+            whens = (f"when {_expression(test)} then {_expression(value)}" for test, value in branches)
+            rest = "" if otherwise is None else f" else {_expression(otherwise)}"
+            return f"case {' '.join(whens)}{rest} end"
+        case Function(name, arguments):
+            return _call(name, *arguments)
+        case Text(function, field, query, edits):
+            return _call(function, field, query, edits)
+        case Exists(clauses, negated):
+            return f"{'not' if negated else 'exists'} {_block(clauses)}"
+        case Aggregate():
+            return _aggregate(expression)
         case Nearest(field, query):
             return _call("nearest", field, query)
         case Bm25(field, query):
@@ -307,20 +482,33 @@ def _expression(expression: Expression) -> str:
             assert_never(expression)
 
 
+def _aggregate(call: Aggregate) -> str:
+    inside = "*" if call.argument is None else _top(call.argument)
+    if call.distinct:
+        inside = f"distinct {inside}"
+    if call.order:
+        inside += f" order {{ {', '.join(map(_sort, call.order))} }}"
+    if call.limit is not None:
+        inside += f" limit {call.limit}"
+    if call.clauses is None:
+        return f"{call.function}({inside})"
+    arguments = "" if call.argument is None else f"({inside})"
+    return f"{call.function}{arguments} {_block(call.clauses)}"
+
+
 def _call(function: str, *arguments: Expression | None) -> str:
-    given = ", ".join(_expression(item) for item in arguments if item is not None)
+    given = ", ".join(_top(item) for item in arguments if item is not None)
     return f"{function}({given})"
 
 
-def _literal(value: str | bool | int | float | date) -> str:
+def _literal(value: str | bool | int | float | date | None) -> str:
     match value:
+        case None:
+            return "null"
         case bool():
             return "true" if value else "false"
-        case int():
-            return str(value)
-        case float():
-            plain = f"{Decimal(repr(value)):f}"
-            return plain if "." in plain else f"{plain}.0"
+        case int() | float():
+            return repr(value)
         case datetime() | date():
             kind = "datetime" if isinstance(value, datetime) else "date"
             return f'{kind}("{moment_text(value)}")'
@@ -341,81 +529,3 @@ def moment_of(text: str) -> datetime:
     """The moment of an ISO text; UTC when it names no zone."""
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-# ---- text → objects
-
-
-def from_text(text: str) -> Query:
-    """The one read query of a text, as the parser understands it."""
-    (parsed,) = parse_queries(SourceText(text)).queries
-    body = parsed.body
-    assert isinstance(body, ast.ReadBody), "a read query"
-    reader = _Reader(frozenset(param.name for param in parsed.params))
-    return Query(
-        params=tuple(
-            Declared(param.name, str(param.type).removesuffix("?"), param.type.nullable) for param in parsed.params
-        ),
-        clauses=tuple(map(reader.clause, body.clauses)),
-        returns=tuple(Return(reader.expression(item.expression), item.alias) for item in body.projections),
-        order=tuple(Sort(reader.expression(item.expression), item.direction or "") for item in body.order),
-        limit=None if body.limit is None else body.limit.count,
-        name=parsed.name,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Knows which of the `$names` are parameters."""
-
-    params: frozenset[str]
-
-    def clause(self, clause: ast.Clause) -> Clause:
-        match clause:
-            case ast.Negation(inner):
-                return Not(tuple(map(self.clause, inner)))
-            case ast.Binding(variable, type_name, matches):
-                pairs = tuple((item.property, self.expression(item.value)) for item in matches)
-                return Bind(variable.name, type_name, pairs)
-            case ast.Traversal(left, edge, hop, right):
-                bounds = None if hop.bounds is None else (hop.bounds.low, hop.bounds.high)
-                name = None if edge is None else edge.name
-                return Hop(left.name, hop.edge_word, right.name, name, hop.undirected, bounds)
-            case ast.Filter(left, operator, right):
-                return Where(self.expression(left), operator.value, self.expression(right))
-            case ast.Condition(call):
-                return Text(call.function, *map(self.expression, call.arguments))
-
-    def expression(self, expression: ast.Expression) -> Expression:
-        match expression:
-            case ast.Literal_(value):
-                return Literal(value)
-            case ast.ListLiteral(items):
-                return ListOf(tuple(map(self.expression, items)))
-            case ast.Variable(name):
-                return Parameter(name) if name in self.params else Variable(name)
-            case ast.PropertyAccess(variable, name):
-                return Property(variable.name, name)
-            case ast.Alias(name):
-                return Column(name)
-            case ast.Call(function, arguments):
-                return self.call(function, arguments)
-
-    def call(self, function: str, arguments: tuple[ast.Expression, ...]) -> Expression:
-        given = tuple(map(self.expression, arguments))
-        match function:
-            case "now":
-                return Now()
-            case "date":
-                return Literal(date.fromisoformat(given[0].value))
-            case "datetime":
-                return Literal(moment_of(given[0].value))
-            case "nearest":
-                return Nearest(*given)
-            case "bm25":
-                return Bm25(*given)
-            case "rrf":
-                return Rrf(*given)
-            case _ if function in AGGREGATES:
-                return Aggregate(function, *given)
-        raise ValueError(f"there is no function {function}")

@@ -6,44 +6,36 @@ now and then. The number of variables is small on purpose: the oracle multiplies
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import date
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
-from support.oracle.graphs import (
-    COMPONENTS,
-    POOLS,
-    TEXT_PROPERTIES,
-    TEXTS,
-    WORDS,
-    EdgeShape,
-    PropertyShape,
-    World,
-    often_first,
-    read_shape,
-    worlds,
-)
-from support.oracle.matching import named_clauses, types_of
+from support.oracle.graphs import POOLS, EdgeShape, PropertyShape, World, worlds
+from support.oracle.kinds import NUMBERS
+from support.oracle.matching import named, types_of
 from support.oracle.queries import (
     AGGREGATES,
     ANONYMOUS,
-    COMPARISONS,
     Aggregate,
+    AllProperties,
+    Binary,
     Bind,
     Bm25,
+    Case,
     Clause,
     Column,
-    Declared,
+    Exists,
     Expression,
+    Function,
     Hop,
+    IsNull,
+    Let,
     ListOf,
     Literal,
+    Named,
     Nearest,
-    Not,
     Now,
     Parameter,
     Property,
@@ -52,20 +44,16 @@ from support.oracle.queries import (
     Return,
     Rrf,
     Sort,
-    Text,
+    Unary,
     Value,
     Variable,
     Where,
-    moment_text,
+    compared,
     variables_of,
 )
+from support.oracle.random_expressions import KINDS, OPERATORS, ExpressionWriter, Scope, family_of, scalar_of
 
-NUMBERS = ("I32", "I64", "U32", "U64", "F32", "F64")
 _BOUNDS = ((1, 2), (1, 1), (2, 2), (2, 3), (1, 5), (3, 9))
-#: Inequalities are true more often.
-_OPERATORS = (*COMPARISONS, "!=", "!=", "<=", ">=")
-#: Words that are near to those of the texts, or not.
-_TYPOS = ("grap", "garph", "lanse", "vectr", "tensro", "graph", "xyz", "lance vektor")
 #: Names of variables by depth of their block; their order is not the order of introduction.
 _VARIABLE_NAMES = (("c", "a", "d", "b", "e"), ("x", "v", "z"), ("q", "p", "r"))
 #: Largest number of node variables, anonymous ones included.
@@ -117,127 +105,87 @@ def _scenarios(draw: st.DrawFn, count: int) -> Scenario:
     return Scenario(world, tuple(draw(asked)))
 
 
-def _family(scalar: str) -> str:
-    """Scalars of one family compare with each other."""
-    return "number" if scalar in NUMBERS else scalar
-
-
-def _is_writable(value: Any) -> bool:
-    """Whether the language has a literal for a value: no negative numbers, no exponents."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return True
-    if isinstance(value, int):
-        return 0 <= value < 2**64
-    return math.copysign(1, value) > 0 and (value == 0 or 1e-3 < value < 1e20)
-
-
-def _fits(type_: str, value: Any) -> bool:
-    """Whether a number is a value of a type of parameters; a 32-bit float may round it."""
-    if type_ == "F64":
-        return True
-    if type_ == "F32":
-        return abs(value) < 3e38
-    low, high = _RANGES[type_]
-    return value == math.floor(value) and low <= value <= high
-
-
-_RANGES = {"I32": (-(2**31), 2**31 - 1), "I64": (-(2**63), 2**63 - 1), "U32": (0, 2**32 - 1), "U64": (0, 2**64 - 1)}
-
-
-def _scalar(item: PropertyShape) -> str:
-    """What one value of a property, or one item of its list, compares as."""
-    found = item.scalar or item.item
-    assert found is not None, f"{item.name} has no comparable values"
-    return found
-
-
-_LITERALS = {
-    family: [Literal(value) for value in often_first(pool) if _is_writable(value)]
-    for family, pool in (*POOLS.items(), ("number", (*POOLS["I64"], *POOLS["F64"])))
-}
-
-
-@dataclass(slots=True)
-class _Scope:
-    """The variables that a block sees."""
-
-    nodes: dict[str, str] = field(default_factory=dict)
-    edges: dict[str, str] = field(default_factory=dict)
-
-    def child(self) -> _Scope:
-        return _Scope(dict(self.nodes), dict(self.edges))
-
-    def properties(self, wanted: Callable[[PropertyShape], bool]) -> list[tuple[Property, PropertyShape]]:
-        """The properties of all variables that are wanted."""
-        shape = read_shape()
-        return [
-            (Property(variable, item.name), item)
-            for variable, type_ in (self.nodes | self.edges).items()
-            for item in shape.properties(type_).values()
-            if wanted(item)
-        ]
-
-
-class _Writer:
+class _Writer(ExpressionWriter):
     """Draws one query. Simple choices come first, so that failures shrink to simple queries."""
 
     def __init__(self, draw: st.DrawFn, world: World) -> None:
-        self.draw = draw
-        self.world = world
-        self.shape = read_shape()
-        self.params: list[Declared] = []
-        self.values: dict[str, Any] = {}
+        super().__init__(draw, world)
         self.variables = 0
         self.edge_variables = 0
-
-    def pick(self, options: Sequence[Any]) -> Any:
-        return options[0] if len(options) == 1 else self.draw(st.sampled_from(options))
-
-    def chance(self, one_in: int) -> bool:
-        return self.draw(st.integers(0, one_in - 1)) == one_in - 1
+        self.lets = 0
 
     # ---- the query
 
     def question(self) -> Question:
-        scope = _Scope()
+        scope = Scope()
         clauses = self.block(scope, self.pick([1, 2, 3, 4, 2, 3]), depth=0)
         rank: Rank | None = None
         is_grouped = bool(scope.nodes) and self.chance(3)
+        is_distinct = self.chance(6)
         if is_grouped:
             returns = self.grouped_returns(scope)
         else:
-            returns = self.plain_returns(scope)
-            rank = self.rank(scope) if self.chance(4) else None
+            returns = self.plain_returns(scope, groupable=is_distinct)
+            rank = self.rank(scope) if not is_distinct and self.chance(4) else None
         order: list[Sort] = []
         if rank is not None:
             order.append(self.rank_key(rank, returns))
+        having = self.having(scope, returns) if self.chance(5) else None
         for _ in range(self.pick([0, 1, 1, 2, 3]) if rank is None else self.pick([0, 0, 1])):
-            key = self.order_key(scope, returns, is_grouped, rank)
+            key = self.order_key(scope, returns, is_grouped or is_distinct, rank)
             if key is not None:
                 order.append(key)
-        limit = self.pick([None, None, 1, 2, 3, 5, 100, 0])
+        limit: int | Parameter | None = self.pick([None, None, 1, 2, 3, 5, 100, 0])
         if limit is None and isinstance(rank, Nearest | Rrf):
             limit = self.pick([3, 1, 10])
         if self.chance(8):
             self.parameter(self.pick(list(POOLS)))
-        query = Query(tuple(self.params), clauses, tuple(returns), tuple(order), limit)
+        offset: int | Parameter | None = None
+        per: tuple[Expression, ...] = ()
+        if order and rank is None:
+            match self.pick(["", "", "offset", "per"]):
+                case "offset":
+                    offset = self.pick([1, 2, 0, 5])
+                case "per":
+                    keys = [self.order_key(scope, returns, is_grouped or is_distinct, None) for _ in range(2)]
+                    per = tuple(key.expression for key in keys[: self.pick([1, 2])] if key is not None)
+                    limit = self.pick([1, 2]) if per else limit
+        counts = [limit, offset]
+        for at, count in enumerate(counts):
+            if isinstance(count, int) and rank is None and self.chance(6):
+                counts[at] = self.declare(self.pick(["I64", "I32", "U32"]), count)
+        query = Query(
+            tuple(self.params),
+            clauses,
+            tuple(returns),
+            tuple(order),
+            counts[0],
+            distinct=is_distinct,
+            having=having,
+            offset=counts[1],
+            per=per,
+        )
         return Question(query, self.values)
 
     # ---- match
 
-    def block(self, scope: _Scope, size: int, depth: int) -> tuple[Clause, ...]:
+    def block(self, scope: Scope, size: int, depth: int) -> tuple[Clause, ...]:
         """Clauses in an order that means the same as the one in which they were made."""
-        outer = scope.child()
+        outer, before, was_in_match = scope.child(), self.variables, self.in_match
+        self.in_match = True
         clauses = [self.first_clause(scope, depth)]
         while len(clauses) < size:
             clauses.append(self.clause(scope, depth))
+        self.in_match = was_in_match
+        if depth:
+            self.variables = before
         shuffled = tuple(self.draw(st.permutations(clauses)))
         # Where no binding says what a variable is, the first traversal does: the order may matter then.
-        types = types_of(self.shape, named_clauses(shuffled), outer.nodes) or {}
-        named = {name: type_ for name, type_ in types.items() if not name.startswith("_")}
-        return shuffled if named == scope.nodes else tuple(clauses)
+        types = types_of(self.shape, named(shuffled), outer.nodes) or {}
+        known = {name: type_ for name, type_ in types.items() if not name.startswith("_")}
+        return shuffled if known == scope.nodes else tuple(clauses)
 
-    def first_clause(self, scope: _Scope, depth: int) -> Clause:
+    def first_clause(self, scope: Scope, depth: int) -> Clause:
         """A clause that introduces a variable, or inside `not` one that mentions a variable from outside."""
         if depth == 0:
             return self.binding(scope, depth) if self.chance(2) else self.hop(scope, depth)
@@ -249,17 +197,20 @@ class _Writer:
             case "again" if scope.nodes:
                 clause = self.binding_again(scope)
             case "text":
-                clause = self.text_condition(scope)
+                clause = self.text_clause(scope)
         if clause is not None and set(variables_of([clause])) & {*scope.nodes, *scope.edges}:
             return clause
         if scope.nodes:
             return self.hop(scope, depth, from_known=True)
         return self.filter(scope)
 
-    def clause(self, scope: _Scope, depth: int) -> Clause:
+    def clause(self, scope: Scope, depth: int) -> Clause:
         kinds = ["hop", "filter", "hop", "binding", "hop", "filter", "hop", "binding", "text", "again"]
-        if depth < 2 and (scope.nodes or scope.edges):
-            kinds += ["not"] * 3
+        kinds += ["expression"] * 4
+        if depth < 2 and scope.nodes:
+            kinds += ["block"] * 3
+        if not depth:
+            kinds += ["let"] * 2
         clause: Clause | None = None
         match self.pick(kinds):
             case "hop":
@@ -269,14 +220,34 @@ class _Writer:
             case "again" if scope.nodes:
                 clause = self.binding_again(scope)
             case "text":
-                clause = self.text_condition(scope)
-            case "not":
-                inner, before = scope.child(), self.variables
-                clause = Not(self.block(inner, self.pick([1, 2, 3]), depth + 1))
-                self.variables = before
+                clause = self.text_clause(scope)
+            case "block":
+                found = self.exists(scope, depth)
+                clause = None if found is None else Where(found)
+            case "expression":
+                found = self.expression(scope, "Bool", depth)
+                # Between two variables a bare `true` would be an edge.
+                clause = Where(Unary("not", found) if isinstance(found, Literal) else found)
+            case "let":
+                clause = self.let(scope)
         return clause or self.filter(scope)
 
-    def new_variable(self, scope: _Scope, depth: int, type_: str) -> str:
+    def let(self, scope: Scope) -> Let:
+        """A name for a value; blocks have other variables where it is used, so there is none in it."""
+        kind, name = self.pick(KINDS), f"n{self.lets}"
+        self.lets += 1
+        self.in_match = False
+        value = self.expression(scope, kind, depth=2)
+        self.in_match = True
+        scope.lets[name] = kind
+        return Let(name, value)
+
+    def text_clause(self, scope: Scope) -> Where | None:
+        """A text condition by itself."""
+        found = self.text_condition(scope)
+        return None if found is None else Where(found)
+
+    def new_variable(self, scope: Scope, depth: int, type_: str) -> str:
         """A name for a node; sometimes none."""
         self.variables += 1
         if self.chance(6) and (depth or scope.nodes):
@@ -287,11 +258,11 @@ class _Writer:
         scope.nodes[free[0]] = type_
         return free[0]
 
-    def binding(self, scope: _Scope, depth: int) -> Bind:
+    def binding(self, scope: Scope, depth: int) -> Bind:
         type_ = self.pick(list(self.shape.nodes))
         return Bind(self.new_variable(scope, depth, type_), type_, self.inline(type_))
 
-    def binding_again(self, scope: _Scope) -> Bind:
+    def binding_again(self, scope: Scope) -> Bind:
         variable = self.pick(list(scope.nodes))
         return Bind(variable, scope.nodes[variable], self.inline(scope.nodes[variable]))
 
@@ -302,12 +273,12 @@ class _Writer:
         return tuple((item.name, self.inline_value(type_, item)) for item in chosen)
 
     def inline_value(self, type_: str, item: PropertyShape) -> Value:
-        scalar = _scalar(item)
+        scalar = scalar_of(item)
         if scalar == "DateTime" and self.chance(6):
             return Now()
         return self.constant(scalar, self.pool(type_, item))
 
-    def hop(self, scope: _Scope, depth: int, *, from_known: bool = False) -> Hop:
+    def hop(self, scope: Scope, depth: int, *, from_known: bool = False) -> Hop:
         """A traversal: from a known variable, between two known ones, or between new ones."""
         known = list(scope.nodes)
         if not from_known:
@@ -324,7 +295,7 @@ class _Writer:
         return self.finish_hop(scope, depth, self.pick(fitting), start, type_)
 
     def finish_hop(
-        self, scope: _Scope, depth: int, edge: EdgeShape, start: str, type_: str, *, is_fresh: bool = False
+        self, scope: Scope, depth: int, edge: EdgeShape, start: str, type_: str, *, is_fresh: bool = False
     ) -> Hop:
         other_type = edge.target if type_ == edge.source else edge.source
         candidates = [name for name, known in scope.nodes.items() if known == other_type]
@@ -352,7 +323,7 @@ class _Writer:
 
     # ---- conditions
 
-    def filter(self, scope: _Scope) -> Where:
+    def filter(self, scope: Scope) -> Where:
         kinds = ["compare"] * 8 + ["string"] * 2 + ["list"] * 2 + ["constants"]
         match self.pick(kinds):
             case "string":
@@ -365,7 +336,7 @@ class _Writer:
                 found = None
         return found or self.comparison(scope) or self.constant_filter()
 
-    def comparison(self, scope: _Scope) -> Where | None:
+    def comparison(self, scope: Scope) -> Where | None:
         properties = scope.properties(lambda item: item.scalar is not None)
         if not properties:
             return None
@@ -375,7 +346,7 @@ class _Writer:
         same = [
             (other, shape)
             for other, shape in properties
-            if _family(str(shape.scalar)) == _family(scalar) and other != left
+            if family_of(str(shape.scalar)) == family_of(scalar) and other != left
         ]
         match self.pick(["constant", "constant", "property", "property", "now"]):
             case "property" if same:
@@ -386,25 +357,9 @@ class _Writer:
                 types = scope.nodes | scope.edges
                 right = self.constant(scalar, self.pool(types[left.variable], item))
         sides = (right, left) if self.chance(3) else (left, right)
-        return Where(sides[0], self.pick(_OPERATORS), sides[1])
+        return compared(sides[0], self.pick(OPERATORS), sides[1])
 
-    def pool(self, type_: str, item: PropertyShape) -> Sequence[Any]:
-        """Values that may equal a property: mostly those that it has."""
-        if not self.chance(3):
-            found = [row[item.name] for row in self.world.get(type_, ())]
-            if item.item is not None:
-                found = [part for parts in found for part in parts or ()]
-            found = [value for value in found if value is not None]
-            if _scalar(item) == "F32":
-                # What a person writes for a stored 0.10000000149011612.
-                found += [float(f"{value:.6g}") for value in found]
-            if found:
-                return found
-        if item.type.startswith("enum"):
-            return item.allowed
-        return often_first(TEXTS if item.name in TEXT_PROPERTIES else POOLS[_scalar(item)])
-
-    def string_filter(self, scope: _Scope) -> Where:
+    def string_filter(self, scope: Scope) -> Where:
         operator = self.pick(["contains", "starts_with"])
         strings = [p for p, _ in scope.properties(lambda item: item.scalar == "String")]
         right: Expression
@@ -413,141 +368,78 @@ class _Writer:
                 left: Expression = self.pick(strings)
             case "parameter":
                 # A bare variable before another one would be read as a traversal.
-                return Where(self.parameter("String"), operator, self.literal("String"))
+                return compared(self.parameter("String"), operator, self.literal("String"))
             case _:
                 left = self.literal("String")
         if strings and self.chance(4):
             right = self.pick(strings)
         else:
             right = self.constant("String", ("a", "b", "", "%", "_", "graph", "\u0308", "lo"))
-        return Where(left, operator, right)
+        return compared(left, operator, right)
 
-    def list_filter(self, scope: _Scope) -> Where:
+    def list_filter(self, scope: Scope) -> Where:
         lists = scope.properties(lambda item: item.item is not None)
         item: PropertyShape | None = None
         if lists and not self.chance(4):
             left, item = self.pick(lists)
-            scalar = _scalar(item)
+            scalar = scalar_of(item)
         else:
             scalar = self.pick(["I64", "String", "F64", "Date", "Bool", "U32", "F32"])
             if self.chance(2):
                 left = self.list_parameter(scalar)
-                return Where(left, "contains", self.literal(_family(scalar)))
+                return compared(left, "contains", self.literal(family_of(scalar)))
             left = self.list_literal(scalar)
-        members = scope.properties(lambda item: item.scalar is not None and _family(item.scalar) == _family(scalar))
+        members = scope.properties(lambda item: item.scalar is not None and family_of(item.scalar) == family_of(scalar))
         if members and self.chance(3):
-            return Where(left, "contains", self.pick(members)[0])
+            return compared(left, "contains", self.pick(members)[0])
         pool = self.pool((scope.nodes | scope.edges)[left.variable], item) if item else None
-        return Where(left, "contains", self.constant(scalar, pool))
+        return compared(left, "contains", self.constant(scalar, pool))
 
     def constant_filter(self) -> Where:
         """A condition about no variable."""
         scalar = self.pick(list(POOLS))
         left, right = self.constant(scalar), self.constant(scalar)
-        return Where(left, self.pick(_OPERATORS), right)
-
-    def text_condition(self, scope: _Scope) -> Text | None:
-        fields = self.text_fields(scope)
-        if not fields:
-            return None
-        function = self.pick(["search", "match_text", "fuzzy"])
-        if function != "fuzzy":
-            return Text(function, self.pick(fields), self.words())
-        edits: Parameter | Literal | None = None
-        match self.pick(["default", "literal", "parameter"]):
-            case "literal":
-                edits = Literal(self.pick([0, 1, 2, 3]))
-            case "parameter":
-                edits = self.declare(self.pick(["I32", "I64", "U32"]), self.pick([0, 1, 2]))
-        return Text("fuzzy", self.pick(fields), self.constant("String", _TYPOS), edits)
-
-    def text_fields(self, scope: _Scope) -> list[Property]:
-        nodes = _Scope(scope.nodes)
-        return [p for p, _ in nodes.properties(lambda item: item.name in TEXT_PROPERTIES)]
-
-    def words(self) -> Parameter | Literal:
-        several = [" ".join(pair) for pair in (WORDS[:2], WORDS[1::-1], WORDS[2:4], WORDS[3:])]
-        return self.constant("String", (*WORDS, "Lance", *several, "lance, Graphs"))
-
-    # ---- values
-
-    def constant(self, scalar: str, pool: Sequence[Any] | None = None) -> Parameter | Literal:
-        if self.chance(2):
-            return self.parameter(scalar, pool)
-        return self.literal(_family(scalar), pool)
-
-    def literal(self, family: str, pool: Sequence[Any] | None = None) -> Literal:
-        writable = [Literal(value) for value in pool or () if _is_writable(value)]
-        return self.pick(writable or _LITERALS[family])
-
-    def list_literal(self, scalar: str) -> ListOf:
-        """Numbers of a list are all whole or all not, and small."""
-        if scalar in NUMBERS:
-            pool = [0.0, 0.5, 2.0, 2.7, 1, 0.1] if scalar.startswith("F") else [0, 1, 2, 2**53 + 1]
-            items = [Literal(v) for v in pool]
-        else:
-            items = _LITERALS[scalar]
-        # Without items a list literal is a list of strings.
-        least = 0 if scalar == "String" else 1
-        return ListOf(tuple(self.pick(items) for _ in range(self.pick([1, 2, least]))))
-
-    def parameter(self, scalar: str, pool: Sequence[Any] | None = None) -> Parameter:
-        """A parameter that compares with `scalar`: any number for a number; null if it may be."""
-        known = [p.name for p in self.params if _family(p.type) == _family(scalar)]
-        if known and self.chance(4 if pool is None else 12):
-            return Parameter(self.pick(known))
-        value = self.pick(often_first(POOLS[scalar]) if pool is None else pool)
-        if scalar in NUMBERS:
-            fitting = [type_ for type_ in NUMBERS if _fits(type_, value)]
-            scalar = scalar if scalar in fitting and self.chance(2) else self.pick(fitting or ["F64"])
-        return self.declare(scalar, self.json_value(scalar, [value]), may_be_null=True)
-
-    def list_parameter(self, scalar: str) -> Parameter:
-        items = [self.json_value(scalar) for _ in range(self.pick([0, 1, 2]))]
-        if self.chance(4):
-            items.append(None)
-        return self.declare(f"[{scalar}]", items, may_be_null=True)
-
-    def vector(self) -> Parameter | ListOf:
-        if self.chance(2):
-            parts = [Literal(self.pick([0.0, 1.0, 2.0, 0.5, 3])) for _ in range(4)]
-            return ListOf(tuple(parts))
-        parts = [self.pick(COMPONENTS) for _ in range(4)]
-        return self.declare("Vector(4)", parts, may_be_null=True)
-
-    def json_value(self, scalar: str, pool: Sequence[Any] | None = None) -> Any:
-        """A value of a type as JSON carries it."""
-        value = self.pick(often_first(POOLS[scalar]) if pool is None else pool)
-        if isinstance(value, date):
-            return moment_text(value)
-        if scalar not in NUMBERS or scalar.startswith("F"):
-            return value
-        value = min(int(value), 2**64 - 1)
-        return str(value) if self.chance(6) else value
-
-    def declare(self, type_: str, value: Any, *, may_be_null: bool = False) -> Parameter:
-        name = f"p{len(self.params)}"
-        kinds = ["plain"] * 6 + ["nullable"] * 3 + ["null", "omitted"]
-        kind = self.pick(kinds) if may_be_null else "plain"
-        self.params.append(Declared(name, type_, kind != "plain"))
-        match kind:
-            case "plain" | "nullable":
-                self.values[name] = value
-            case "null":
-                self.values[name] = None
-        return Parameter(name)
+        return compared(left, self.pick(OPERATORS), right)
 
     # ---- return
 
-    def plain_returns(self, scope: _Scope) -> list[Return]:
+    def plain_returns(self, scope: Scope, *, groupable: bool) -> list[Return]:
         returns: list[Return] = []
+        nodes = list(scope.nodes)
+        if nodes and self.chance(12):
+            returns.append(Return(AllProperties(self.pick(nodes))))
+            # Names of columns would meet otherwise.
+            return returns
         for _ in range(self.pick([1, 2, 3, 4])):
-            self.add_return(returns, self.returned(scope))
+            expression = self.returned(scope)
+            if groupable and isinstance(expression, Property) and self.is_vector(scope, expression):
+                continue
+            self.add_return(returns, expression)
+        if not returns:
+            self.add_return(returns, self.atom(scope, "whole"))
         return returns
 
-    def returned(self, scope: _Scope) -> Expression:
+    def is_vector(self, scope: Scope, field: Property) -> bool:
+        types = scope.nodes | scope.edges
+        known = self.shape.properties(types[field.variable])
+        return field.name in known and known[field.name].type.startswith("Vector")
+
+    def returned(self, scope: Scope) -> Expression:
         properties = scope.properties(lambda item: item.type != "Blob")
-        match self.pick(["property", "property", "variable", "literal", "parameter", "list", "now"]):
+        kinds = ["property", "property", "variable", "literal", "parameter", "list", "now", "id"]
+        match self.pick([*kinds, *["expression"] * 8, "collect", "inexact"]):
+            case "expression":
+                return self.expression(scope, self.pick(KINDS))
+            case "id" if scope.nodes or scope.edges:
+                fields = ["@id", "@type"]
+                variable = self.pick([*scope.nodes, *scope.edges])
+                return Property(variable, self.pick([*fields, "@src", "@dst"] if variable in scope.edges else fields))
+            case "collect":
+                found = self.block_value(scope, 0, "collect", self.pick(KINDS))
+                if found is not None:
+                    return found
+            case "inexact":
+                return self.inexact(scope)
             case "property" if properties:
                 return self.pick(properties)[0]
             case "variable" | "property" if scope.nodes:
@@ -560,41 +452,107 @@ class _Writer:
                 return self.list_literal(self.pick(["String", "I64", "F64", "Date"]))
             case "now":
                 return Now()
-        return self.literal(self.pick(list(_LITERALS)))
+        return self.literal(self.pick([*POOLS, "number"]))
+
+    def inexact(self, scope: Scope) -> Expression:
+        """What two libraries may compute differently in the last digit."""
+        vectors = [p for p, _ in scope.properties(lambda item: item.type == "Vector(4)")]
+        if vectors and self.chance(2):
+            return Function(self.pick(["l2", "cosine"]), (self.pick(vectors), self.pick(vectors)))
+        number = self.expression(scope, self.pick(["float", "whole"]))
+        if self.chance(3):
+            return Function("pow", (number, self.atom(scope, "float")))
+        return Function(self.pick(["ln", "exp"]), (number,))
 
     def add_return(self, returns: list[Return], expression: Expression) -> None:
         alias = f"col{len(returns)}"
-        item = Return(expression, alias if self.chance(3) else None)
+        has_name = not isinstance(expression, _UNNAMED) and not (
+            isinstance(expression, Aggregate) and expression.clauses is not None
+        )
+        item = Return(expression, None if has_name and not self.chance(3) else alias)
         if item.column in {known.column for known in returns}:
             item = Return(expression, alias)
         returns.append(item)
 
-    def grouped_returns(self, scope: _Scope) -> list[Return]:
+    def grouped_returns(self, scope: Scope) -> list[Return]:
         returns: list[Return] = []
         groupable: list[Expression] = [p for p, _ in scope.properties(lambda item: item.scalar is not None)]
         groupable += map(Variable, scope.nodes)
         if self.chance(8):
-            lists = scope.properties(lambda i: i.item is not None or i.type.startswith("Vector"))
+            lists = scope.properties(lambda i: i.item is not None)
             groupable = [p for p, _ in lists] or groupable
         for _ in range(self.pick([0, 1, 1, 2])):
             self.add_return(returns, self.pick(groupable))
+        if self.chance(3):
+            self.add_return(returns, self.expression(scope, self.pick(KINDS)))
         for _ in range(self.pick([1, 2, 3])):
-            self.add_return(returns, self.aggregate(scope))
+            found = self.aggregate(scope)
+            self.add_return(returns, self.around(found, returns) if self.chance(4) else found)
         return self.draw(st.permutations(returns))
 
-    def aggregate(self, scope: _Scope) -> Aggregate:
+    def around(self, aggregate: Aggregate, returns: list[Return]) -> Expression:
+        """An expression with an aggregate in it."""
+        if aggregate.function in ("count", "sum", "avg", "median"):
+            other = Literal(self.pick([2, 0.5, 3]))
+            return self.pick(
+                [
+                    Binary(aggregate, self.pick(["+", "*", "-", "/"]), other),
+                    Binary(aggregate, "/", Aggregate("count", None)),
+                    Binary(aggregate, ">", other),
+                    Function("coalesce", (aggregate, Literal(0))),
+                ]
+            )
+        return IsNull(aggregate) if aggregate.function != "collect" else Function("size", (aggregate,))
+
+    def aggregate(self, scope: Scope) -> Aggregate:
         function = self.pick(AGGREGATES)
+        if function == "count" and self.chance(4):
+            return Aggregate("count", None)
+        distinct = function in ("count", "collect", "sum", "avg") and self.chance(3)
         properties = [p for p, _ in scope.properties(lambda item: _is_taken_by(function, item))]
-        if function == "count" and self.chance(3):
-            options = [Variable(self.pick(list(scope.nodes))), Now(), self.constant("Bool")]
-            return Aggregate(function, self.pick(options))
+        if function in ("count", "collect") and self.chance(3):
+            return Aggregate(function, Variable(self.pick(list(scope.nodes))), distinct)
+        if function == "count" and self.chance(6):
+            return Aggregate(function, self.pick([Now(), self.constant("Bool")]))
+        if self.chance(3):
+            kinds = ["whole", "float"] if function not in ("count", "collect", "min", "max") else KINDS
+            return Aggregate(function, self.expression(scope, self.pick(kinds)), distinct)
         if not properties or self.chance(8):
             return Aggregate(function, self.constant(self.pick(NUMBERS)))
-        return Aggregate(function, self.pick(properties))
+        argument = self.pick(properties)
+        if function == "collect" and self.chance(2):
+            fields = [p for p, _ in scope.properties(lambda item: item.scalar is not None)]
+            order = (Sort(self.pick(fields), self.pick(["", "asc", "desc"])),) if fields and not distinct else ()
+            return Aggregate(function, argument, distinct, order, self.pick([None, 1, 2]))
+        return Aggregate(function, argument, distinct)
+
+    def having(self, scope: Scope, returns: list[Return]) -> Expression | None:
+        """A condition over columns that have plain names."""
+        conditions = []
+        for item in returns:
+            if not item.column.isidentifier() or isinstance(item.expression, _WITHOUT_TYPE):
+                continue
+            column = Column(item.column)
+            if self.is_number(scope, item.expression):
+                conditions.append(Binary(column, self.pick(OPERATORS), Literal(self.pick([1, 0, 2.5, 3]))))
+            elif not isinstance(item.expression, ListOf):
+                conditions.append(IsNull(column, self.chance(2)))
+        if not conditions:
+            return None
+        condition: Expression = self.pick(conditions)
+        if self.chance(3):
+            condition = Binary(condition, self.pick(["and", "or"]), self.pick(conditions))
+        return Unary("not", condition) if self.chance(4) else condition
+
+    def is_number(self, scope: Scope, expression: Expression) -> bool:
+        """Whether a returned expression certainly is a number that no literal is rounded for."""
+        if isinstance(expression, Aggregate):
+            return expression.function in ("count", "sum", "avg", "stddev", "median")
+        return isinstance(expression, Binary) and expression.operator in ("+", "-", "*", "/", "%")
 
     # ---- order
 
-    def order_key(self, scope: _Scope, returns: list[Return], is_grouped: bool, rank: Rank | None) -> Sort | None:
+    def order_key(self, scope: Scope, returns: list[Return], is_grouped: bool, rank: Rank | None) -> Sort | None:
         direction = self.pick(["", "asc", "desc"])
         columns = [
             Column(item.column)
@@ -610,21 +568,29 @@ class _Writer:
         options = [choice for choice in (fields, columns) if choice]
         if not options:
             return None
-        return Sort(self.pick(self.pick(options)), direction)
+        return Sort(self.pick(self.pick(options)), direction, self.pick(["", "", "", "first", "last"]))
 
-    def is_sortable(self, scope: _Scope, expression: Expression) -> bool:
+    def is_sortable(self, scope: Scope, expression: Expression) -> bool:
         match expression:
             case Property(variable, name):
+                if name.startswith("@"):
+                    return True
                 types = scope.nodes | scope.edges
                 return self.shape.properties(types[variable])[name].scalar is not None
+            case Named():
+                return True
             case Parameter(name):
                 type_ = next(p.type for p in self.params if p.name == name)
                 return not type_.startswith(("[", "Vector"))
-            case ListOf() | Nearest() | Bm25() | Rrf():
+            case ListOf() | Nearest() | Bm25() | Rrf() | Now():
+                return False
+            case Aggregate(function) if function == "collect":
+                return False
+            case Function("split" | "element" | "pow" | "ln" | "exp" | "l2" | "cosine"):
                 return False
         return True
 
-    def rank(self, scope: _Scope) -> Rank | None:
+    def rank(self, scope: Scope) -> Rank | None:
         vectors = [p for p, _ in scope.properties(lambda item: item.type == "Vector(4)")]
         texts = self.text_fields(scope)
 
@@ -655,11 +621,21 @@ class _Writer:
         if not self.chance(2):
             return Sort(rank, direction)
         self.add_return(returns, rank)
-        return Sort(Column(returns[-1].column) if self.chance(2) else rank, direction)
+        is_named = returns[-1].column.isidentifier() and self.chance(2)
+        return Sort(Column(returns[-1].column) if is_named else rank, direction)
+
+
+#: Expressions whose columns need a name.
+_UNNAMED = (Binary, Unary, IsNull, Case, Function, Exists)
+#: What `having` leaves alone.
+_WITHOUT_TYPE = (Nearest, Bm25, Rrf, Now, AllProperties)
 
 
 def _is_taken_by(function: str, item: PropertyShape) -> bool:
     """Whether an aggregate takes a property."""
-    if function == "count":
-        return item.type != "Blob"
-    return item.scalar in (NUMBERS if function in ("sum", "avg") else (*NUMBERS, "String"))
+    match function:
+        case "count":
+            return item.type != "Blob" and not item.type.startswith("Vector") and item.item is None
+        case "collect" | "min" | "max":
+            return item.scalar is not None
+    return item.scalar in NUMBERS

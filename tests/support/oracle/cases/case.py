@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from support.oracle.graphs import Row, World
-from support.oracle.queries import Query, from_text
+from support.oracle.queries import Query
+from support.oracle.reading import from_text
 
 
 @dataclass(frozen=True)

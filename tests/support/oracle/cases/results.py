@@ -260,12 +260,6 @@ AGGREGATES = [
         [(None, 3), (["x", None], 2), ([], 1)],
     ),
     Case(
-        "groups of a vector",
-        build(person("a", vec=[0.0, 1.0, 2.0, 3.0]), person("b", vec=[0.0, 1.0, 2.0, 3.0]), person("c")),
-        "match { $p: Person } return { $p.vec, min($p.name) as first } order { first desc }",
-        [(None, "c"), ([0.0, 1.0, 2.0, 3.0], "a")],
-    ),
-    Case(
         "groups of a day and of a moment",
         build(
             person("a", born=date(1, 1, 1), seen=datetime(1, 1, 1, tzinfo=UTC)),
@@ -456,4 +450,46 @@ LIMITED = [
     ),
 ]
 
-CASES = [*RETURNED, *AGGREGATES, *ORDERED, *LIMITED]
+COMPUTED = [
+    Case(
+        "the extremes of moments keep their time of day",
+        TYPED,
+        "match { $p: Person } return { min($p.seen) as first, max($p.born) as last }",
+        [(datetime(1969, 12, 31, 23, 59, 59, 999000, UTC), date(1969, 12, 31))],
+    ),
+    Case(
+        "the extremes of no moments",
+        EMPTY,
+        "match { $p: Person } return { min($p.seen) as first, max($p.born) as last, min($p.active) as any }",
+        [(None, None, None)],
+    ),
+    Case("distinct constants of no rows", EMPTY, "match { $p: Person } return distinct { [] as x }", []),
+    Case("distinct constants", TEAM, "match { $p: Person } return distinct { [] as x, 1 as y }", [([], 1)]),
+    Case(
+        "a constant that is computed is no group",
+        EMPTY,
+        "match { $p: Person } return { 1 + 1 as two, count(*) as n }",
+        [(2, 0)],
+    ),
+    Case("an offset behind the last row", TEAM, "match { $p: Person } return { $p } order { p } offset 9 limit 3", []),
+    Case(
+        "the first of each of no rows",
+        EMPTY,
+        "match { $p: Person } return { $p } order { p } limit 1 per { $p.age }",
+        [],
+    ),
+    Case(
+        "the first of each",
+        TEAM,
+        "match { $p: Person } return { $p } order { $p.score desc } limit 1 per { $p.age }",
+        ["d", "c", "a", "e"],
+    ),
+    Case(
+        "the ties of groups are broken by columns from left to right",
+        TEAM,
+        "match { $p: Person } return { $p.active, count($p) as n } order { n desc }",
+        [(False, 2), (True, 2), (None, 1)],
+    ),
+]
+
+CASES = [*RETURNED, *AGGREGATES, *ORDERED, *LIMITED, *COMPUTED]
