@@ -10,8 +10,9 @@ operator, `!=` included. A null list contains nothing. A parameter that is null 
 filter".
 
 **Numbers.** Numeric types compare by mathematical value without narrowing: an integer column never equals 2.7. A
-literal or parameter beside an F32 operand is of type F32 itself: it is rounded as if it had been stored, so that 0.1
-finds what was stored as 0.1. `value_of` gives every value in the type of its place.
+literal beside an F32 property is of type F32 itself: it is rounded as if it had been stored, so that 0.1 finds what was
+stored as 0.1. Parameters keep their own type: one of F32 is rounded, one of F64 is not. `value_of` gives every value in
+the type of its place.
 
 **Order.** Rows are ordered by the order keys; null comes first ascending and last descending; strings compare by code
 point, `false` before `true`. Ties are broken by the ids of all bound variables, variables taken by name, ascending, so
@@ -121,7 +122,7 @@ class TypeOf:
 
 @frozen
 class ParamRef:
-    """A parameter; `NOW` is the reserved one. `type` is that of its place: F32 where it is compared with an F32."""
+    """A parameter; `NOW` is the reserved one."""
 
     name: str
     type: PropertyType
