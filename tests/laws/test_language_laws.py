@@ -17,11 +17,11 @@ from omnigraph.core.source import SourceText
 from omnigraph.core.types import Scalar
 from omnigraph.errors import BadRequestError, CompilerError, ParameterError
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.ast import print_queries
 from omnigraph.lang.query.compiler import compile_file, compile_query
 from omnigraph.lang.query.explain import explain_ir
 from omnigraph.lang.query.lint import lint_queries
 from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.printing import print_queries
 from omnigraph.lang.query.signature import TypeRef, bind_params
 from omnigraph.lang.schema import ast as pg
 from omnigraph.lang.schema.accepted import (

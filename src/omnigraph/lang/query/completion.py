@@ -15,8 +15,8 @@ from omnigraph.errors import CompilerError
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import SCALARS, Progress
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.expressions import FUNCTIONS
 from omnigraph.lang.query.parser import keywords, progress_of
+from omnigraph.lang.query.places import FUNCTIONS
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 
 

@@ -5,32 +5,38 @@ Every function records what is wrong and returns None for it; a None from below 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
-from omnigraph.core.source import Hint, did_you_mean
-from omnigraph.core.types import (
-    NUMERICS,
-    BaseType,
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    item_scalar,
-    scalar_of,
-)
-from omnigraph.core.values import narrowed, render_value
-from omnigraph.frozen import frozen
+from omnigraph.core.source import Hint
+from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, ScalarType, scalar_of
 from omnigraph.lang.query import ast, functions, ir
-from omnigraph.lang.query.advice import BOUNDS, COMMENT, JOINED, RESERVED, TRAVERSAL, function_advice, name_advice
-from omnigraph.lang.query.arguments import Argument, Fault, Misuse
+from omnigraph.lang.query.advice import BOUNDS, COMMENT, TRAVERSAL, function_advice, name_advice
+from omnigraph.lang.query.aggregates import aggregate_type, check_sortable, count_value, order_key
+from omnigraph.lang.query.arguments import Misuse
+from omnigraph.lang.query.calls import (
+    argument_of,
+    folded,
+    function_of_path,
+    path_of,
+    report_misplaced_rank,
+    report_misuse,
+    with_minus_explained,
+)
+from omnigraph.lang.query.comparisons import (
+    are_texts,
+    compare_op,
+    compared,
+    entities_compared,
+    is_comparable,
+    moment_hint,
+    report_incomparable,
+    report_null,
+)
 from omnigraph.lang.query.operand_types import arithmetic_type, common_type, negate_type
 from omnigraph.lang.query.operands import (
     BOOL,
-    I64,
     MAX_I64,
     MIN_I64,
     STRING,
@@ -43,44 +49,23 @@ from omnigraph.lang.query.operands import (
     system_field,
     variable_ref,
 )
+from omnigraph.lang.query.places import (
+    AGGREGATES,
+    FUNCTIONS,
+    IN_MATCH,
+    RANK_FUNCTIONS,
+    TEXT_FUNCTIONS,
+    Place,
+    allows_blocks,
+    bare_name,
+    is_of_rows,
+    report_not_returned,
+)
+from omnigraph.lang.query.printing import print_expression
 from omnigraph.lang.query.scope import Block, Context, EdgeVariable, PathVariable, Scope
 from omnigraph.lang.query.search import text_condition
 
-AGGREGATES = frozenset(function.value for function in ir.AggregateFunction)
-TEXT_FUNCTIONS = frozenset(kind.value for kind in ir.TextKind)
-RANK_FUNCTIONS = frozenset({"nearest", "bm25", "rrf"})
-VALUE_FUNCTIONS = frozenset({"now", "date", "datetime"})
-PATH_FUNCTIONS = frozenset({"nodes", "edges"})
-FUNCTIONS = (
-    PATH_FUNCTIONS | AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS | VALUE_FUNCTIONS | frozenset(functions.names())
-)
-
 _BLOB = ScalarType(Scalar.BLOB)
-
-
-@frozen
-class Place:
-    """Where an expression stands, which decides what it may hold."""
-
-    #: How messages call it.
-    name: str
-    #: Whether rows of the match are there; a constant has none.
-    has_rows: bool = True
-    #: Whether `search` and its like may stand there.
-    texts: bool = False
-    #: Whether aggregates over groups may stand there; `check_aggregate` makes them.
-    aggregates: bool = False
-    #: What bare names mean: result columns, or properties of the row of a statement. None where they mean nothing.
-    names: Mapping[str, ir.Expression | None] | None = None
-    #: The same for `@id` and its like.
-    meta_names: Mapping[str, ir.Expression] = field(default_factory=dict)
-    #: The names that columns get beside it.
-    aliases: frozenset[str] = frozenset()
-
-
-IN_MATCH = Place("match", texts=True)
-IN_RETURN = Place("return", aggregates=True)
-CONSTANT = Place("a constant", has_rows=False)
 
 
 def check(context: Context, scope: Scope, expression: ast.Expression, place: Place) -> ir.Expression | None:
@@ -93,15 +78,15 @@ def check(context: Context, scope: Scope, expression: ast.Expression, place: Pla
             context.error("Q120", expression.span, message, "test for it with `is null`")
         case ast.Variable():
             return _variable(context, scope, expression, place)
-        case ast.PropertyAccess(variable):
-            return property_ref(context, scope, expression) if _has_rows(context, place, expression, variable) else None
-        case ast.SystemField(variable):
-            return system_field(context, scope, expression) if _has_rows(context, place, expression, variable) else None
+        case ast.PropertyAccess():
+            return property_ref(context, scope, expression) if is_of_rows(context, place, expression) else None
+        case ast.SystemField():
+            return system_field(context, scope, expression) if is_of_rows(context, place, expression) else None
         case ast.AllProperties() | ast.Star():
-            message = f"`{ast.print_expression(expression)}` is not one value"
+            message = f"`{print_expression(expression)}` is not one value"
             context.error("T7", expression.span, message, "name the property, as in `$p.name`")
         case ast.Alias():
-            return _bare_name(context, expression, place)
+            return bare_name(context, expression, place)
         case ast.MetaName(name):
             found = place.meta_names.get(name)
             if found is None:
@@ -132,7 +117,7 @@ def value(context: Context, scope: Scope, expression: ast.Expression, place: Pla
     """An expression that has a value by itself: no bare node."""
     found = check(context, scope, expression, place)
     if isinstance(found, ir.EntityRef):
-        message = f"`{ast.print_expression(expression)}` is a node: compare one of its properties"
+        message = f"`{print_expression(expression)}` is a node: compare one of its properties"
         context.error("T7", expression.span, message, f"its id is `${found.variable}.@id`")
         return None
     return found
@@ -146,7 +131,7 @@ def condition(context: Context, scope: Scope, expression: ast.Expression, place:
     if found is None or found.type.base == BOOL.base:
         return found
     message = f"a condition is true or false, this is {found.type}"
-    text = ast.print_expression(expression)
+    text = print_expression(expression)
     if found.type.nullable:
         hint = f"compare it, or test it: `{text} is not null`"
     elif scalar_of(found.type.base) in NUMERICS:
@@ -155,25 +140,6 @@ def condition(context: Context, scope: Scope, expression: ast.Expression, place:
         hint = f'compare it, as in `{text} = "a"`' if found.type.base == STRING.base else "compare it"
     context.error("T41", expression.span, message, hint)
     return None
-
-
-def _has_rows(context: Context, place: Place, expression: ast.Expression, variable: ast.Variable) -> bool:
-    if place.has_rows or variable.name in context.params:
-        return True
-    text = ast.print_expression(expression)
-    if place.name == "column":
-        _report_not_returned(context, expression)
-        return False
-    message = f"`{text}` differs from row to row: here stands a constant"
-    context.error("T45", expression.span, message, f"compare in a condition of its own: `$x.property = {text}`")
-    return False
-
-
-def _report_not_returned(context: Context, expression: ast.Expression) -> None:
-    """Record that `having` reads something that is not there behind `return` (T45)."""
-    text = ast.print_expression(expression)
-    hint = f"return it, as in `{text} as n`, or put the condition into `match`"
-    context.error("T45", expression.span, f"`{text}` is not returned: `having` reads columns", hint)
 
 
 # ---- names
@@ -203,77 +169,10 @@ def _let(context: Context, scope: Scope, variable: ast.Variable, let: ast.Let, p
     return found
 
 
-def _bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression | None:
-    if place.names is not None:
-        if name.name in place.names:
-            return place.names[name.name]
-        is_row = place.name == "statement"
-        message = f"there is no {'property' if is_row else place.name} `{name.name}`"
-        hint: Hint = partial(did_you_mean, name.name, place.names)
-        if name.name in place.meta_names:
-            hint = f"write `@{name.name}`"
-        context.error("T11" if is_row else "T6", name.span, message, hint)
-        return None
-    if name.name in RESERVED:
-        context.error(
-            "Q000", name.span, f"`{name.name}` is a reserved word", JOINED if name.name in ("and", "or") else None
-        )
-    elif place.name == "match":
-        message = f"`{name.name}` is not a value: a result column cannot be compared in `match`"
-        context.error("T7", name.span, message, name_advice(name.name))
-    elif name.name in place.aliases:
-        message = f"`{name.name}` is a column, and no column is made from another"
-        context.error("Q117", name.span, message, f"name the value in `match`: `let ${name.name} = …`")
-    elif not place.has_rows or place.name == "statement":
-        what = "a constant" if not place.has_rows else "a value: a new row has none yet"
-        message = f"`{name.name}` is not {what}"
-        hint = f'write `${name.name}` for a parameter, or `"{name.name}"` for a text'
-        context.error("T45", name.span, message, hint)
-    else:
-        message = f"`{name.name}` is not a value: properties are written with their variable"
-        context.error("Q117", name.span, message, name_advice(name.name))
-    return None
-
-
 # ---- comparisons
 
 
-def is_comparable(left: BaseType, right: BaseType) -> bool:
-    """Whether two types may be compared: the same scalar, or two numbers. Lists, vectors and blobs never are."""
-    first, second = scalar_of(left), scalar_of(right)
-    if first is None or second is None or Scalar.BLOB in (first, second):
-        return False
-    return first == second or (first in NUMERICS and second in NUMERICS)
-
-
-def compared(left: ir.Expression, op: ir.CompareOp, right: ir.Expression) -> ir.Comparison:
-    """A comparison of two operands; the one place that decides in which types they meet."""
-    return ir.Comparison(beside(right, left), op, beside(left, right))
-
-
-Compared = TypeVar("Compared", bound=ir.Expression)
-
-
-def beside(other: ir.Expression, operand: Compared) -> Compared | ir.Constant:
-    """An operand as it is compared with `other`: beside an F32 property a number of the text is an F32 itself.
-
-    Everything else is compared by value: parameters have a type of their own, and what is computed is not stored.
-    """
-    if not isinstance(operand, ir.Constant) or not isinstance(other, ir.PropertyRef):
-        return operand
-    if item_scalar(other.type.base) is not Scalar.F32 or item_scalar(operand.type.base) not in NUMERICS:
-        return operand
-    is_list = isinstance(operand.type.base, ListType)
-    base = ListType(Scalar.F32) if is_list else ScalarType(Scalar.F32)
-    return ir.Constant(narrowed(base, operand.value), PropertyType(base, operand.type.nullable))
-
-
 _LOGICAL = {ast.Operator.AND: ir.Connective.AND, ast.Operator.OR: ir.Connective.OR}
-_TEXT_PARTS = {
-    ast.Operator.CONTAINS: ir.CompareOp.STRING_CONTAINS,
-    ast.Operator.STARTS_WITH: ir.CompareOp.STARTS_WITH,
-    ast.Operator.ENDS_WITH: ir.CompareOp.ENDS_WITH,
-}
 _ARITHMETIC = {operator.value: operator for operator in ir.ArithmeticOp}
 
 
@@ -314,7 +213,7 @@ def _comparison(context: Context, scope: Scope, expression: ast.Binary, place: P
     operator = expression.operator
     for side in (expression.left, expression.right):
         if isinstance(side, ast.Null):
-            _report_null(context, side, operator)
+            report_null(context, side, operator)
             return None
     if operator in (ast.Operator.IN, ast.Operator.NOT_IN):
         return _membership(context, scope, expression, place)
@@ -326,10 +225,10 @@ def _comparison(context: Context, scope: Scope, expression: ast.Binary, place: P
     if left is None or right is None:
         return None
     if isinstance(left, ir.EntityRef) or isinstance(right, ir.EntityRef):
-        return _entities_compared(context, expression, left, right)
-    op = _compare_op(operator, left.type.base, right.type.base)
+        return entities_compared(context, expression, left, right)
+    op = compare_op(operator, left.type.base, right.type.base)
     if op is None:
-        _report_incomparable(context, expression, left, right)
+        report_incomparable(context, expression, left, right)
         return None
     return compared(left, op, right)
 
@@ -353,80 +252,6 @@ def _compared_side(
     return check(context, scope, expression, place)
 
 
-def _entities_compared(
-    context: Context, expression: ast.Binary, left: ir.Expression, right: ir.Expression
-) -> ir.Comparison | None:
-    if not isinstance(left, ir.EntityRef) or not isinstance(right, ir.EntityRef):
-        entity, side = (left, expression.left) if isinstance(left, ir.EntityRef) else (right, expression.right)
-        message = f"`{ast.print_expression(side)}` is a node: compare one of its properties"
-        assert isinstance(entity, ir.EntityRef)
-        context.error("T7", side.span, message, f"its id is `${entity.variable}.@id`")
-        return None
-    if expression.operator not in (ast.Operator.EQ, ast.Operator.NE):
-        message = f"nodes and edges are the same or not: `{expression.operator}` says nothing about them"
-        context.error("T7", expression.span, message, "compare one of their properties")
-        return None
-    if not set(left.node_type.split(" | ")) & set(right.node_type.split(" | ")):
-        message = f"`${left.variable}` is a `{left.node_type}` and `${right.variable}` a `{right.node_type}`: never one"
-        context.error("T7", expression.span, message)
-        return None
-    return ir.Comparison(left, ir.CompareOp(expression.operator.value), right)
-
-
-def _compare_op(operator: ast.Operator, left: BaseType, right: BaseType) -> ir.CompareOp | None:
-    """The operator with its meaning for these types; None when it has none."""
-    if operator is ast.Operator.CONTAINS and isinstance(left, ListType):
-        return ir.CompareOp.CONTAINS if is_comparable(ScalarType(left.item), right) else None
-    if operator in _TEXT_PARTS:
-        return _TEXT_PARTS[operator] if _both_strings(left, right) else None
-    return ir.CompareOp(operator.value) if is_comparable(left, right) else None
-
-
-def _both_strings(left: BaseType, right: BaseType) -> bool:
-    return scalar_of(left) is Scalar.STRING and scalar_of(right) is Scalar.STRING
-
-
-def _report_incomparable(context: Context, expression: ast.Binary, left: ir.Expression, right: ir.Expression) -> None:
-    message = f"`{expression.operator}` cannot compare {left.type} with {right.type}"
-    hint = moment_hint(left.type.base, right) or moment_hint(right.type.base, left)
-    is_membership = expression.operator is ast.Operator.CONTAINS
-    if hint is None and isinstance(left.type.base, ListType) and not is_membership:
-        hint = "test membership with `contains`"
-    if hint is None and expression.operator in _TEXT_PARTS and not isinstance(left.type.base, ListType):
-        hint = f"`{expression.operator}` looks into texts" + (" and lists" if is_membership else "")
-    if hint is None and {scalar_of(left.type.base), scalar_of(right.type.base)} == {Scalar.DATE, Scalar.DATETIME}:
-        hint = "make both one: `date(…)` is the day of a moment, `datetime(…)` the midnight of a day"
-    context.error("T7", expression.span, message, hint)
-
-
-def moment_hint(wanted: BaseType, value: ir.Expression) -> str | None:
-    """A hint for strings where a moment is meant."""
-    if value.type.base != ScalarType(Scalar.STRING):
-        return None
-    match scalar_of(wanted):
-        case Scalar.DATE:
-            return 'write `date("2024-05-01")`, or pass a Date parameter'
-        case Scalar.DATETIME:
-            return 'write `datetime("2024-05-01T12:00:00Z")`, or pass a DateTime parameter'
-    return None
-
-
-def check_enum_value(
-    context: Context, enum: EnumType, value: ir.Constant, name: str, expression: ast.Expression
-) -> bool:
-    """Whether a literal is one of the values of an enum property (T3)."""
-    if value.value is None or value.value in enum.values:
-        return True
-    message = f"{render_value(value.type.base, value.value)} is not a value of `{name}`"
-    context.error("T3", expression.span, message, partial(did_you_mean, str(value.value), enum.values))
-    return False
-
-
-def _report_null(context: Context, null: ast.Null, operator: ast.Operator) -> None:
-    hint = "write `is not null`" if operator is ast.Operator.NE else "write `is null`"
-    context.error("T7", null.span, f"`{operator}` with null is never true", hint)
-
-
 def _membership(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
     left = _compared_side(context, scope, expression.left, place)
     if isinstance(left, ir.EntityRef):
@@ -440,7 +265,7 @@ def _membership(context: Context, scope: Scope, expression: ast.Binary, place: P
 
 def _report_node_in(context: Context, scope: Scope, expression: ast.Binary) -> None:
     """A node left of `in`: an edge of that name is written in quotes."""
-    left, right = (ast.print_expression(side) for side in (expression.left, expression.right))
+    left, right = (print_expression(side) for side in (expression.left, expression.right))
     is_edge = isinstance(expression.right, ast.Variable) and expression.right.name in scope.bound
     if is_edge and context.catalog.edge("in") is not None:
         hint = f'the edge is written in quotes: `{left} "in" {right}`'
@@ -463,7 +288,7 @@ def _members(
         elements = [item for item in items if item is not None]
         for item, written in zip(elements, right.items, strict=True):
             if not is_comparable(left.type.base, item.type.base):
-                message = f"`{ast.print_expression(written)}` is {item.type}, which {left.type} is never"
+                message = f"`{print_expression(written)}` is {item.type}, which {left.type} is never"
                 context.error("T7", written.span, message, moment_hint(left.type.base, item))
                 return None
         bases = {item.type.base for item in elements}
@@ -484,8 +309,8 @@ def _members(
     if not isinstance(list_.type.base, ListType):
         message = f"`in` needs a list on its right, found {list_.type}"
         hint = "write the values in brackets: `in [1, 2]`"
-        if _both_strings(left.type.base, list_.type.base):
-            part, text = ast.print_expression(expression.left), ast.print_expression(right)
+        if are_texts(left.type.base, list_.type.base):
+            part, text = print_expression(expression.left), print_expression(right)
             hint = f"a part of a text is found by `{text} contains {part}`"
         context.error("T7", right.span, message, hint)
         return None
@@ -523,19 +348,6 @@ def _null_test(context: Context, scope: Scope, expression: ast.NullTest, place: 
 # ---- arithmetic, case and functions
 
 
-def _argument(expression: ir.Expression) -> Argument:
-    constant = expression.value if isinstance(expression, ir.Constant) else None
-    return Argument(expression.type, constant, is_constant=isinstance(expression, ir.Constant | ir.ParamRef))
-
-
-_FAULT_CODES = {Fault.TYPE: "T7", Fault.VALUE: "Q109", Fault.COUNT: "Q110", Fault.NULL: "Q120"}
-
-
-def _misused(context: Context, misuse: Misuse, expression: ast.Expression, arguments: Sequence[ast.Expression]) -> None:
-    span = expression.span if misuse.position is None else arguments[misuse.position].span
-    context.error(_FAULT_CODES[misuse.fault], span, misuse.message, misuse.hint)
-
-
 def _arithmetic(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
     left = value(context, scope, expression.left, place)
     right = value(context, scope, expression.right, place)
@@ -543,60 +355,35 @@ def _arithmetic(context: Context, scope: Scope, expression: ast.Binary, place: P
         return None
     operator = _ARITHMETIC[expression.operator.value]
     try:
-        type_ = arithmetic_type(operator.value, _argument(left), _argument(right))
+        type_ = arithmetic_type(operator.value, argument_of(left), argument_of(right))
     except Misuse as misuse:
-        _misused(
-            context, _with_minus_explained(context, misuse, expression), expression, (expression.left, expression.right)
+        report_misuse(
+            context, with_minus_explained(context, misuse, expression), expression, (expression.left, expression.right)
         )
         return None
     if isinstance(left, ir.Constant) and isinstance(right, ir.Constant):
-        folded = _folded(operator, left.value, right.value)
-        if folded is not None and not MIN_I64 <= folded <= MAX_I64:
-            text = ast.print_expression(expression)
+        number = folded(operator, left.value, right.value)
+        if number is not None and not MIN_I64 <= number <= MAX_I64:
+            text = print_expression(expression)
             context.error("Q109", expression.span, f"`{text}` is beyond 64 bits")
             return None
-        if folded is not None:
-            return ir.Constant(folded, type_)
+        if number is not None:
+            return ir.Constant(number, type_)
     return ir.Arithmetic(left, operator, right, type_)
-
-
-def _with_minus_explained(context: Context, misuse: Misuse, expression: ast.Binary) -> Misuse:
-    """What is wrong with a difference whose minus was meant to begin the next condition or column: ` -x`."""
-    sign = context.findings.source.text[expression.left.span.end : expression.right.span.start]
-    if not sign.startswith((" ", "\n", "\t", "\r")) or not sign.endswith("-"):
-        return misuse
-    text = ast.print_expression(ast.Unary("-", expression.right))
-    hint = f"what begins with `-` needs parentheses or a comma before it: `({text})`"
-    return Misuse(misuse.message, misuse.position, hint, misuse.fault)
-
-
-def _folded(operator: ir.ArithmeticOp, left: object, right: object) -> int | None:
-    """The value of two integer literals; None for other numbers and for remainders."""
-    if not isinstance(left, int) or not isinstance(right, int):
-        return None
-    match operator:
-        case ir.ArithmeticOp.ADD:
-            return left + right
-        case ir.ArithmeticOp.SUBTRACT:
-            return left - right
-        case ir.ArithmeticOp.MULTIPLY:
-            return left * right
-        case _:
-            return None
 
 
 def _negative(context: Context, scope: Scope, expression: ast.Unary, place: Place) -> ir.Expression | None:
     if place.name == "match" and isinstance(expression.operand, ast.Alias):
         hint = f"{COMMENT}; {name_advice(expression.operand.name)}"
-        context.error("T7", expression.span, f"`{ast.print_expression(expression)}` is not a value", hint)
+        context.error("T7", expression.span, f"`{print_expression(expression)}` is not a value", hint)
         return None
     operand = value(context, scope, expression.operand, place)
     if operand is None:
         return None
     try:
-        type_ = negate_type(_argument(operand))
+        type_ = negate_type(argument_of(operand))
     except Misuse as misuse:
-        _misused(context, misuse, expression, (expression.operand,))
+        report_misuse(context, misuse, expression, (expression.operand,))
         return None
     return ir.Negative(operand, type_)
 
@@ -627,13 +414,13 @@ def _alternatives(
         return None
     present = [item for item in checked if item is not None]
     if not present:
-        context.error("Q120", whole.span, f"`{ast.print_expression(whole)}` is always null, so it has no type")
+        context.error("Q120", whole.span, f"`{print_expression(whole)}` is always null, so it has no type")
         return None
     try:
-        type_ = common_type([_argument(item) for item in present])
+        type_ = common_type([argument_of(item) for item in present])
     except Misuse as misuse:
         places = [item for item, is_null in zip(written, nulls, strict=True) if not is_null]
-        _misused(context, misuse, whole, places)
+        report_misuse(context, misuse, whole, places)
         return None
     type_ = replace(type_, nullable=any(nulls) or any(item.type.nullable for item in present))
     null = ir.Constant(None, replace(type_, nullable=True))
@@ -655,40 +442,17 @@ def _call(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Ex
     if name in TEXT_FUNCTIONS:
         return _text(context, scope, call, place)
     if name in RANK_FUNCTIONS:
-        _report_misplaced_rank(context, call, place)
+        report_misplaced_rank(context, call, place)
         return None
     if name == "now":
         return now(context, call)
-    if (path := _path_of(scope, call)) is not None:
-        return _of_path(context, scope, call, path)
+    if (path := path_of(scope, call)) is not None:
+        return function_of_path(context, scope, call, path)
     if name in ("date", "datetime") and len(call.arguments) == 1:
         (argument,) = call.arguments
         if isinstance(argument, ast.Literal_) and isinstance(argument.value, str):
             return moment_of_literal(context, call, argument)
     return _function(context, scope, call, place)
-
-
-def _path_of(scope: Scope, call: ast.Call) -> str | None:
-    """The path that a function is applied to."""
-    match call.arguments:
-        case (ast.Variable(name), *_) if isinstance(scope.bound.get(name), PathVariable):
-            return name
-    return None
-
-
-def _of_path(context: Context, scope: Scope, call: ast.Call, path: str) -> ir.Expression | None:
-    """`length($w)`, `nodes($w)` or `edges($w)`."""
-    if call.function not in (*PATH_FUNCTIONS, "length"):
-        message = f"`{call.function}` takes no path"
-        context.error("Q121", call.span, message, "functions of paths are `length`, `nodes` and `edges`")
-        return None
-    if not check_arity(context, call, 1, 1, "Q110"):
-        return None
-    part = ir.PathPart.NODES if call.function == "nodes" else ir.PathPart.EDGES
-    reference = ir.PathRef(path, part, path in scope.optional)
-    if call.function != "length":
-        return reference
-    return ir.Function("size", (reference,), replace(ir.COUNT_TYPE, nullable=reference.nullable))
 
 
 def _text(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.TextMatch | None:
@@ -697,17 +461,6 @@ def _text(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Te
     code = {"statement": "T44", "a constant": "T45"}.get(place.name, "Q111")
     context.error(code, call.span, f"`{call.function}` is a condition: it belongs into `match`")
     return None
-
-
-def _report_misplaced_rank(context: Context, call: ast.Call, place: Place) -> None:
-    if place.name == "match":
-        context.error("Q112", call.span, f"`{call.function}` ranks rows: it belongs into `order`")
-    elif place.name in ("statement", "a constant"):
-        code = "T44" if place.name == "statement" else "T45"
-        context.error(code, call.span, f"`{call.function}` ranks rows and cannot stand here")
-    else:
-        message = f"`{call.function}` is returned as a score only when it is the first order key"
-        context.error("Q112", call.span, message, "put the same call into `order`")
 
 
 def _function(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Expression | None:
@@ -730,9 +483,9 @@ def _function(context: Context, scope: Scope, call: ast.Call, place: Place) -> i
     if len(arguments) < len(checked):
         return None
     try:
-        type_ = function.result([_argument(item) for item in arguments])
+        type_ = function.result([argument_of(item) for item in arguments])
     except Misuse as misuse:
-        _misused(context, misuse, call, call.arguments)
+        report_misuse(context, misuse, call, call.arguments)
         return None
     return ir.Function(call.function, tuple(arguments), type_)
 
@@ -749,7 +502,7 @@ def check_aggregate(context: Context, scope: Scope, call: ast.Call, place: Place
         elif place.name == "aggregate":
             context.error("T8", call.span, f"an aggregate cannot aggregate `{call.function}`")
         elif place.name == "column":
-            _report_not_returned(context, call)
+            report_not_returned(context, call)
         else:
             code = "T45" if place.name == "a constant" else "T44"
             context.error(code, call.span, f"`{call.function}` needs the rows of a match and cannot stand here")
@@ -782,7 +535,7 @@ def aggregate(context: Context, scope: Scope, call: ast.Call, place: Place) -> i
     if argument.type.base == _BLOB:
         context.error("T24", inner.span, "a Blob cannot be aggregated")
         return None
-    type_ = _aggregate_type(context, function, argument, inner)
+    type_ = aggregate_type(context, function, argument, inner)
     if type_ is None:
         return None
     order = tuple(key for sort in call.order if (key := inner_key(context, scope, sort, place)) is not None)
@@ -790,31 +543,6 @@ def aggregate(context: Context, scope: Scope, call: ast.Call, place: Place) -> i
     if len(order) < len(call.order) or (call.limit is not None and limit is None):
         return None
     return ir.Aggregate(function, argument, type_, call.distinct, order, limit)
-
-
-def _aggregate_type(
-    context: Context, function: ir.AggregateFunction, argument: ir.Expression, written: ast.Expression
-) -> PropertyType | None:
-    scalar = scalar_of(argument.type.base)
-    is_entity = isinstance(argument, ir.EntityRef)
-    match function:
-        case ir.AggregateFunction.COUNT:
-            return ir.COUNT_TYPE
-        case ir.AggregateFunction.MIN | ir.AggregateFunction.MAX:
-            if scalar is not None and not is_entity:
-                return PropertyType(argument.type.base, True)
-            wanted = "a property" if is_entity else "a single value"
-        case ir.AggregateFunction.COLLECT:
-            if scalar is not None:
-                return PropertyType(ListType(scalar))
-            wanted = "a single value or a node"
-        case _:
-            if scalar in NUMERICS:
-                return PropertyType(ScalarType(Scalar.F64), True)
-            wanted = "a number"
-    what = "a node" if is_entity else str(argument.type)
-    context.error("T8", written.span, f"`{function}` needs {wanted}, found {what}")
-    return None
 
 
 def inner_key(context: Context, scope: Scope, sort: ast.Sort, place: Place) -> ir.OrderKey | None:
@@ -825,50 +553,8 @@ def inner_key(context: Context, scope: Scope, sort: ast.Sort, place: Place) -> i
     return order_key(found, sort)
 
 
-def order_key(expression: ir.Expression, sort: ast.Sort) -> ir.OrderKey:
-    """An order key as it is written."""
-    nulls_first = None if sort.nulls is None else sort.nulls == "first"
-    return ir.OrderKey(expression, sort.direction == "desc", nulls_first)
-
-
-def check_sortable(context: Context, expression: ast.Expression, type_: PropertyType) -> bool:
-    """Whether values of a type have an order."""
-    if type_.base == _BLOB:
-        context.error("T24", expression.span, "a Blob cannot be an order key")
-        return False
-    if scalar_of(type_.base) is None:
-        context.error("Q113", expression.span, f"{type_} has no order")
-        return False
-    return True
-
-
-_MAX_COUNT = 2**63 - 1
-
-
-def count_value(context: Context, count: ast.Count) -> ir.Value | None:
-    """A number of rows: a literal, or an integer parameter (Q119)."""
-    if isinstance(count.value, int):
-        if count.value > _MAX_COUNT:
-            context.error("Q109", count.span, f"the number {count.value} is beyond 64 bits")
-            return None
-        return ir.Constant(count.value, I64)
-    reference = parameter(context, count.value)
-    if reference is None:
-        return None
-    if reference.type.nullable or item_scalar(reference.type.base) not in (
-        Scalar.I32,
-        Scalar.I64,
-        Scalar.U32,
-        Scalar.U64,
-    ):
-        message = f"a number of rows is an integer that is never null, `${reference.name}` is {reference.type}"
-        context.error("Q119", count.span, message, f"declare it `${reference.name}: I64`")
-        return None
-    return reference
-
-
 def _exists(context: Context, scope: Scope, expression: ast.Exists, place: Place) -> ir.Expression | None:
-    if not _allows_blocks(context, place, expression):
+    if not allows_blocks(context, place, expression):
         return None
     word = "not" if expression.negated else "exists"
     nested = context.block(context, scope, Block(word, expression.clauses, expression.span))
@@ -878,19 +564,9 @@ def _exists(context: Context, scope: Scope, expression: ast.Exists, place: Place
     return ir.Not(found) if expression.negated else found
 
 
-def _allows_blocks(context: Context, place: Place, expression: ast.Expression) -> bool:
-    if place.has_rows and place.name != "statement":
-        return True
-    if place.name == "column":
-        _report_not_returned(context, expression)
-    else:
-        context.error("T45", expression.span, "a block needs the rows of a match and cannot stand here")
-    return False
-
-
 def block_value(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Expression | None:
     """`count { … }` and its like: an aggregate over what a block finds for the row."""
-    if not _allows_blocks(context, place, call):
+    if not allows_blocks(context, place, call):
         return None
     assert call.clauses is not None, "a block has clauses"
     if call.function not in AGGREGATES:

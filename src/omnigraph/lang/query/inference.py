@@ -9,9 +9,10 @@ from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Sca
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import TypeExpr
 from omnigraph.lang.query import ast, functions, ir
-from omnigraph.lang.query.expressions import IN_RETURN, RANK_FUNCTIONS, TEXT_FUNCTIONS, check
+from omnigraph.lang.query.expressions import check
 from omnigraph.lang.query.mutations import columns_of, own_row, statement_target, target_definitions
 from omnigraph.lang.query.patterns import check_block, check_pattern
+from omnigraph.lang.query.places import IN_RETURN, RANK_FUNCTIONS, TEXT_FUNCTIONS
 from omnigraph.lang.query.scope import Context, NodeVariable, Scope
 from omnigraph.lang.schema.catalog import Catalog, NodeDef
 

@@ -21,8 +21,11 @@ from omnigraph.core.types import (
 )
 from omnigraph.core.values import coerce_json
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.expressions import Place, check_enum_value, condition, is_comparable, moment_hint
+from omnigraph.lang.query.comparisons import check_enum_value, is_comparable, moment_hint
+from omnigraph.lang.query.expressions import condition
 from omnigraph.lang.query.expressions import value as checked_value
+from omnigraph.lang.query.places import Place
+from omnigraph.lang.query.printing import print_expression
 from omnigraph.lang.query.results import check_result
 from omnigraph.lang.query.scope import Context, NodeVariable, Scope
 from omnigraph.lang.schema.catalog import EDGE_ENDS, EdgeDef, NodeDef
@@ -328,7 +331,7 @@ class _Values:
             context.error("T7", expression.span, message)
             return None
         if not _is_assignable(type_, value.type):
-            text = ast.print_expression(expression)
+            text = print_expression(expression)
             message = f"`{text}` is {value.type}, which does not fit `{name}`, which is {type_}"
             context.error("T7", expression.span, message, moment_hint(type_.base, value))
             return None

@@ -22,6 +22,7 @@ from omnigraph.core.types import (
 )
 from omnigraph.core.values import StoredValue, coerce_json, parse_date, parse_datetime
 from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query.printing import print_expression
 from omnigraph.lang.query.scope import Context, EdgeVariable, NodeVariable, PathVariable, Reports, Scope
 
 MIN_I64, MAX_I64 = integer_range(Scalar.I64)
@@ -272,7 +273,7 @@ def default_value(findings: Findings, param: ast.Param, type_: PropertyType) -> 
             constant = None
             if written is not None:
                 message = f"{text} is a literal, a list of literals or the date of one"
-                findings.error("T45", written.span, message, f"found `{ast.print_expression(written)}`")
+                findings.error("T45", written.span, message, f"found `{print_expression(written)}`")
     if constant is None:
         return None
     is_moment = scalar_of(constant.type.base) in MOMENTS

@@ -8,17 +8,10 @@ from functools import partial
 from omnigraph.core.source import Hint, did_you_mean
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.expressions import (
-    CONSTANT,
-    IN_MATCH,
-    check_enum_value,
-    compared,
-    condition,
-    is_comparable,
-    moment_hint,
-    value,
-)
+from omnigraph.lang.query.comparisons import check_enum_value, compared, is_comparable, moment_hint
+from omnigraph.lang.query.expressions import condition, value
 from omnigraph.lang.query.lowering import CheckedPattern, lower_pattern
+from omnigraph.lang.query.places import CONSTANT, IN_MATCH
 from omnigraph.lang.query.scope import Block, Context, EdgeVariable, Nested, NodeVariable, Scope
 from omnigraph.lang.query.slips import without_slips
 from omnigraph.lang.query.traversals import check_traversals, is_named_value

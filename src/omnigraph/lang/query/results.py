@@ -11,18 +11,11 @@ from omnigraph.core.types import Scalar, ScalarType, VectorType
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.advice import RESERVED
-from omnigraph.lang.query.expressions import (
-    AGGREGATES,
-    IN_RETURN,
-    RANK_FUNCTIONS,
-    Place,
-    check,
-    check_sortable,
-    condition,
-    count_value,
-    order_key,
-)
+from omnigraph.lang.query.aggregates import check_sortable, count_value, order_key
+from omnigraph.lang.query.expressions import check, condition
 from omnigraph.lang.query.operands import entity, property_ref
+from omnigraph.lang.query.places import AGGREGATES, IN_RETURN, RANK_FUNCTIONS, Place
+from omnigraph.lang.query.printing import print_expression
 from omnigraph.lang.query.scope import Context, Scope
 from omnigraph.lang.query.search import rank
 from omnigraph.lang.query.slips import is_subscript, report_subscript
@@ -149,7 +142,7 @@ def _columns(
         name = column_name(projection)
         is_unnamed = name is None
         if name is None:
-            name = ast.print_expression(expression)
+            name = print_expression(expression)
         # A bare word has no value, and is reported as such.
         elif name in shown.columns and not isinstance(expression, ast.Alias):
             context.error("Q114", projection.span, f"two columns are called `{name}`", "name one of them with `as`")
@@ -178,7 +171,7 @@ def _value(context: Context, scope: Scope, expression: ast.Expression, place: Pl
 
 
 def _report_unnamed(context: Context, projection: ast.Projection) -> None:
-    text = ast.print_expression(projection.expression)
+    text = print_expression(projection.expression)
     words = [found.property for found in ast.walk(projection.expression) if isinstance(found, ast.PropertyAccess)]
     match projection.expression:
         case ast.Call(name, clauses=tuple()):
@@ -226,7 +219,7 @@ def _has_aggregate(expression: ir.Expression | ir.Rank) -> bool:
 
 def _check_grouping(context: Context, body: ast.ReadBody, shown: _Shown) -> None:
     keys = [item.expression for item in shown.made if not _has_aggregate(item.expression)]
-    spans = {column_name(item) or ast.print_expression(item.expression): item.span for item in body.projections}
+    spans = {column_name(item) or print_expression(item.expression): item.span for item in body.projections}
     for column in shown.made:
         span = spans.get(column.name)
         if span is None:
@@ -326,7 +319,7 @@ def _returned(context: Context, scope: Scope, expression: ast.Expression, shown:
     if name is not None:
         column = shown.columns[name]
         return None if column is None else _column_ref(column)
-    text = ast.print_expression(expression)
+    text = print_expression(expression)
     if isinstance(expression, ast.Call) and expression.function in RANK_FUNCTIONS:
         context.error("Q112", expression.span, f"`{expression.function}` can only be the first order key")
         return None

@@ -12,6 +12,7 @@ from omnigraph.core.source import Span
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.advice import ALONE, FOREIGN_WORDS, JOINED, SUBSCRIPT
+from omnigraph.lang.query.printing import print_clause, print_expression
 from omnigraph.lang.query.scope import Context
 
 
@@ -94,7 +95,7 @@ def _misspelt_traversal(context: Context, _: list[ast.Clause], clauses: Sequence
     hop = ast.Hop((word,), undirected=False, bounds=None, span=word.span)
     source, target = (ast.Variable(name.name, name.span) for name in (left, end))
     traversal = ast.Traversal(source, edge, hop, target, span=span)
-    text = ast.print_clause(traversal)
+    text = print_clause(traversal)
     if is_negated:
         context.error("Q000", span, "a pattern that is not there stands in braces", f"write `not {{ {text} }}`")
     elif joined is ast.Operator.OR:
@@ -182,7 +183,7 @@ def _reserved_word(context: Context, _: list[ast.Clause], clauses: Sequence[ast.
         hint = f"a pattern that is not there is `not {{ ${left.name} knows ${right.name} }}`"
         context.error("Q000", span, f"`{word}` is no edge", hint if word == "not" else JOINED)
         return _Repair(taken)
-    hint = f"the edge is written in quotes: `{ast.print_clause(traversal)}`"
+    hint = f"the edge is written in quotes: `{print_clause(traversal)}`"
     context.error("Q000", span, f"`{word}` is a reserved word", hint)
     return _Repair(taken, (traversal,))
 
@@ -217,7 +218,7 @@ def _split_call(context: Context, _: list[ast.Clause], clauses: Sequence[ast.Cla
     text, call = _expression(clauses, 0), _expression(clauses, 1)
     if text is None or not isinstance(call, ast.Call) or call.function not in _INFIX or len(call.arguments) != 1:
         return None
-    left, right = ast.print_expression(text), ast.print_expression(call.arguments[0])
+    left, right = print_expression(text), print_expression(call.arguments[0])
     hint = f"write `{left} {call.function} {right}` or `{call.function}({left}, {right})`"
     context.error("Q000", call.span, f"`{call.function}(` begins a call", hint)
     return _Repair(2)

@@ -8,8 +8,9 @@ from functools import partial
 from omnigraph.core.source import did_you_mean
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.expressions import Place, condition
+from omnigraph.lang.query.expressions import condition
 from omnigraph.lang.query.lowering import CheckedPattern, CheckedTraversal, in_known_order
+from omnigraph.lang.query.places import Place
 from omnigraph.lang.query.scope import Context, EdgeVariable, NodeVariable, PathVariable, Scope
 from omnigraph.lang.schema.catalog import EdgeDef
 
