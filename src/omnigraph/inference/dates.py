@@ -81,9 +81,11 @@ def moments(texts: Texts) -> Notation | None:
 def is_ambiguous(texts: Texts) -> bool:
     """Whether texts are dates in which day and month could be exchanged."""
     texts = texts.without(null_texts_of_values(texts))
-    if not len(texts.distinct) or not (texts.all_match(_DATE_LIKE) and texts.all_match("^[0-9]{1,2}[/-]")):
+    # Other notations may stand beside those that are not sure.
+    if not (texts.all_match(_DATE_LIKE) and texts.any_match("^[0-9]{1,2}[/-]")):
         return False
-    return all(_covering(texts, first) is not None for first in (_DAY_FIRST, _MONTH_FIRST))
+    day, month = (_covering(texts, first) for first in (_DAY_FIRST, _MONTH_FIRST))
+    return day is not None and month is not None and day != month
 
 
 def _covering(texts: Texts, first: Sequence[str]) -> list[str] | None:

@@ -34,8 +34,11 @@ def notations(texts: Texts, *, has_nulls: bool = False) -> Iterator[tuple[Notati
     values = texts.without(nulls)
     if len(values.distinct):
         found = [moments(values)]
-        if not values.is_declared:
+        if not values.is_declared or any(nulls):
+            # A reader of files leaves numbers and truth values as texts where it does not know a text for null.
             found += [_truths(values, has_nulls=has_nulls or bool(nulls)), _numbers(values)]
+        else:
+            found += [_spoken_truths(values), None if values.all_match(_DECIMAL) else _numbers(values)]
         for notation in found:
             if notation is not None:
                 yield notation, nulls
@@ -72,19 +75,44 @@ def _truths(texts: Texts, *, has_nulls: bool) -> Notation | None:
         known = _BESIDE_NULL if has_nulls else _ALONE
         if not lower <= {true, false} or (len(lower) == 1 and not lower <= set(known)):
             continue
-        seen = " or ".join(sorted(words, key=lambda word: (word.lower() != true, word)))
         if set(words) <= {"true", "false"} and texts.is_text:
-            return Notation(base=ScalarType(Scalar.BOOL), seen=seen)
-        spelled = {
-            name: sorted({_like(words[0], word), *(it for it in words if it.lower() == word)})
-            for name, word in (("true", true), ("false", false))
-        }
-        return Notation(base=ScalarType(Scalar.BOOL), steps={"bool": spelled}, seen=seen)
-    return None
+            return Notation(base=ScalarType(Scalar.BOOL), seen=" or ".join(sorted(words, reverse=True)))
+        return _spelled_truths(words, [(true, false)])
+    return _spoken_truths(texts)
 
 
-#: Spellings of two words in capital letters, small ones and both.
-_MOST_SPELLINGS = 8
+#: Pairs that one column may mix, as in data of several origins; those in words have to be among them.
+_SPOKEN = (("true", "false"), ("yes", "no"))
+_MIXED_PAIRS = (*_SPOKEN, ("y", "n"), ("t", "f"), ("1", "0"))
+
+
+def _spoken_truths(texts: Texts) -> Notation | None:
+    """Truth values in one or several notations, with a word for true and one for false."""
+    if len(texts.distinct) > _MOST_SPELLINGS:
+        return None
+    words = texts.all()
+    lower = {word.lower() for word in words}
+    pairs = [pair for pair in _MIXED_PAIRS if not lower.isdisjoint(pair)]
+    is_said = all(any(pair[side] in lower for pair in _SPOKEN) for side in (0, 1))
+    return _spelled_truths(words, pairs) if is_said and lower <= {word for pair in pairs for word in pair} else None
+
+
+def _spelled_truths(words: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Notation:
+    """Truth values with a step that names every spelling, also the other word of a pair where it is missing."""
+    spelled: dict[str, list[str]] = {}
+    seen: list[str] = []
+    for side, name in enumerate(("true", "false")):
+        mine = {word for word in words if word.lower() in {pair[side] for pair in pairs}}
+        seen += sorted(mine)
+        for pair in pairs:
+            example = next(word for word in words if word.lower() in pair)
+            mine.add(_like(example, pair[side]))
+        spelled[name] = sorted(mine)
+    return Notation(base=ScalarType(Scalar.BOOL), steps={"bool": spelled}, seen=" or ".join(seen))
+
+
+#: Spellings of a few words in capital letters, small ones and both.
+_MOST_SPELLINGS = 16
 
 
 def _like(example: str, word: str) -> str:
@@ -333,8 +361,8 @@ def _texts_seen(texts: Texts) -> str:
 
 def _why_text(texts: Texts) -> str:
     """Why texts that look like something else stay texts."""
-    if texts.is_declared:
-        return ""
+    if texts.is_declared and texts.all_match(_DECIMAL):
+        return "; the source says that these digits are texts"
     if is_ambiguous(texts):
         return "; dates in which day and month could be exchanged: say which in `date_format`"
     if texts.all_match(r"^[-+]?[0-9][0-9 .,]*%$"):

@@ -150,6 +150,24 @@ def is_own(words: Sequence[str], owner: Sequence[str]) -> bool:
     return base in (("id",), ("key",), ("uuid",), ("guid",), ("pk",)) or (is_key and base == tuple(owner))
 
 
+def directed_pair(columns: Sequence[Column]) -> tuple[str, str] | None:
+    """Two columns whose names say that one points to the other."""
+    for first, second in PAIRS:
+        for source in (c for c in columns if first in c.words):
+            for target in (c for c in columns if second in c.words and c is not source):
+                rest = [
+                    tuple(word for word in base_words(c.words) if word != part)
+                    for c, part in ((source, first), (target, second))
+                ]
+                if rest[0] == rest[1] or not all(rest):
+                    return source.name, target.name
+    for target in columns:
+        before = [column for column in columns if column.number < target.number]
+        if before and len(target.words) > 1 and target.words[-1] in VERBAL:
+            return before[-1].name, target.name
+    return None
+
+
 # ---- Keys
 
 
@@ -304,6 +322,8 @@ _POINTING = word_set("dependency depend require import reference related link fr
 _NOTHING, _KEYS, _KIND, _TABLE = range(4)
 #: The share of values that have to be keys, by what the name says.
 _SHARES = {_TABLE: 0.5, _KIND: 0.8, _KEYS: 0.95, _NOTHING: 0.95}
+#: The same for both columns of a pair such as `from` and `to`: each of them speaks for the other one.
+_PAIRED = 0.8
 #: The least different values that say something without a name.
 _LEAST_VALUES = {_TABLE: 1, _KIND: 1, _KEYS: 2, _NOTHING: 5}
 _LEAST_NUMBERS = 20
@@ -320,17 +340,29 @@ def find_references(profiles: Sequence[Profile], keys: Sequence[Sequence[Key]]) 
             for c in profile.columns
             if c.keys is not None and c.distinct and (profile.parent is not None or not is_own(c.words, profile.words))
         ]
+        pair = directed_pair(mine)
         for column, target in product(mine, range(len(profiles))):
+            other = next((c for c in mine if pair is not None and {c.name, column.name} == {*pair}), None)
             for key in keys[target]:
                 known = profiles[target].column(key.columns[0])
                 is_itself = target == number and column.name in (known.name, *known.sources)
                 if len(key.columns) == 1 and not is_itself:
-                    reference = _compare((number, column), (target, key), profiles)
+                    is_paired = other is not None and _share(other, known) >= _PAIRED
+                    reference = _compare((number, column), (target, key), profiles, is_paired=is_paired)
                     found += [] if reference is None else [reference]
     return found
 
 
-def _compare(source: tuple[int, Column], known: tuple[int, Key], profiles: Sequence[Profile]) -> Reference | None:
+def _share(column: Column, key: Column) -> float:
+    """The share of the values of a column that are keys."""
+    if column.keys is None or key.keys is None:
+        return 0.0
+    return count_in(column.keys.texts, key.keys.texts, least=_PAIRED) / max(column.distinct, 1)
+
+
+def _compare(
+    source: tuple[int, Column], known: tuple[int, Key], profiles: Sequence[Profile], *, is_paired: bool
+) -> Reference | None:
     """The reference of a column of a table to a key of a table, if its values are such keys."""
     (number, column), (target, key) = source, known
     profile, other = profiles[number], profiles[target]
@@ -343,8 +375,9 @@ def _compare(source: tuple[int, Column], known: tuple[int, Key], profiles: Seque
         strength = max(strength, _KIND if _POINTING.isdisjoint(profile.words) else _TABLE)
     if column.distinct < _LEAST_VALUES[strength]:
         return None
-    matched = count_in(column.keys.texts, key_column.keys.texts, least=_SHARES[strength])
-    if matched < _SHARES[strength] * column.distinct:
+    least = min(_SHARES[strength], _PAIRED) if is_paired else _SHARES[strength]
+    matched = count_in(column.keys.texts, key_column.keys.texts, least=least)
+    if matched < least * column.distinct:
         return None
     if strength <= _KEYS and not _tells(column, key_column, strength, is_unnamed=profile.table.is_unnamed):
         return None

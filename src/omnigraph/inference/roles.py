@@ -20,7 +20,6 @@ from omnigraph.inference.relations import (
     ID_WORDS,
     KEY_ENDINGS,
     PAIRS,
-    VERBAL,
     Key,
     Profile,
     Reference,
@@ -30,6 +29,7 @@ from omnigraph.inference.relations import (
     composite_key,
     composite_references,
     count_in,
+    directed_pair,
     find_references,
     is_id_like,
     is_own,
@@ -498,24 +498,6 @@ def _name_by_values(column: Column, profile: Profile) -> str | None:
 
 def _within(column: Column, most: float) -> bool:
     return column.bounds is not None and -most <= column.bounds[0] and column.bounds[1] <= most
-
-
-def directed_pair(columns: Sequence[Column]) -> tuple[str, str] | None:
-    """Two columns whose names say that one points to the other."""
-    for first, second in PAIRS:
-        for source in (c for c in columns if first in c.words):
-            for target in (c for c in columns if second in c.words and c is not source):
-                rest = [
-                    tuple(word for word in base_words(c.words) if word != part)
-                    for c, part in ((source, first), (target, second))
-                ]
-                if rest[0] == rest[1] or not all(rest):
-                    return source.name, target.name
-    for target in columns:
-        before = [column for column in columns if column.number < target.number]
-        if before and len(target.words) > 1 and target.words[-1] in VERBAL:
-            return before[-1].name, target.name
-    return None
 
 
 _LEAST_SHARED = 3

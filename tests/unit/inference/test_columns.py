@@ -53,6 +53,13 @@ TEXTS: dict[str, tuple[str, list[str | None], str, dict[str, Any]]] = {
     "only no": ("x", ["no", "no"], "String", {}),
     "0 and 1 of a flag": ("is_active", ["0", "1"], "Bool", {"bool": {"true": ["1"], "false": ["0"]}}),
     "0 and 1 of something else": ("stops", ["0", "1"], "I32", {}),
+    "truth values of several origins": (
+        "x",
+        ["yes", "no", "TRUE", "1"],
+        "Bool",
+        {"bool": {"true": ["1", "TRUE", "yes"], "false": ["0", "FALSE", "no"]}},
+    ),
+    "letters and digits without a word": ("x", ["y", "n", "t", "1"], "String", {}),
     "yes among other words": ("x", ["yes", "maybe"], "String", {}),
     "days": ("x", ["2024-02-29", "1999-12-31"], "Date", {}),
     "a day that the calendar does not have": ("x", ["2024-02-30", "1999-12-31"], "String", {}),
@@ -126,6 +133,16 @@ TYPED: dict[str, tuple[str, Any, bool, str, dict[str, Any]]] = {
     "bytes": ("n", pa.array([b"x"]), True, "Blob", {}),
     "categories": ("n", pa.array(["a", "b"]).dictionary_encode(), True, "String", {}),
     "declared texts of digits": ("n", pa.array(["1", "2"]), True, "String", {}),
+    "declared texts of digits and of null": (
+        "n",
+        pa.array(["1", "N/A"]),
+        True,
+        "I32?",
+        {"null": "N/A", "number": True},
+    ),
+    "declared texts of digits, and empty ones": ("n", pa.array(["1", ""]), True, "String?", {"null": ""}),
+    "declared texts with thousands": ("n", pa.array(["1,234", "5"]), True, "I32", {"number": {"thousands": ","}}),
+    "declared yes and no": ("n", pa.array(["yes", "no"]), True, "Bool", {"bool": {"true": ["yes"], "false": ["no"]}}),
     "texts of digits, of JSON": ("n", pa.array(["1", "2"]), False, "I32", {"number": True}),
     "texts of days": ("n", pa.array(["2024-01-01"]), True, "Date", {}),
     "lists of texts": ("n", pa.array([["a"], None]), True, "[String]?", {}),
@@ -152,6 +169,16 @@ def test_other_columns_tell_whether_days_come_first() -> None:
     column = SampledColumn(name="x", number=1, values=pa.array(["1/2/2024", "3/4/2024"]), is_text=True)
     assert read(look_at(column, order="day")) == ("Date", {"date_format": "%d/%m/%Y"})
     assert read(look_at(column, order="month")) == ("Date", {"date_format": "%m/%d/%Y"})
+
+
+def test_a_date_that_is_not_sure_beside_others() -> None:
+    column = SampledColumn(name="x", number=1, values=pa.array(["2024-01-31", "3/4/2024"]), is_text=True)
+    unsure = look_at(column)
+    assert read(unsure) == ("String", {})
+    assert unsure is not None
+    assert unsure.is_ambiguous
+    assert "day and month could be exchanged" in unsure.seen
+    assert read(look_at(column, order="day")) == ("Date", {"date_format": ["%d/%m/%Y", "%Y-%m-%d"]})
 
 
 #: Texts again and again: a closed set where the name speaks for it, or much repetition.

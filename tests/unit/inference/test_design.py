@@ -82,6 +82,14 @@ CASES: dict[str, tuple[Tables, dict[str, str], dict[str, str]]] = {
         {"Airport": "iata"},
         {"Route": "Airport -> Airport (from; to)"},
     ),
+    "two ends, of which each has values that are no keys": (
+        {
+            "people": ("id,name", lines(9, lambda n: f"p{n},P{n}")),
+            "knows": ("from,to", lines(9, lambda n: f"p{n + 1},p{(n + 3) % 10}")),
+        },
+        {"Person": "person_id"},
+        {"Knows": "Person -> Person (from; to)"},
+    ),
     "references by an id and by a code": (
         {
             "airports": AIRPORTS,
