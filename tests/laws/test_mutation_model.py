@@ -6,6 +6,7 @@ import copy
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -46,6 +47,91 @@ PLACES = st.sampled_from(
 )
 
 
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An expression over a row: its text, and its value, which is None where it is unknown."""
+
+    text: str
+    of: Callable[[Row], Any]
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _known(apply: Callable[..., Any], *parts: Expression) -> Callable[[Row], Any]:
+    def value(row: Row) -> Any:
+        values = [part.of(row) for part in parts]
+        return None if None in values else apply(*values)
+
+    return value
+
+
+def _all(left: Expression, right: Expression) -> Expression:
+    def value(row: Row) -> bool | None:
+        found = {left.of(row), right.of(row)}
+        return False if False in found else None if None in found else True
+
+    return Expression(f"({left} and {right})", value)
+
+
+def _not(inner: Expression) -> Expression:
+    return Expression(f"not ({inner})", _known(lambda truth: not truth, inner))
+
+
+def _any(left: Expression, right: Expression) -> Expression:
+    def value(row: Row) -> bool | None:
+        found = {left.of(row), right.of(row)}
+        return True if True in found else None if None in found else False
+
+    return Expression(f"({left} or {right})", value)
+
+
+def _field(name: str) -> Expression:
+    return Expression(name, lambda row: row[name])
+
+
+FIELDS = st.sampled_from([_field("age"), _field("badge")])
+NUMBERS = st.one_of(
+    FIELDS,
+    st.integers(0, 9).map(lambda number: Expression(str(number), lambda _: number)),
+    st.builds(lambda one, two: Expression(f"({one} + {two})", _known(lambda a, b: a + b, one, two)), FIELDS, FIELDS),
+    FIELDS.map(lambda one: Expression(f"coalesce({one}, 1)", lambda row: 1 if one.of(row) is None else one.of(row))),
+)
+ATOMS = st.one_of(
+    st.builds(
+        lambda one, op, two: Expression(f"{one} {op} {two}", _known(OPS[op], one, two)),
+        NUMBERS,
+        st.sampled_from(sorted(OPS)),
+        NUMBERS,
+    ),
+    FIELDS.map(lambda one: Expression(f"{one} is null", lambda row: one.of(row) is None)),
+    st.lists(st.integers(0, 9), min_size=1, max_size=3).map(
+        lambda items: Expression(f"age in {items}", lambda row: None if row["age"] is None else row["age"] in items)
+    ),
+    NAMES.map(lambda name: Expression(f'@id = "{name}"', lambda row: row["name"] == name)),
+)
+CONDITIONS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(st.builds(_all, inner, inner), st.builds(_any, inner, inner), inner.map(_not)),
+    max_leaves=4,
+)
+VALUES = st.one_of(
+    NUMBERS,
+    st.just(Expression("null", lambda _: None)),
+    st.builds(
+        lambda test, one, two: Expression(
+            f"case when {test} then {one} else {two} end", lambda row: (one if test.of(row) else two).of(row)
+        ),
+        ATOMS,
+        NUMBERS,
+        NUMBERS,
+    ),
+)
+
+
 def holds(op: str, left: Any, right: Any) -> bool:
     return left is not None and right is not None and OPS[op](left, right)
 
@@ -60,6 +146,21 @@ class Model:
     on: list[tuple[str, str]] = field(default_factory=list)
     #: Edges with a key.
     rates: dict[tuple[str, str], int | None] = field(default_factory=dict)
+    #: Whether a match gave one property of one node two values.
+    is_ambiguous: bool = False
+
+    def row(self, name: str) -> Row:
+        age, badge = self.people[name]
+        return {"name": name, "age": age, "badge": badge}
+
+    def remove_people(self, gone: set[str]) -> int:
+        """Take people away with their edges; how many edges these are."""
+        before = len(self.knows) + len(self.on) + len(self.rates)
+        self.people = {name: row for name, row in self.people.items() if name not in gone}
+        self.knows = [edge for edge in self.knows if edge[0] not in gone and edge[1] not in gone]
+        self.on = [edge for edge in self.on if edge[0] not in gone]
+        self.rates = {ends: stars for ends, stars in self.rates.items() if ends[0] not in gone}
+        return before - len(self.knows) - len(self.on) - len(self.rates)
 
     def is_legal(self) -> bool:
         badges = [badge for _, badge in self.people.values() if badge is not None]
@@ -72,6 +173,7 @@ class Model:
             and all(sources.count(source) <= 2 for source in sources)
             and all(s in self.people and d in self.teams for s, d in self.rates)
             and len({source for source, _ in self.rates}) == len(self.rates)
+            and not self.is_ambiguous
         )
 
 
@@ -199,17 +301,98 @@ class Mutations(RuleBasedStateMachine):
         params = {"x": bound, "a": age, "b": badge}
         self.attempt(branch, text, params, model, len(first) + len(second), 0)
 
+    @rule(branch=BRANCHES, condition=CONDITIONS, age=VALUES, badge=VALUES)
+    def update_by_expressions(self, branch: str, condition: Expression, age: Expression, badge: Expression) -> None:
+        """Values of the row before the statement, where the condition is certainly true."""
+        branch, model = self.pick(branch)
+        rows = {name: model.row(name) for name in model.people}
+        found = [name for name, row in rows.items() if condition.of(row) is True]
+        model.people |= {name: (age.of(rows[name]), badge.of(rows[name])) for name in found}
+        text = f"update Person set {{ age: {age}, badge: {badge} }} where {condition}"
+        self.attempt(branch, text, {}, model, len(found), 0)
+
+    @rule(branch=BRANCHES, condition=CONDITIONS)
+    def delete_by_expression(self, branch: str, condition: Expression) -> None:
+        branch, model = self.pick(branch)
+        gone = {name for name in model.people if condition.of(model.row(name)) is True}
+        edges = model.remove_people(gone)
+        self.attempt(branch, f"delete Person where {condition}", {}, model, len(gone), edges)
+
+    @rule(branch=BRANCHES, name=NAMES, age=AGES)
+    def upsert_person(self, branch: str, name: str, age: int | None) -> None:
+        """What is not assigned stays, also what an earlier statement assigned."""
+        branch, model = self.pick(branch)
+        _, badge = model.people.get(name, (None, None))
+        model.people[name] = (age, badge)
+        text = "query q($n: String, $a: I32?) { upsert Person { name: $n } upsert Person { name: $n, age: $a } }"
+        self.attempt(branch, text, {"n": name, "a": age}, model, 2, 0)
+
+    @rule(branch=BRANCHES, source=NAMES, more=st.integers(1, 2))
+    def update_edges(self, branch: str, source: str, more: int) -> None:
+        branch, model = self.pick(branch)
+        found = [edge for edge in model.knows if edge[0] == source or edge[2] is None]
+        left = [edge for edge in model.knows if edge not in found]
+        model.knows = left + [(s, d, None if since is None else since + more) for s, d, since in found]
+        text = (
+            "query q($s: String, $m: I32) { update Knows set { since: since + $m } where from = $s or since is null }"
+        )
+        self.attempt(branch, text, {"s": source, "m": more}, model, 0, len(found))
+
+    @rule(branch=BRANCHES, source=NAMES)
+    def update_matched(self, branch: str, source: str) -> None:
+        """The second statement reads what was there before the first one."""
+        branch, model = self.pick(branch)
+        before = {name: model.row(name) for name in model.people}
+        pairs = {(s, d) for s, d, _ in model.knows if s != source}
+        for name in {s for s, _ in pairs}:
+            ages = {before[d]["age"] for s, d in pairs if s == name}
+            model.is_ambiguous |= len(ages) > 1
+            model.people[name] = (next(iter(ages)), before[name]["badge"])
+        known = {d for _, d in pairs}
+        for name in known:
+            model.people[name] = (model.people[name][0], None)
+        text = (
+            "query q($s: String) { match { $p: Person  $p knows $x  $p.name != $s } "
+            "update $x set { badge: null } update $p set { age: $x.age } }"
+        )
+        self.attempt(branch, text, {"s": source}, model, len({s for s, _ in pairs}) + len(known), 0)
+        self.models[branch].is_ambiguous = False
+
+    @rule(branch=BRANCHES)
+    def rate_matched(self, branch: str) -> None:
+        """New nodes and their edges, one for each pair of the match."""
+        branch, model = self.pick(branch)
+        pairs = [
+            (name, team)
+            for name, (age, _) in model.people.items()
+            for team, size in model.teams.items()
+            if holds("=", age, size)
+        ]
+        model.rates |= {(name, team): model.people[name][1] for name, team in pairs}
+        model.teams |= {f"fans of {team}": 0 for _, team in pairs}
+        text = (
+            "query q() { match { $p: Person  $t: Team  $p.age = $t.size } "
+            "insert Rates { from: $p, to: $t, stars: $p.badge } "
+            'insert Team { name: concat("fans of ", $t.name), size: 0 } as $new '
+            "return { $new.@id as fans, $p.name as name } }"
+        )
+        nodes = len({team for _, team in pairs})
+        self.attempt(branch, text, {}, model, nodes, len(pairs))
+
+    @rule(branch=BRANCHES)
+    def delete_matched(self, branch: str) -> None:
+        branch, model = self.pick(branch)
+        gone = {d for s, d, _ in model.knows if s != d}
+        edges = model.remove_people(gone)
+        text = "query q() { match { $p: Person  $p knows $x  $p != $x } delete $x }"
+        self.attempt(branch, text, {}, model, len(gone), edges)
+
     @rule(branch=BRANCHES, op=OP, name=NAMES, second=OP, bound=SMALL)
     def delete_people(self, branch: str, op: str, name: str, second: str, bound: int | None) -> None:
         """Two overlapping deletes and the edges that go with them."""
         branch, model = self.pick(branch)
         gone = {key for key, (age, _) in model.people.items() if holds(second, age, bound) or holds(op, key, name)}
-        knows = [edge for edge in model.knows if edge[0] not in gone and edge[1] not in gone]
-        on = [edge for edge in model.on if edge[0] not in gone]
-        rates = {ends: stars for ends, stars in model.rates.items() if ends[0] not in gone}
-        edges = sum(map(len, (model.knows, model.on, model.rates))) - sum(map(len, (knows, on, rates)))
-        model.people = {key: row for key, row in model.people.items() if key not in gone}
-        model.knows, model.on, model.rates = knows, on, rates
+        edges = model.remove_people(gone)
         text = (
             f"query q($x: I32?, $n: String) {{ delete Person where age {second} $x delete Person where name {op} $n }}"
         )

@@ -70,6 +70,9 @@ def mutate(
         query = graph.compiler.compile(text, schema.catalog, name).ir
         if not isinstance(query, ir.MutationIR):
             raise QuerySelectionError(f"`{query.name}` is a read: run it with `query`", (query.name,))
+        if query.match is not None or query.returns:
+            # Both tell what rows hold.
+            graph.authorize(Action.READ, actor, branch=branch)
         values: dict[str, StoredValue] = {**bind_params(query, params), ir.NOW: now_ms}
         prepared = prepare_mutation(
             query,

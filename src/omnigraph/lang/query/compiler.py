@@ -124,7 +124,7 @@ QUERY_CODES: dict[str, str] = {
     "T43": "column without a name",
     "T44": "aggregate or search in a mutation",
     "T45": "property or block where a constant stands",
-    "T46": "Boolean literal where a property is named so",
+    "T46": "truth value where a property has its name",
     "Q101": "query declared twice",
     "Q102": "parameter declared twice",
     "Q103": "reserved parameter name",

@@ -240,16 +240,17 @@ def _never_updated(judged: Iterable[_Judged], catalog: Catalog, source: SourceTe
     #: The first update of each type: where an assignment is missing.
     places: dict[str, Span] = {}
     for item in judged:
-        if item.meaning is None or not isinstance(item.query.body, ast.MutationBody):
+        if not isinstance(item.meaning, ir.MutationIR) or not isinstance(item.query.body, ast.MutationBody):
             continue
-        for statement in item.query.body.statements:
-            if isinstance(statement, ast.Update) and isinstance(statement.target, ast.TypeName):
-                type_name = statement.target.name
-                if type_name not in catalog.nodes:
-                    continue
-                assigned[type_name] |= {given.property for given in statement.assignments}
-                updaters[type_name].add(item.query.name)
-                places.setdefault(type_name, statement.target.span)
+        written = [statement.target for statement in item.query.body.statements if isinstance(statement, ast.Update)]
+        for statement in item.meaning.statements:
+            if not isinstance(statement, ir.UpdateRows) or statement.type_key.kind != "node":
+                continue
+            type_name = statement.type_key.name
+            assigned[type_name] |= {given.property for given in statement.assignments}
+            updaters[type_name].add(item.query.name)
+            name = type_name if statement.variable is None else statement.variable
+            places.setdefault(type_name, next(target.span for target in written if target.name == name))
     for type_name in sorted(updaters):
         node = catalog.nodes[type_name]
         members = node.key.members if node.key else ()
