@@ -91,6 +91,7 @@ class MutationResult(Document):
     #: What `return` behind the statements says, a row for each row of the match, as JSON values; None without it.
     rows: Annotated[tuple[Mapping[str, object], ...] | None, OMIT_NONE] = None
     dry_run: Annotated[bool, OMIT_EMPTY] = False
+    embedded: Annotated[int, OMIT_EMPTY, Text("texts that were embedded, or would be")] = 0
     #: The rows that would change, per type.
     changes: Annotated[tuple[TypeChanges, ...], _IsDryRun] = ()
     #: A few of them, per type and operation.

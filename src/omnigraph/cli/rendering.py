@@ -312,6 +312,8 @@ def receipt_lines(result: MutationResult) -> Iterator[str]:
         yield "nothing matched, nothing changed"
     else:
         yield f"{nodes}, {edges} in commit {commit_text(result.commit.commit_id)} on {result.branch}"
+    if result.embedded:
+        yield f"{counted(result.embedded, 'text')} {'would be embedded' if result.dry_run else 'embedded'}"
     yield from (value_text(dict(row)) for row in result.rows or ())
 
 

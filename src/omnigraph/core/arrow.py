@@ -12,6 +12,10 @@ import pyarrow
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import StoredValue, render_date, render_datetime
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 class _Kernels:
     """The functions of `pyarrow.compute`, which is imported with the first one: showing rows of a server takes none."""
@@ -125,6 +129,29 @@ def _plain(type_: pyarrow.DataType) -> pyarrow.DataType:
 
 #: Larger integers lose digits in readers that know floats only; they travel as text.
 MAX_SAFE_INTEGER = 2**53 - 1
+
+
+def has_text(column: Column) -> Column:
+    """A mask of the texts that are neither null nor blank."""
+    found: Column = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(column), ""), False)
+    return found
+
+
+def with_vectors(column: Array, places: NDArray[np.intp], vectors: NDArray[np.float32] | None) -> Array:
+    """A column of vectors with those at some places replaced, or null there."""
+    import numpy
+
+    size = column.type.list_size
+    values = numpy.zeros((len(column), size), numpy.float32)
+    valid = numpy.asarray(column.is_valid())
+    values[valid] = numpy.asarray(pc.list_flatten(column)).reshape(-1, size)
+    valid = valid.copy()
+    valid[places] = vectors is not None
+    if vectors is not None:
+        values[places] = vectors
+    flat = pa.array(values.reshape(-1))
+    changed: Array = pa.FixedSizeListArray.from_arrays(flat, size, mask=pa.array(~valid)).cast(column.type)
+    return changed
 
 
 def json_column(column: Array, base: BaseType) -> list[object]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, pc
+from omnigraph.core.arrow import Array, Batch, Column, Rows, pa, with_vectors
 from omnigraph.core.budget import work_steps
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import is_ulid, new_ulid, ulid_time_ms
@@ -573,20 +573,13 @@ def _edited(
 
 def _vectors(row_ids: NDArray[np.uint64], sources: Column, old: Array, edit: ColumnEdit) -> Array | None:
     """The vectors that rows have after an edit; None when kept ones are gone."""
-    size = edit.kept.dimension
-    values = np.zeros((len(old), size), np.float32)
-    valid = np.asarray(old.is_valid())
-    values[valid] = np.asarray(pc.list_flatten(old)).reshape(-1, size)
     places = np.flatnonzero(np.isin(row_ids, edit.embedded))
     wanted: defaultdict[bytes, list[int]] = defaultdict(list)
-    wanted_texts = texts(sources.take(pa.array(places)))
-    for place, text in zip(places.tolist(), wanted_texts, strict=True):
-        wanted[text_digest(text)].append(place)
+    for number, text in enumerate(texts(sources.take(pa.array(places)))):
+        wanted[text_digest(text)].append(number)
     parts = dict.fromkeys(part for piece in edit.pieces for part in piece.parts)
-    if not fill_vectors(KeptVectors(edit.kept), parts, wanted, values):
+    made = np.zeros((len(places), edit.kept.dimension), np.float32)
+    if not fill_vectors(KeptVectors(edit.kept), parts, wanted, made):
         return None
-    valid[places] = True
-    valid[np.isin(row_ids, edit.cleared)] = False
-    flat = pa.array(values.reshape(-1))
-    changed: Array = pa.FixedSizeListArray.from_arrays(flat, size, mask=pa.array(~valid))
-    return changed
+    cleared = np.flatnonzero(np.isin(row_ids, edit.cleared))
+    return with_vectors(with_vectors(old, places, made), cleared, None)

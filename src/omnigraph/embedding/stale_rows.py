@@ -16,7 +16,7 @@ from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import GraphCommit, TablePin
 from omnigraph.commit.snapshot import History, Snapshot, branch_of
 from omnigraph.commit.targets import open_pin, reading_pins
-from omnigraph.core.arrow import Batch, pc
+from omnigraph.core.arrow import Batch, has_text, pc
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import VectorType
 from omnigraph.errors import HistoricalVersionReclaimedError
@@ -365,9 +365,8 @@ def _by_text(batches: Iterable[Batch], source: str) -> tuple[NDArray[np.uint64],
     nothing = np.empty(0, np.uint64)
     found, blank = [nothing], [nothing]
     for batch in batches:
-        text = pc.utf8_trim_whitespace(batch.column(source))
-        has_text = np.asarray(pc.fill_null(pc.not_equal(text, ""), False))
+        is_text = np.asarray(has_text(batch.column(source)))
         row_ids = np.asarray(batch.column(ROW_ID), dtype=np.uint64)
-        found.append(row_ids[has_text])
-        blank.append(row_ids[~has_text])
+        found.append(row_ids[is_text])
+        blank.append(row_ids[~is_text])
     return np.sort(np.concatenate(found)), np.sort(np.concatenate(blank))

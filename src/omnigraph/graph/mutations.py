@@ -12,13 +12,14 @@ from omnigraph.commit.expectations import HeadIs
 from omnigraph.commit.rows import MAIN, GraphCommit, TypeChanges
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot
-from omnigraph.commit.transaction import RetryPolicy, Transaction
+from omnigraph.commit.transaction import MAX_TRIES, RetryPolicy, Transaction
 from omnigraph.core.budget import CancelSignal, ReadLimits
 from omnigraph.core.ids import check_branch_name
 from omnigraph.core.source import SourceText
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.context import Context, variable_tables
-from omnigraph.errors import QuerySelectionError, ResourceLimitError
+from omnigraph.embedding.on_write import CountedVectors, MutationVectors, TextsMissingError, no_embedding
+from omnigraph.errors import ConflictError, QuerySelectionError, ResourceLimitError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.graph.reads import query_context
 from omnigraph.lang.query import ir
@@ -61,13 +62,15 @@ def mutate(
     max_bytes = graph.settings.mutation_max_bytes
     external = ExternalIntake(graph.settings.external_blobs, max_bytes)
     expected = None if if_commit is None else graph.commit_id(if_commit)
+    vectors = CountedVectors() if dry_run else MutationVectors(graph.embedder)
 
     def prepare(transaction: Transaction) -> MutationResult:
         snapshot = transaction.snapshot
         if expected is not None:
             transaction.require(HeadIs(expected))
         schema = graph.schema_of(snapshot.schema_hash)
-        query = graph.compiler.compile(text, schema.catalog, name).ir
+        missing = no_embedding(schema.catalog)
+        query = graph.compiler.compile(text, schema.catalog, name, no_embedding=missing).ir
         if not isinstance(query, ir.MutationIR):
             raise QuerySelectionError(f"`{query.name}` is a read: run it with `query`", (query.name,))
         if query.match is not None or query.returns:
@@ -85,6 +88,7 @@ def mutate(
             max_bytes=max_bytes,
             external=external,
             context=_match_context(graph, query, snapshot, values),
+            vectors=None if missing else vectors,
         )
         affected = prepared.outcome.affected_nodes + prepared.outcome.affected_edges
         if max_affected is not None and affected > max_affected:
@@ -99,6 +103,7 @@ def mutate(
             commit=None,
             rows=prepared.outcome.rows,
             dry_run=dry_run,
+            embedded=vectors.embedded,
         )
         if dry_run:
             committed = CommittedRows(transaction.environment.tables, snapshot.pins)
@@ -111,12 +116,20 @@ def mutate(
     from omnigraph.maintenance.optimize import fold_after
 
     with graph.reading():
-        transaction = Transaction(graph.environment, branch, kind=WriterKind.MUTATION, actor=actor, policy=POLICY)
-        with graph.queue.turn(branch):
-            result = transaction.run(prepare)
-            # In the same turn: beside other writers a fold would be staged and lose, again and again.
-            fold_after(graph.environment, graph.settings, result.commit)
-    return result
+        for _ in range(MAX_TRIES):
+            transaction = Transaction(graph.environment, branch, kind=WriterKind.MUTATION, actor=actor, policy=POLICY)
+            try:
+                with graph.queue.turn(branch):
+                    result = transaction.run(prepare)
+                    # In the same turn: beside other writers a fold would be staged and lose, again and again.
+                    fold_after(graph.environment, graph.settings, result.commit)
+            except TextsMissingError:
+                # Outside of the turn, and with nothing prepared: no writer waits for a provider.
+                assert isinstance(vectors, MutationVectors), "stand-ins are never missing"
+                vectors.embed()
+            else:
+                return result
+    raise ConflictError("the texts to embed kept changing; nothing was written, try again")
 
 
 def _match_context(

@@ -25,6 +25,7 @@ from omnigraph.storage.datasets.fragments import stage_delete, stage_replaced_ro
 from omnigraph.storage.datasets.staged import StagedWrite, stage_append, stage_upsert
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.writes.columns import CommittedRows, blob_columns, table_schema, texts
+from omnigraph.writes.embedding import UnembeddedRows, VectorSource
 from omnigraph.writes.matched import run_match
 from omnigraph.writes.pending import ExternalIntake, PendingRows, TableDelta, validate
 from omnigraph.writes.statements import StatementRunner
@@ -68,10 +69,12 @@ def prepare_mutation(
     max_bytes: int,
     external: ExternalIntake | None = None,
     context: Context | None = None,
+    vectors: VectorSource | None = None,
 ) -> PreparedMutation:
     """Run the match and all statements in memory, and validate the final image.
 
-    `context` reads the snapshot for the match; a mutation without one needs none.
+    `context` reads the snapshot for the match; a mutation without one needs none. With `vectors` rows whose text is
+    assigned without its vector get one.
 
     Raises:
         BadRequestError: a value does not fit, or a rule is violated; nothing was written.
@@ -96,10 +99,15 @@ def prepare_mutation(
         params=params,
         external=external,
         matched=matched,
+        unembedded=UnembeddedRows(are_filled=vectors is not None),
     )
     for statement in query.statements:
         runner.run(statement)
+    if vectors is not None:
+        runner.unembedded.fill(pending, vectors)
     validate(pending.tables, rules, committed)
+    if vectors is not None and vectors.are_stand_ins:
+        runner.unembedded.clear(pending)
     deltas = {key: delta for key, delta in pending.tables.items() if not delta.is_empty}
     return PreparedMutation(
         outcome=MutationOutcome(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from omnigraph.core.arrow import stored_values
+from omnigraph.core.arrow import Array, stored_values
 from omnigraph.core.ids import TableKey
 from omnigraph.core.values import StoredValue, canonical_spelling
 from omnigraph.errors import BadRequestError, ResourceLimitError
@@ -58,6 +58,12 @@ class TableDelta:
         self.may_replace = self.may_replace or may_replace
         self._added.append(rows)
         self.pending_bytes += rows.nbytes
+
+    def set_column(self, name: str, column: Array) -> None:
+        """Give the pending rows other values for one property."""
+        rows = self.rows
+        place = rows.column_names.index(name)
+        self._rows = rows.set_column(place, rows.schema.field(place), column)
 
     def has(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that are pending."""

@@ -29,11 +29,12 @@ from omnigraph.errors import BadRequestError
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.accepted import Identities
-from omnigraph.lang.schema.catalog import EDGE_ENDS, Catalog, EdgeDef, member_base
+from omnigraph.lang.schema.catalog import EDGE_ENDS, Catalog, EdgeDef, embedded_vectors, member_base
 from omnigraph.lang.schema.rules import EndGiven, Example, Required, violation_text
 from omnigraph.storage.datasets.filters import AnyOf, Filter, OneOf
 from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, TypeDef, table_schema, texts
 from omnigraph.writes.current import CurrentRows
+from omnigraph.writes.embedding import UnembeddedRows
 from omnigraph.writes.matched import TYPE, MatchedRows, Tuples
 from omnigraph.writes.pending import ExternalIntake, PendingRows
 from omnigraph.writes.values import StatementRows, assigned_value, computed_column, refuse_overflow
@@ -76,6 +77,7 @@ class StatementRunner:
     params: Mapping[str, StoredValue]
     external: ExternalIntake
     matched: MatchedRows
+    unembedded: UnembeddedRows
     affected: Affected = field(default_factory=Affected)
 
     @property
@@ -180,29 +182,32 @@ class StatementRunner:
         members = self.identities.key_members(definition)
         ids = _key_ids(definition, members, columns, count) if members else [new_ulid() for _ in range(count)]
         columns["id"] = pa.array(ids, pa.utf8())
-        if keeps_rest:
-            self._keep_rest(definition, columns, ids)
+        assigned = frozenset(columns)
+        before = self._keep_rest(definition, columns, ids) if keeps_rest else None
         schema = table_schema(definition)
         arrays = [columns[item.name] if item.name in columns else pa.nulls(count, item.type) for item in schema]
         table: Rows = pa.Table.from_arrays(arrays, schema=schema)
         if count:
+            self.unembedded.note(definition, assigned, before, table)
             self.pending.put(definition, table, may_replace=bool(members))
         self.affected.count(definition, len(set(ids)))
         return table
 
-    def _keep_rest(self, definition: TypeDef, columns: dict[str, Array], ids: Sequence[str]) -> None:
-        """Fill the columns that are not assigned with what existing rows hold there."""
+    def _keep_rest(self, definition: TypeDef, columns: dict[str, Array], ids: Sequence[str]) -> dict[str, Array]:
+        """Fill the columns that are not assigned with what existing rows hold there; the texts that these have."""
         existing = self._current.with_ids(definition, ids)
         place_of = {entity_id: place for place, entity_id in enumerate(texts(existing["id"]))}
         places = pa.array([place_of.get(entity_id) for entity_id in ids], pa.int64())
+        made = self.unembedded.to_fill(definition, columns.keys())
         for prop in definition.properties.values():
             if prop.name in columns:
                 continue
-            if not prop.type.nullable and places.null_count:
+            if not prop.type.nullable and places.null_count and prop.name not in made:
                 new = next(entity_id for entity_id in ids if entity_id not in place_of)
                 rule = Required(type_name=definition.name, property=prop.name)
                 raise BadRequestError(violation_text(rule, Example(None, ids=(new,))))
             columns[prop.name] = one_array(existing[prop.name]).take(places)
+        return {item.source: one_array(existing[item.source]).take(places) for item in embedded_vectors(definition)}
 
     # ---- what updates and deletes are about
 
@@ -249,6 +254,7 @@ class StatementRunner:
         for name, column in columns.items():
             index = rows.schema.get_field_index(name)
             rows = rows.set_column(index, rows.schema.field(index), column)
+        self.unembedded.note(definition, columns.keys(), found.own, rows)
         rows = _one_per_id(definition, rows, ids, columns)
         self.pending.put(definition, rows, may_replace=True)
         self.affected.count(definition, rows.num_rows)

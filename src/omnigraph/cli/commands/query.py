@@ -221,6 +221,7 @@ def lint(address: Address, source: QuerySource, schema: OptionalSchemaFile = Non
 
 def lint_file(schema: Path, text: SourceText | None) -> LintReport:
     """The lint report of queries against a schema file, or of the schema file alone."""
+    from omnigraph.embedding.on_write import no_embedding
     from omnigraph.lang.query.lint import lint_queries, lint_schema
     from omnigraph.lang.schema.compiler import compile_schema_file
 
@@ -229,16 +230,17 @@ def lint_file(schema: Path, text: SourceText | None) -> LintReport:
         return lint_schema(compiled, str(schema))
     for warning in compiled.warnings:
         print_warning(warning.render())
-    return lint_queries(text, compiled.catalog, str(schema))
+    return lint_queries(text, compiled.catalog, str(schema), no_embedding=no_embedding(compiled.catalog))
 
 
 def lint_graph(address: Address, text: SourceText) -> LintReport:
     """The lint report of queries against the accepted schema of a graph."""
+    from omnigraph.embedding.on_write import no_embedding
     from omnigraph.lang.query.lint import lint_queries
 
     with address.open_storage(read_only=True) as graph:
         catalog = graph.catalog()
-    return lint_queries(text, catalog, address.uri)
+    return lint_queries(text, catalog, address.uri, no_embedding=no_embedding(catalog))
 
 
 def report_lines(report: LintReport) -> Iterator[str]:

@@ -151,6 +151,7 @@ QUERY_CODES: dict[str, str] = {
     "D2": "one mutation both writes and deletes",
     "L202": "warning: patterns that nothing joins, so every row of one meets every row of the other",
     "L201": "warning: nullable property that no update sets",
+    "L203": "warning: a text is assigned without its vector, and nothing is configured that would embed it",
 }
 
 
@@ -273,14 +274,16 @@ def _listed_parts(body: ast.Body) -> int:
 # ---- Type checking of one query
 
 
-def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.QueryIR | None:
+def check_query(query: ast.Query, catalog: Catalog, findings: Findings, *, no_embedding: str = "") -> ir.QueryIR | None:
     """The meaning of a query, or None when it is wrong; why goes to `findings`.
+
+    `no_embedding` says what keeps writes from embedding texts: then vectors that must not be null are to be given.
 
     The rule that one mutation either writes or deletes (D2) is the last to be checked.
     """
     if not check_size(query, findings):
         return None
-    context = Context(catalog, findings, {}, check_block)
+    context = Context(catalog, findings, {}, check_block, no_embedding=no_embedding)
     if query.is_bare:
         inferred = infer_params(query, catalog, findings)
         query, context.advice = replace(query, params=inferred.params), inferred.advice
@@ -408,10 +411,13 @@ def compile_file(source: SourceText | str, catalog: Catalog) -> tuple[CompiledQu
     return tuple(query for query in compiled if query is not None)
 
 
-def compile_query(source: SourceText | str, catalog: Catalog, name: str | None = None) -> CompiledQuery:
+def compile_query(
+    source: SourceText | str, catalog: Catalog, name: str | None = None, *, no_embedding: str = ""
+) -> CompiledQuery:
     """One query of a source: the one called `name`, or the only one.
 
-    The other queries of the source have to parse, but they need not fit the catalog.
+    The other queries of the source have to parse, but they need not fit the catalog. `no_embedding` as in
+    `check_query`.
 
     Raises:
         CompilerError: the source does not parse, or the query is wrong.
@@ -419,7 +425,7 @@ def compile_query(source: SourceText | str, catalog: Catalog, name: str | None =
         MixedMutationError: the query both writes and deletes.
     """
     query, findings = _selected(_as_source(source), name)
-    compiled = _compile(query, catalog, findings)
+    compiled = _compile(query, catalog, findings, no_embedding)
     _raise_findings(findings, ast.QueryFile((query,)))
     assert compiled is not None, "a query without findings compiles"
     return compiled
@@ -471,13 +477,15 @@ class QueryCompiler:
         #: Counts how often a query was found and how often it was compiled.
         self.cache: LruCache[CompiledQuery] = LruCache(entries)
 
-    def compile(self, source: SourceText | str, catalog: Catalog, name: str | None = None) -> CompiledQuery:
+    def compile(
+        self, source: SourceText | str, catalog: Catalog, name: str | None = None, *, no_embedding: str = ""
+    ) -> CompiledQuery:
         """As `compile_query`, from the cache when the same text was compiled against the same schema before."""
         source = _as_source(source)
-        key = (source.text, name, catalog.schema_hash)
+        key = (source.text, name, catalog.schema_hash, no_embedding)
         compiled = self.cache.get(key)
         if compiled is None:
-            compiled = compile_query(source, catalog, name)
+            compiled = compile_query(source, catalog, name, no_embedding=no_embedding)
             self.cache.put(key, compiled)
         return compiled
 
@@ -490,8 +498,8 @@ def _as_source(source: SourceText | str) -> SourceText:
     return SourceText(source, "<query>")
 
 
-def _compile(query: ast.Query, catalog: Catalog, findings: Findings) -> CompiledQuery | None:
-    meaning = check_query(query, catalog, findings)
+def _compile(query: ast.Query, catalog: Catalog, findings: Findings, no_embedding: str = "") -> CompiledQuery | None:
+    meaning = check_query(query, catalog, findings, no_embedding=no_embedding)
     if meaning is None:
         return None
     notes = {note.kind: note.text for note in query.notes}

@@ -20,11 +20,12 @@ from omnigraph.lang.query.compiler import check_query
 from omnigraph.lang.query.lowering import separate_patterns
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.signature import Operation, describe
-from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.catalog import Catalog, embedded_vectors
 from omnigraph.lang.schema.compiler import CompiledSchema
 
 NEVER_UPDATED = "L201"
 CROSS_PRODUCT = "L202"
+NOT_EMBEDDED = "L203"
 #: Patterns that a warning names.
 _NAMED_GROUPS = 3
 #: Properties that a warning names.
@@ -137,8 +138,12 @@ def lint_schema(compiled: CompiledSchema, schema_source: str) -> LintReport:
     return LintReport(schema_source=schema_source, results=(), findings=findings)
 
 
-def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> LintReport:
-    """Judge every query of a source. A source that does not parse has `Q000` findings and no results."""
+def lint_queries(source: SourceText, catalog: Catalog, schema_source: str, *, no_embedding: str = "") -> LintReport:
+    """Judge every query of a source. A source that does not parse has `Q000` findings and no results.
+
+    `no_embedding` says what keeps writes of this environment from embedding texts. That is no error of a query, which
+    may run elsewhere, but a warning.
+    """
     try:
         tree = parse_queries(source)
     except CompilerError as failure:
@@ -155,6 +160,7 @@ def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> Li
         *_parameterless(judged, source),
         *_never_updated(judged, catalog, source),
         *_cross_products(judged, source),
+        *(_not_embedded(judged, catalog, source, no_embedding) if no_embedding else ()),
     ]
     return LintReport(
         schema_source=schema_source,
@@ -286,6 +292,32 @@ def _cross_products(judged: Iterable[_Judged], source: SourceText) -> Iterator[F
             span = _first_mention(item.query, groups[1][0])
             found = source.diagnostic(CROSS_PRODUCT, span, message, severity=Severity.WARNING)
             yield _finding(found, (item.query.name,))
+
+
+def _not_embedded(judged: Iterable[_Judged], catalog: Catalog, source: SourceText, reason: str) -> Iterator[Finding]:
+    """L203: statements that assign a text and leave out its vector, where nothing would embed it."""
+    for item in judged:
+        if item.meaning is None or not isinstance(item.query.body, ast.MutationBody):
+            continue
+        for statement in item.query.body.statements:
+            match statement:
+                case ast.Insert(type_name=name, type_span=span):
+                    outcome = "stays null"
+                case ast.Update(target=ast.TypeName(name=name, span=span)):
+                    outcome = "keeps the vector of the text before"
+                case _:
+                    continue
+            if (definition := catalog.nodes.get(name)) is None:
+                continue
+            assigned = {given.property for given in statement.assignments}
+            for vector in embedded_vectors(definition):
+                if vector.source in assigned and vector.property not in assigned:
+                    if isinstance(statement, ast.Insert) and not vector.is_nullable:
+                        outcome = "is missing"
+                    message = f"`{vector.source}` is assigned without `{vector}`, which {outcome}: {reason}"
+                    found = source.diagnostic(NOT_EMBEDDED, span, message, severity=Severity.WARNING)
+                    names = (item.query.name,)
+                    yield _finding(found, names, type_name=name, properties=(vector.property,))
 
 
 def _first_mention(query: ast.Query, variable: str) -> Span:

@@ -28,7 +28,7 @@ from omnigraph.lang.query.places import Place
 from omnigraph.lang.query.printing import print_expression
 from omnigraph.lang.query.results import check_result
 from omnigraph.lang.query.scope import Context, NodeVariable, Scope
-from omnigraph.lang.schema.catalog import EDGE_ENDS, EdgeDef, NodeDef
+from omnigraph.lang.schema.catalog import EDGE_ENDS, EdgeDef, NodeDef, embedded_vectors
 
 #: The ends of an edge under the names that mutations use, with their columns.
 _ENDS = {"from": "src", "to": "dst"}
@@ -237,15 +237,21 @@ def _check_required(context: Context, statement: ast.Insert | ast.Upsert, defini
         required = [name for name in required if name in members or (name in _ENDS and _ENDS[name] in members)]
     assigned = {assignment.property for assignment in statement.assignments}
     unknown = assigned - columns.keys()
+    # Vectors that are made of assigned texts.
+    embedded = {item.property: item.source for item in embedded_vectors(definition) if item.source in assigned}
     missing = [
-        f"`{name}`"
+        name
         for name in required
         # An unknown property that is nearly this one is reported already, and is probably meant to be it.
         if name not in assigned and not get_close_matches(name, unknown, n=1)
+        if context.no_embedding or name not in embedded
     ]
     if missing:
         word = "upsert" if isinstance(statement, ast.Upsert) else "insert"
-        context.error("T12", statement.type_span, f"{word} of `{statement.type_name}` lacks {', '.join(missing)}")
+        names = ", ".join(f"`{name}`" for name in missing)
+        made = [f"`{name}` would be embedded from `{embedded[name]}`" for name in missing if name in embedded]
+        hint = f"{', '.join(made)}, but {context.no_embedding}" if made else None
+        context.error("T12", statement.type_span, f"{word} of `{statement.type_name}` lacks {names}", hint)
 
 
 # ---- assigned values

@@ -120,6 +120,8 @@ class Context:
     block: Callable[[Context, Scope, Block], Nested | None]
     #: What to do about a variable that could be a parameter, by its name.
     advice: dict[str, str] = field(default_factory=dict)
+    #: What keeps writes from embedding texts; empty where nothing does, or where it is not known.
+    no_embedding: str = ""
     _hidden: int = 0
 
     def hidden_variable(self) -> str:

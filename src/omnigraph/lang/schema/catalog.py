@@ -206,6 +206,38 @@ class EdgeDef:
         return edge_table_key(self.name)
 
 
+@frozen(kw_only=True)
+class EmbeddedVector:
+    """A `Vector(N) @embed("source")` property: the vector of a text that the same entity has."""
+
+    type_name: str
+    property: str
+    source: str
+    dimension: int
+    #: The model that the schema records, if it does.
+    model: str | None
+    is_nullable: bool
+
+    def __str__(self) -> str:
+        return f"{self.type_name}.{self.property}"
+
+
+def embedded_vectors(definition: NodeDef | EdgeDef) -> tuple[EmbeddedVector, ...]:
+    """The properties of a type that are vectors of its texts."""
+    return tuple(
+        EmbeddedVector(
+            type_name=definition.name,
+            property=item.name,
+            source=item.embedding.source,
+            dimension=item.type.base.dimension,
+            model=item.embedding.model,
+            is_nullable=item.type.nullable,
+        )
+        for item in definition.properties.values()
+        if item.embedding is not None and isinstance(item.type.base, VectorType)
+    )
+
+
 @frozen(kw_only=True, slots=False, repr=False)
 class Catalog:
     """All types of one schema, name-sorted, with the hash of their shape."""
