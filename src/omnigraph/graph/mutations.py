@@ -17,8 +17,8 @@ from omnigraph.core.budget import CancelSignal, ReadLimits
 from omnigraph.core.ids import check_branch_name
 from omnigraph.core.source import SourceText
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.context import Context, variable_tables
 from omnigraph.embedding.on_write import CountedVectors, MutationVectors, TextsMissingError, no_embedding
+from omnigraph.engine.context import Context, variable_tables
 from omnigraph.errors import ConflictError, QuerySelectionError, ResourceLimitError
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.graph.reads import query_context

@@ -120,6 +120,32 @@ def test_the_last_statement_about_a_row_decides(graph: Graph, remote: StandIn) -
     assert vectors(graph) == {"a": ONE, "b": GIVEN, "c": None, "d": ONE}
 
 
+def test_an_upsert_embeds_new_rows_and_texts_that_change(graph: Graph, remote: StandIn) -> None:
+    remote.replies = [openai_reply(ONE, ONE), openai_reply(GIVEN, GIVEN)]
+    upsert = """query q($body: String) {
+        upsert Note { slug: "same", body: "x" }
+        upsert Note { slug: "other", body: $body }
+        upsert Must { slug: "same", body: "x" }
+        upsert Must { slug: "new", body: $body }
+    }"""
+    assert graph.mutate(upsert, {"body": "x"}).embedded == 2
+    assert graph.mutate(upsert, {"body": "y"}).embedded == 2
+    assert asked(remote) == [["x"], ["x"], ["y"], ["y"]]
+
+
+def test_a_match_gives_texts_that_are_embedded_before_any_effect(graph: Graph) -> None:
+    for slug in ("a", "b"):
+        insert(graph, slug, slug)
+    texts = 'match { $n: Note } update $n set { body: concat($n.body, "!") } return { $n.slug as slug, $n.vec as vec }'
+    result = graph.mutate(texts)
+    assert result.embedded == 2
+    assert vectors(graph) == {"a": pytest.approx(of("a!")), "b": pytest.approx(of("b!"))}
+    assert {row["slug"]: row["vec"] for row in result.rows or ()} == vectors(graph)
+    made = graph.mutate('match { $n: Note } insert Note { slug: concat($n.slug, "2"), body: $n.body }')
+    assert made.embedded == 2
+    assert vectors(graph)["a2"] == pytest.approx(of("a!"))
+
+
 def test_a_dry_run_counts_distinct_texts_and_asks_nobody(graph: Graph, remote: StandIn) -> None:
     text = 'query q() { insert Note { slug: "a", body: "x" } insert Must { slug: "m", body: "x" } }'
     result = graph.mutate(text, dry_run=True)

@@ -20,7 +20,7 @@ from omnigraph.lang.query.compiler import check_query
 from omnigraph.lang.query.lowering import separate_patterns
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.signature import Operation, describe
-from omnigraph.lang.schema.catalog import Catalog, embedded_vectors
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, embedded_vectors
 from omnigraph.lang.schema.compiler import CompiledSchema
 
 NEVER_UPDATED = "L201"
@@ -297,27 +297,30 @@ def _cross_products(judged: Iterable[_Judged], source: SourceText) -> Iterator[F
 def _not_embedded(judged: Iterable[_Judged], catalog: Catalog, source: SourceText, reason: str) -> Iterator[Finding]:
     """L203: statements that assign a text and leave out its vector, where nothing would embed it."""
     for item in judged:
-        if item.meaning is None or not isinstance(item.query.body, ast.MutationBody):
+        if not isinstance(item.meaning, ir.MutationIR) or not isinstance(item.query.body, ast.MutationBody):
             continue
-        for statement in item.query.body.statements:
+        written, meant = item.query.body.statements, item.meaning.statements
+        # A statement about a variable of several types means one for each of them.
+        spans = [one.span for one in written] if len(written) == len(meant) else [item.query.name_span] * len(meant)
+        for statement, span in zip(meant, spans, strict=True):
             match statement:
-                case ast.Insert(type_name=name, type_span=span):
-                    outcome = "stays null"
-                case ast.Update(target=ast.TypeName(name=name, span=span)):
-                    outcome = "keeps the vector of the text before"
+                case ir.InsertNode(node_type=type_name, keeps_rest=keeps_rest):
+                    outcome = "stays as it is" if keeps_rest else "stays null"
+                    definition: NodeDef | EdgeDef = catalog.nodes[type_name]
+                case ir.UpdateRows(type_key=key):
+                    outcome, definition = "stays as it is", catalog.types[key]
                 case _:
                     continue
-            if (definition := catalog.nodes.get(name)) is None:
-                continue
             assigned = {given.property for given in statement.assignments}
             for vector in embedded_vectors(definition):
-                if vector.source in assigned and vector.property not in assigned:
-                    if isinstance(statement, ast.Insert) and not vector.is_nullable:
-                        outcome = "is missing"
-                    message = f"`{vector.source}` is assigned without `{vector}`, which {outcome}: {reason}"
-                    found = source.diagnostic(NOT_EMBEDDED, span, message, severity=Severity.WARNING)
-                    names = (item.query.name,)
-                    yield _finding(found, names, type_name=name, properties=(vector.property,))
+                if vector.source not in assigned or vector.property in assigned:
+                    continue
+                if isinstance(statement, ir.InsertNode) and not vector.is_nullable:
+                    outcome = "must not be null"
+                message = f"`{vector.source}` is assigned without `{vector}`, which {outcome}: {reason}"
+                found = source.diagnostic(NOT_EMBEDDED, span, message, severity=Severity.WARNING)
+                names = (item.query.name,)
+                yield _finding(found, names, type_name=definition.name, properties=(vector.property,))
 
 
 def _first_mention(query: ast.Query, variable: str) -> Span:

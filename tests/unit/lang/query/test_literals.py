@@ -183,15 +183,30 @@ def test_t12_an_insert_assigns_everything_that_is_not_nullable(text, reading):
     assert failure.value.codes == ("T12",)
 
 
-def test_t12_a_non_null_embedding_has_to_be_assigned():
+@pytest.mark.parametrize(
+    ("text", "reason", "hint"),
+    [
+        ('insert Note { body: "x" }', "", None),
+        ('insert Note { body: "x" }', "no key is set", "`vec` would be embedded from `body`, but no key is set"),
+        ('insert Note { title: "x" }', "", ""),
+        ('insert Note { title: "x" }', "no key is set", ""),
+    ],
+)
+def test_t12_a_non_null_embedding_needs_its_text_and_a_provider(text, reason, hint):
     from omnigraph.lang.schema.compiler import compile_schema
 
-    catalog = compile_schema('node Note {\n  body: String\n  vec: Vector(4) @embed("body", model="mock-4")\n}').catalog
+    schema = 'node Note {\n  title: String?\n  body: String?\n  vec: Vector(4) @embed("body", model="mock-4")\n}'
+    catalog = compile_schema(schema).catalog
+    query = f"query q() {{ {text} }}"
+    if hint is None:
+        assert compile_query(query, catalog, no_embedding=reason).is_mutation
+        return
 
     with pytest.raises(CompilerError) as failure:
-        compile_query('query q() { insert Note { body: "x" } }', catalog)
+        compile_query(query, catalog, no_embedding=reason)
 
     assert failure.value.codes == ("T12",)
+    assert (failure.value.diagnostics[0].hint or "") == hint
 
 
 def test_a_nullable_embedding_may_be_omitted(reading):

@@ -621,3 +621,28 @@ def test_very_many_errors_are_all_counted(notes: Catalog) -> None:
     assert (len(broken.findings), broken.errors) == (MAX_DIAGNOSTICS, MAX_DIAGNOSTICS + 7)
     assert len(result.diagnostics) == MAX_DIAGNOSTICS
     assert result.to_json()["diagnostic_total"] == MAX_DIAGNOSTICS + 7
+
+
+@pytest.mark.parametrize(
+    ("statement", "outcome"),
+    [
+        ('insert Note { slug: "a", body: "x" }', "stays null"),
+        ('insert Must { slug: "a", body: "x" }', "must not be null"),
+        ('upsert Note { slug: "a", body: "x" }', "stays as it is"),
+        ('update Note set { body: "x" } where slug = "a"', "stays as it is"),
+        ('match { $n: Note } update $n set { body: "x" }', "stays as it is"),
+        ('update Note set { body: "x", vec: $vec } where slug = "a"', None),
+        ('update Note set { slug2: "x" } where slug = "a"', None),
+    ],
+)
+def test_l203_a_text_without_its_vector_where_nothing_embeds(statement: str, outcome: str | None) -> None:
+    schema = """
+    node Note { slug: String @key  slug2: String?  body: String?  vec: Vector(4)? @embed("body") }
+    node Must { slug: String @key  body: String?  vec: Vector(4) @embed("body") }
+    """
+    catalog = compile_schema(schema).catalog
+    source = SourceText(f"query q($vec: Vector(4)) {{ {statement} }}", "queries.gq")
+    report = lint_queries(source, catalog, "schema.pg", no_embedding="no key is set")
+    messages = [item.message for item in report.findings if item.code == "L203"]
+    assert [text.partition(", which ")[2] for text in messages] == ([f"{outcome}: no key is set"] if outcome else [])
+    assert not findings(lint_queries(source, catalog, "schema.pg"), "L203")
