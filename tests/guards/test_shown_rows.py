@@ -1,7 +1,7 @@
 """Examples of the query language are run on one small graph, and give the rows or the code that stands beside them.
 
 A block of the language `rows` has a frame in its first line, in which `…` stands for what follows. Every example ends
-with `//` and its result: rows with a comma between them, `none`, the counts of a mutation, or the code of an error.
+with `//` and its result: rows with a comma between them, `none`, the counts of a mutation, the code of an error, or `refused`.
 A table behind a comment `<!-- frame: … -->` has examples in its last column, which only have to run.
 """
 
@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import CompilerError
+from omnigraph.errors import BadRequestError, CompilerError
 from support.subtests import each_case
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 BLOCK = re.compile(r"^```rows\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"^<!-- frame: (?P<frame>.*?) -->\n+(?P<rows>(?:\|.*\n)+)", re.MULTILINE)
+CHANGE = re.compile(r"\b(insert|upsert|update|delete) ")
 EXAMPLE = re.compile(r"(?P<text>.+?)[ \t]+//[ \t]+(?P<result>[^\n]+)\n", re.DOTALL)
-CODE = re.compile(r"[QTD]\d+")
 
 
 def _examples() -> Iterator[object]:
@@ -62,12 +62,17 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 def _result_of(graph: Graph, query: str) -> str:
     try:
-        if not re.match(r"(query .*?\{ )?match|let", query) or re.search(r"\b(insert|upsert|update|delete) ", query):
+        if CHANGE.search(query):
             receipt = graph.mutate(query, dry_run=True)
-            return f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges"
-        rows = graph.query(query).to_pylist()
+            if receipt.rows is None:
+                return f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges"
+            rows = list(receipt.rows)
+        else:
+            rows = graph.query(query).to_pylist()
     except CompilerError as error:
         return ", ".join(error.codes)
+    except BadRequestError:
+        return "refused"
     return ", ".join(" ".join(map(_written, row.values())) for row in rows) or "none"
 
 
@@ -82,7 +87,7 @@ def test_an_example_gives_what_stands_beside_it(people: Graph, query: str, resul
 
 @each_case("query", _examples_of_tables())
 def test_an_example_of_a_table_runs(people: Graph, query: str) -> None:
-    if re.search(r"\b(insert|upsert|update|delete) ", query):
+    if CHANGE.search(query):
         people.mutate(query, dry_run=True)
     else:
         assert people.query(query).columns
