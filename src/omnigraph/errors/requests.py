@@ -115,7 +115,7 @@ class QuerySelectionError(BadRequestError):
 
 
 class MixedMutationError(BadRequestError):
-    """One mutation query holds both writes (insert, update) and deletes."""
+    """One mutation query holds both writes (insert, upsert, update) and deletes."""
 
     inside = "mixed_mutation"
     query: Annotated[str, Key("query_name")]

@@ -657,7 +657,7 @@ def statement_expressions(statement: Statement) -> Iterator[Expression]:
 class MutationIR:
     """A mutation: statements run in order, later ones see earlier ones, all of them become visible together.
 
-    Either all statements write (insert, update) or all delete.
+    Either all statements write (insert, upsert, update) or all delete.
 
     `match` runs once, on the state before the mutation. A statement runs once for each combination of entities that the
     variables in it are bound to, and once if there is any row when it has no variable; without a match there is one
