@@ -1,7 +1,8 @@
 """Examples of the query language are run on one small graph, and give the rows or the code that stands beside them.
 
 A block of the language `rows` has a frame in its first line, in which `…` stands for what follows. Every example ends
-with `//` and its result: rows with a comma between them, `none`, the counts of a mutation, the code of an error, or `refused`.
+with `//` and its result: rows with a comma between them, `none`, the counts of a mutation, the code of an error, or
+`refused`.
 A table behind a comment `<!-- frame: … -->` has examples in its last column, which only have to run.
 """
 

@@ -305,8 +305,8 @@ _ENTRIES = (
         cost=Cost.WRITE,
         tool=Tool(
             "mutate",
-            "Run one mutation in the query language: insert, upsert, update or delete, also for what a `match` in front "
-            "of it finds. All of it becomes visible at once, or nothing does.",
+            "Run one mutation in the query language: insert, upsert, update or delete, also for what a `match` in "
+            "front of it finds. All of it becomes visible at once, or nothing does.",
             is_destructive=True,
             example={
                 "query": "insert Paper { doi: $doi, title: $title }",
