@@ -80,8 +80,6 @@ def refuse_address(text: str | None) -> str | None:
 
 def _query_name(text: str | None) -> str | None:
     refuse_address(text)
-    if text is not None and text.endswith(".gq"):
-        raise click.BadParameter(f"{text} looks like a query file: pass it with --query {text}")
     if text is not None and "{" in text:
         raise click.BadParameter("this looks like the text of a query: pass it with -e")
     return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import update_wrapper
@@ -158,6 +158,10 @@ class ScopedCommand(click.Command):
     def _tell_graph(self, given: dict[str, Any], extra: list[str]) -> list[str]:
         """Give the words of a command line to the arguments; returns those that are too many."""
         arguments = [item.name for item in self.params if item.param_type_name == "argument" and item.nargs == 1]
+        flags = {flag for item in self.params for flag in item.opts}
+        for word in (*(given.get(name) for name in arguments), *extra):
+            if isinstance(word, str):
+                refuse_file(word, flags)
         if not arguments or arguments[0] != _FIRST:
             return extra
         found = [given.pop(name, None) for name in arguments]
@@ -216,6 +220,31 @@ def begins_with_graph(words: Sequence[str], names: int, *, is_addressed: bool) -
     if late is not None and len(words) > names:
         raise click.BadParameter(f"the graph comes first: give {late} before {first}")
     return len(words) > names
+
+
+#: What a file is by its ending, and the flags that take it, the likeliest first.
+_FILES = (
+    ((".pg",), "a schema file", ("--schema",)),
+    ((".gq",), "a query file", ("--query",)),
+    ((".yaml", ".yml"), "a mapping", ("--mapping",)),
+    ((".jsonl", ".jsonl.gz", ".jsonl.zst"), "a file of records", ("--data",)),
+    ((".csv", ".tsv", ".parquet", ".orc"), "a table", ("--from-data",)),
+)
+
+
+def refuse_file(word: str, flags: Collection[str]) -> None:
+    """Refuse a file where a graph or a name is expected, if a flag of the command takes such files.
+
+    Raises:
+        click.BadParameter: it is one.
+    """
+    if looks_like_graph(word):
+        # A graph may have any name below its folder or bucket.
+        return
+    for endings, what, takers in _FILES:
+        flag = next((taker for taker in takers if taker in flags), None)
+        if flag is not None and word.endswith(endings):
+            raise click.BadParameter(f"{word} looks like {what}: pass it with {flag} {word}")
 
 
 class _GraphFirst:

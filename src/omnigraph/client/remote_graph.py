@@ -180,7 +180,7 @@ class RemoteGraph(GraphApi):
         cancel: CancelSignal | None = None,
         **state: Unpack[TargetKeywords],
     ) -> Result:
-        target = Target(**state)
+        target = Target.of(state)
         body = {
             "query": text if isinstance(text, str) else text.text,
             "name": name,
@@ -230,7 +230,7 @@ class RemoteGraph(GraphApi):
             raise DirectOnlyError("export as Parquet" if format == "parquet" else "export in parts")
         if isinstance(types, str):
             raise BadRequestError(f"types is a list of names: give [{types!r}]")
-        members = target_members(Target(**state))
+        members = target_members(Target.of(state))
         body = {**members, "type_names": list(types) if types else None, **timed(timeout_s)}
         budget, count, connection = Budget(cancel=cancel), LineCount(), self._connection
         with opened_target(target, self.uri) as (name, write):
@@ -337,7 +337,7 @@ class RemoteGraph(GraphApi):
         **state: Unpack[TargetKeywords],
     ) -> bytes:
         check_range(offset, length, limit=BLOB_RANGE_BYTES)
-        target = Target(**state)
+        target = Target.of(state)
         cell = self._cell(type_key, entity_id, property_name)
         return b"".join(cell.stream(target_members(target), offset, length))
 
@@ -349,7 +349,7 @@ class RemoteGraph(GraphApi):
     def open_blob(
         self, type_key: str, entity_id: str, property_name: str, **state: Unpack[TargetKeywords]
     ) -> RemoteBlob:
-        target = Target(**state)
+        target = Target.of(state)
         found = self._cell(type_key, entity_id, property_name)
         return RemoteBlob(found, found.info(target, target_members(target)))
 

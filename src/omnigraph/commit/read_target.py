@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any, Self
 
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors import BadRequestError
@@ -28,6 +30,21 @@ class Target:
             raise BadRequestError("give one of snapshot, version and as_of")
         if self.snapshot is not None and self.branch != MAIN:
             raise BadRequestError("a snapshot is a commit of the whole graph: give no branch with it")
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> Self:
+        """The target that keywords of a call name.
+
+        Raises:
+            TypeError: a keyword means no state, such as a parameter of a query that was given by its name.
+        """
+        for name in keywords:
+            if name not in cls.__dataclass_fields__:
+                raise TypeError(
+                    f"unexpected keyword argument {name!r}: a state is given by {', '.join(cls.__dataclass_fields__)}; "
+                    f"parameters of a query are one dictionary: query(text, {{{name!r}: …}})"
+                )
+        return cls(**keywords)
 
     def _check_types(self) -> None:
         """Values come from callers without a type checker: each has to be what it is taken for.

@@ -381,7 +381,10 @@ class LoadKeyConflictError(KeyConflictError):
     def __init__(self, entity_kind: str, type_name: str, entity_id: str, report: LoadReport) -> None:
         self.report = report
         super().__init__(entity_kind, type_name, entity_id)
-        self.message = f"{self.message}\n{_rejection(report)}"
+        advice = (
+            "`append` takes only new ones, `merge` replaces those that exist, `patch` changes the values that are given"
+        )
+        self.message = f"{self.message}: {advice}\n{_rejection(report)}"
         self.args = (self.message,)
 
 

@@ -121,7 +121,7 @@ class OpenGraph:
 
     def target(self, **state: Unpack[TargetKeywords]) -> Target:
         """The target of a read, its commit spelled in full."""
-        target = Target(**state)
+        target = Target.of(state)
         return target if target.snapshot is None else replace(target, snapshot=self.commit_id(target.snapshot))
 
     def commit_id(self, name: str) -> str:

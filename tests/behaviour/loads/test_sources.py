@@ -1167,7 +1167,8 @@ def test_a_merge_of_edges_of_mixed_case_keeps_the_order(peopled: Graph, folder: 
 
 def test_an_append_refuses_what_exists(peopled: Graph, folder: Path) -> None:
     path = write(folder / "x.jsonl", person("z"), person("b"), person("a"))
-    with refused(peopled, LoadKeyConflictError, "exists already", "x.jsonl:2", "x.jsonl:3") as caught:
+    advice = "`merge` replaces those that exist"
+    with refused(peopled, LoadKeyConflictError, "exists already", advice, "x.jsonl:2", "x.jsonl:3") as caught:
         load(peopled, path, "append")
     error: Any = caught.value
     assert error.report.totals == {"key_conflict of Person": 2}

@@ -341,6 +341,12 @@ def test_a_read_has_one_target(world: World, target: dict[str, Any]) -> None:
         world.graph.query(NAMES, **target)
 
 
+def test_a_parameter_that_is_given_by_its_name_is_told_where_it_goes(world: World) -> None:
+    state: dict[str, Any] = {"day": 1}
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'day': .*query\(text, \{'day': …\}\)"):
+        world.graph.query(NAMES, **state)
+
+
 # ---- what is seen there
 
 

@@ -39,6 +39,8 @@ def test_a_graph_at_a_glance_and_as_pictures(tmp_path: Path, capsys: pytest.Capt
             assert (code, text) == (0, f"{shown}; written to {out}\n")
             assert out.stat().st_size > 1000
     assert run("--schema")[0] == 2
+    code, text = run("ada")
+    assert (code, "give its file with --query" in text) == (2, True)
     assert run("--node", "ada", "--out", "x.svg")[0] == 2
     assert run("--schema", "--node", "Person:ada", "--out", "x.svg")[0] == 2
     code, text = run("--out", str(tmp_path / "picture.png"))

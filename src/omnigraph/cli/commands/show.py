@@ -48,6 +48,8 @@ def show(
     chosen = [flag for flag, is_given in flags.items() if is_given]
     if len(chosen) > 1:
         raise click.BadParameter(f"give one of {' and '.join(chosen)}")
+    if name is not None and not source.is_given:
+        raise click.BadParameter(f"`{name}` is the name of a query: give its file with --query, or a node with --node")
     if out is None and chosen:
         raise click.BadParameter("a picture needs a file: give --out picture.html or --out picture.svg")
     state = point.arguments()
