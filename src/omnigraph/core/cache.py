@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import wraps
 from threading import Event, Lock
-from typing import Generic, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 # ---- Single-flight computation
 #
@@ -161,3 +162,37 @@ class LruCache(Generic[Kept]):
             self._values.clear()
             self._states.clear()
             self._used = 0
+
+
+# ---- What follows from immutable objects
+#
+# A compiled query is one object for every run of it: finding it by what it is would cost more than what is kept.
+
+
+_Key = TypeVar("_Key")
+_Rest = ParamSpec("_Rest")
+_KEPT_OBJECTS = 1024
+
+
+def by_identity(function: Callable[Concatenate[_Key, _Rest], _Made]) -> Callable[Concatenate[_Key, _Rest], _Made]:
+    """Keep what a function makes of an immutable object, by which object it is, and by its other arguments.
+
+    What is made is shared, so it must not be changed. Thread-safe.
+    """
+    kept: dict[Hashable, tuple[_Key, _Made]] = {}
+
+    @wraps(function)
+    def found(key: _Key, /, *rest: _Rest.args, **named: _Rest.kwargs) -> _Made:
+        assert not named, "other arguments are positional"
+        place = (id(key), *rest)
+        known = kept.get(place)
+        if known is not None:
+            return known[1]
+        made = function(key, *rest, **named)
+        if len(kept) >= _KEPT_OBJECTS:
+            kept.clear()
+        # The object is kept too, so that no other one gets its identity.
+        kept[place] = (key, made)
+        return made
+
+    return found

@@ -14,7 +14,7 @@ from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.arrow import Array, pa
 from omnigraph.core.budget import Budget
-from omnigraph.core.cache import LruCache
+from omnigraph.core.cache import LruCache, by_identity
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.adjacency import Adjacency
@@ -50,7 +50,8 @@ _ROW_MASK = (1 << _TYPE_SHIFT) - 1
 NOTHING = -1
 
 
-def variable_tables(ops: Iterable[ir.Op]) -> dict[str, TableKey]:
+@by_identity
+def variable_tables(ops: Sequence[ir.Op]) -> dict[str, TableKey]:
     """The table of every variable that a pipeline binds; a negation has variables of its own."""
     found: dict[str, TableKey] = {}
     for op in ops:
@@ -84,14 +85,16 @@ def _nodes_of(node_types: Sequence[str]) -> TableKey:
     return node_table_key(node_types[0]) if len(node_types) == 1 else NODES
 
 
-def optional_variables(ops: Iterable[ir.Op]) -> frozenset[str]:
+@by_identity
+def optional_variables(ops: Sequence[ir.Op]) -> frozenset[str]:
     """The variables that may be bound to nothing."""
     return frozenset(name for op in ops if isinstance(op, ir.OptionalJoin) for name in op.binds)
 
 
-def live_after(ops: Sequence[ir.Op], needed: Iterable[str]) -> list[frozenset[str]]:
+@by_identity
+def live_after(ops: Sequence[ir.Op], needed: frozenset[str]) -> list[frozenset[str]]:
     """Per operator, the variables that something behind it still asks for."""
-    live = frozenset(needed)
+    live = needed
     result: list[frozenset[str]] = []
     for op in reversed(ops):
         result.append(live)
@@ -99,6 +102,7 @@ def live_after(ops: Sequence[ir.Op], needed: Iterable[str]) -> list[frozenset[st
     return result[::-1]
 
 
+@by_identity
 def needed_variables(query: ir.ReadIR) -> frozenset[str]:
     """The variables that the result is made from, those that break ties included."""
     needed = {name for expression in result_expressions(query) for name in _read_of(expression)}

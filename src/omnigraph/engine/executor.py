@@ -9,6 +9,7 @@ from typing import TypeVar, assert_never
 
 from omnigraph.core.arrow import one_array, pa
 from omnigraph.core.budget import Budget
+from omnigraph.core.cache import by_identity
 from omnigraph.core.ids import node_table_key
 from omnigraph.engine.aggregate import Grouping, aggregates_of, group_keys, group_table
 from omnigraph.engine.blocks import Blocks
@@ -36,7 +37,7 @@ from omnigraph.engine.projection import (
     sort_groups,
 )
 from omnigraph.engine.ranking import ranked_rows
-from omnigraph.engine.rows import Rows
+from omnigraph.engine.rows import Column, Rows
 from omnigraph.engine.text_search import is_text_ready
 from omnigraph.engine.wanted_indexes import scalar_index_name, vector_index_name
 from omnigraph.errors import ParameterError
@@ -76,6 +77,8 @@ class _Window:
         Raises:
             ParameterError: a number of rows is negative.
         """
+        if query.offset is None and query.limit is None:
+            return _EVERYTHING
         numbers: dict[str, int | None] = {}
         problems: dict[str, str] = {}
         for word, count in (("offset", query.offset), ("limit", query.limit)):
@@ -95,6 +98,9 @@ class _Window:
         return None if self.limit is None else self.offset + self.limit
 
 
+_BLOCKS = Blocks()
+
+
 def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) -> ResultStream:
     """Run a read; nothing happens before the first batch is asked for.
 
@@ -105,8 +111,9 @@ def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) 
     window = _Window.of(context, query)
     if window.limit == 0:
         return ResultStream(schema, iter(()))
-    optional = optional_variables(query.pipeline)
-    context = replace(context, blocks=Blocks(), optional=optional, wanted=None if query.per else window.end)
+    context.blocks = _BLOCKS
+    context.optional = optional_variables(query.pipeline)
+    context.wanted = None if query.per else window.end
     make = _grouped if query.grouped else _plain
     return ResultStream(schema, _bounded(context.budget, make(context, query, window, schema, profile)))
 
@@ -232,17 +239,20 @@ def scan_hints(context: Context, query: ir.ReadIR) -> ScanHints:
     is_cut = bool(query.order) and context.wanted is not None
     if not (is_alone and not is_cut) and not _finds_by_key(context, scan):
         return ScanHints()
-    wanted = dict.fromkeys(stored_columns(_read_from_rows(query)))
-    columns = tuple(name for variable, name in wanted if variable == scan.variable)
+    columns = tuple(name for variable, name in _read_from_rows(query) if variable == scan.variable)
     limit = context.wanted if is_alone and not query.order and not query.grouped else None
     return ScanHints(columns=columns, limit=limit)
 
 
-def _read_from_rows(query: ir.ReadIR) -> Iterator[ir.Expression]:
-    """What is read of the rows for the result; a count of rows reads nothing."""
-    for expression in result_expressions(query):
-        if not (isinstance(expression, ir.Aggregate) and counts_rows(expression)):
-            yield expression
+@by_identity
+def _read_from_rows(query: ir.ReadIR) -> tuple[Column, ...]:
+    """The stored columns that are read of the rows for the result; a count of rows reads nothing."""
+    read = (
+        expression
+        for expression in result_expressions(query)
+        if not (isinstance(expression, ir.Aggregate) and counts_rows(expression))
+    )
+    return tuple(dict.fromkeys(stored_columns(read)))
 
 
 def _finds_by_key(context: Context, scan: ir.NodeScan) -> bool:

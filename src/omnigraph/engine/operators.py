@@ -248,7 +248,7 @@ def run_pipeline(
     `first` is the number of the first operator, where the ones before it ran elsewhere.
     """
     stages: list[_Stage] = []
-    for number, (op, live) in enumerate(zip(ops, live_after(ops, needed), strict=True), first):
+    for number, (op, live) in enumerate(zip(ops, live_after(ops, frozenset(needed)), strict=True), first):
         here = (*place, number)
         measured = None if profile is None else profile.operators.setdefault(here, Measured())
         wanted = hints if number == 0 else _NO_HINTS

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.core.arrow import Array, arrow_type, one_array, pc
+from omnigraph.core.cache import by_identity
 from omnigraph.core.types import BaseType, ListType, Scalar, ScalarType
 from omnigraph.engine.context import EDGES, NODES, Context, is_hidden
 from omnigraph.engine.predicates import computed, stored_columns, with_columns
@@ -34,7 +35,8 @@ def result_type(base: BaseType) -> pa.DataType:
             return arrow_type(base)
 
 
-def result_schema(projections: Iterable[ir.Projection]) -> pa.Schema:
+@by_identity
+def result_schema(projections: Sequence[ir.Projection]) -> pa.Schema:
     """The columns of a result."""
     return pa.schema(
         [
@@ -62,7 +64,7 @@ def shown(column: Array, base: BaseType, wanted: pa.DataType | None = None) -> A
 
 def project(context: Context, rows: Rows, projections: Sequence[ir.Projection], schema: pa.Schema) -> pa.RecordBatch:
     """Rows as a batch of result columns."""
-    rows = with_columns(context, rows, stored_columns(_values(projections)))
+    rows = with_columns(context, rows, _read_columns(projections))
     arrays = [
         shown(value_column(context, rows, item.expression), item.type.base, schema.field(place).type)
         for place, item in enumerate(projections)
@@ -70,11 +72,11 @@ def project(context: Context, rows: Rows, projections: Sequence[ir.Projection], 
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _values(projections: Iterable[ir.Projection]) -> Iterator[ir.Expression]:
-    """The columns that are not a score."""
-    for item in projections:
-        if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf):
-            yield item.expression
+@by_identity
+def _read_columns(projections: Sequence[ir.Projection]) -> tuple[Column, ...]:
+    """The stored columns behind result columns that are not a score."""
+    read = [item.expression for item in projections if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf)]
+    return tuple(dict.fromkeys(stored_columns(read)))
 
 
 def value_column(context: Context, rows: Rows, expression: ir.Expression | ir.Rank) -> Array:
