@@ -238,7 +238,7 @@ def without(outer: tuple[str, ...], *ops: ir.Op) -> ir.AntiJoin:
     ],
 )
 def test_a_variable_lives_until_nothing_behind_asks_for_it(ops: list[ir.Op], needed: str, expected: list[str]) -> None:
-    assert live_after(ops, needed) == [frozenset(names) for names in expected]
+    assert live_after(ops, frozenset(needed)) == [frozenset(names) for names in expected]
 
 
 def test_every_variable_has_the_table_of_its_type() -> None:
