@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from omnigraph.core.source import Findings
@@ -12,8 +14,9 @@ from omnigraph.lang.query import ast, functions, ir
 from omnigraph.lang.query.expressions import check
 from omnigraph.lang.query.mutations import columns_of, own_row, statement_target, target_definitions
 from omnigraph.lang.query.patterns import check_block, check_pattern
-from omnigraph.lang.query.places import IN_RETURN, RANK_FUNCTIONS, TEXT_FUNCTIONS
+from omnigraph.lang.query.places import IN_RETURN, RANK_FUNCTIONS, TEXT_FUNCTIONS, Place
 from omnigraph.lang.query.scope import Context, NodeVariable, Scope
+from omnigraph.lang.query.traversals import place_of_hop
 from omnigraph.lang.schema.catalog import Catalog, NodeDef
 
 _STRING = ScalarType(Scalar.STRING)
@@ -93,43 +96,82 @@ class _Uses:
             match clause:
                 case ast.Binding():
                     self._of_matches(clause, scope)
-                case ast.Traversal(binding=ast.Binding() as binding):
-                    self._of_matches(binding, scope)
-                case ast.Condition(expression) | ast.Let(_, expression):
+                case ast.Traversal():
+                    self._of_traversal(clause, scope)
+                case ast.Path(traversal=traversal):
+                    self._of_traversal(traversal, scope)
+                case ast.Condition(expression):
+                    self._note(expression, _BOOL, scope)
+                    self.of_expression(expression, scope)
+                case ast.Let(_, expression):
                     self.of_expression(expression, scope)
                 case ast.Optional(inner):
                     # Its variables are in scope already, and checked once more they would look like outer ones.
                     self.of_block(inner, scope.child())
-                case _:
-                    pass
 
     def of_result(self, body: ast.ReadBody, scope: Scope) -> None:
         """Look at the columns, the order and the numbers of rows."""
         for expression in (*(item.expression for item in body.projections), *(sort.expression for sort in body.order)):
             self.of_expression(expression, scope)
         if body.having is not None:
-            self.of_expression(body.having, scope)
+            self._note(body.having, _BOOL, scope)
+            with self._standing(self._place_of_columns(body, scope)):
+                self.of_expression(body.having, scope)
         for count in (body.offset, None if body.limit is None else body.limit.count):
-            if count is not None and isinstance(count.value, ast.Variable):
-                self._note(count.value, _I64, scope)
+            self._of_count(count, scope)
+
+    def _place_of_columns(self, body: ast.ReadBody, scope: Scope) -> Place:
+        """Where `having` stands: bare names are columns."""
+        names: dict[str, ir.Expression | None] = {}
+        for item in body.projections:
+            base = None if item.alias is None else self._type_of(item.expression, scope)
+            if item.alias is not None and base is not None:
+                names[item.alias] = ir.ColumnRef(item.alias, PropertyType(base, nullable=True))
+        return Place("column", has_rows=False, names=names)
+
+    @contextmanager
+    def _standing(self, place: Place) -> Iterator[None]:
+        """While an expression in this place is looked at."""
+        before, self._place = self._place, place
+        yield
+        self._place = before
+
+    def _of_count(self, count: ast.Count | None, scope: Scope) -> None:
+        if count is not None and isinstance(count.value, ast.Variable):
+            self._note(count.value, _I64, scope)
+
+    def _of_traversal(self, clause: ast.Traversal, scope: Scope) -> None:
+        if clause.binding is not None:
+            self._of_matches(clause.binding, scope)
+        if clause.hop.condition is None:
+            return
+        words = clause.hop.words
+        every = tuple(self._context.catalog.edges.values())
+        edges = tuple(edge for word in words if (edge := self._context.catalog.edge(word.name)) is not None)
+        self._note(clause.hop.condition, _BOOL, scope)
+        with self._standing(place_of_hop(edges if words else every, ast.ANONYMOUS)):
+            self.of_expression(clause.hop.condition, scope)
 
     def _of_matches(self, binding: ast.Binding, scope: Scope) -> None:
         node = self._context.catalog.nodes.get(binding.types[0].name)
+        bound = scope.bound.get(binding.variable.name, NodeVariable(None if node is None else (node,)))
         for match in binding.matches:
-            prop = None if node is None else node.properties.get(match.property)
-            self._note(match.value, None if prop is None else _element(prop.type.base), scope)
+            type_ = bound.property_type(match.property) if isinstance(bound, NodeVariable) else None
+            self._note(match.value, None if type_ is None else _element(type_.base), scope)
             self.of_expression(match.value, scope)
 
     def of_expression(self, expression: ast.Expression, scope: Scope) -> None:
         """Look at every part of an expression."""
         if isinstance(expression, ast.Variable):
             self._note(expression, None, scope)
-        for part in ast.walk(expression):
+        for part in _outside_blocks(expression):
             match part:
                 case ast.Binary():
                     self._of_binary(part, scope)
                 case ast.Call():
-                    self._of_call(part, scope)
+                    self._of_count(part.limit, scope)
+                    if part.clauses is None:
+                        self._of_call(part, scope)
                 case ast.Case(branches, otherwise):
                     last = () if otherwise is None else (otherwise,)
                     self._alike([*(branch.value for branch in branches), *last], scope)
@@ -140,8 +182,15 @@ class _Uses:
                 case _:
                     pass
             block = ast.block_of(part)
-            if block:
-                self.of_block(block, scope.child())
+            if not block:
+                continue
+            inside = scope.child()
+            self.of_block(block, inside)
+            if isinstance(part, ast.Call):
+                # What a block is aggregated over sees its variables.
+                self._of_call(part, inside)
+                for inner in ast.parts(part):
+                    self.of_expression(inner, inside)
 
     def _of_binary(self, expression: ast.Binary, scope: Scope) -> None:
         left, operator, right = expression.left, expression.operator, expression.right
@@ -192,7 +241,7 @@ class _Uses:
         """The type of an expression, where it is known without the parameters."""
         if isinstance(expression, ast.Null):
             return None
-        if isinstance(expression, ast.Alias | ast.MetaName) and self._place is IN_RETURN:
+        if isinstance(expression, ast.Alias | ast.MetaName) and self._place.names is None:
             return None
         before = self._context.findings.mark()
         found = check(self._context, scope, expression, self._place)
@@ -232,6 +281,16 @@ class _Uses:
         found = self.types.setdefault(expression.name, set())
         if base is not None:
             found.add(_STRING if isinstance(base, EnumType) else base)
+
+
+def _outside_blocks(expression: ast.Expression) -> Iterator[ast.Expression]:
+    """An expression and everything in it, but what an aggregate of a block is made over."""
+    waiting = [expression]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        if not ast.block_of(found):
+            waiting.extend(reversed(list(ast.parts(found))))
 
 
 def _only_type(function: functions.Function, position: int) -> BaseType | None:

@@ -344,11 +344,15 @@ def _conditions(
     """What every edge that is followed has to satisfy; bare names are its properties."""
     if clause.hop.condition is None:
         return ()
+    found = condition(context, Scope(), clause.hop.condition, place_of_hop(edges, hop))
+    return () if found is None else (found,)
+
+
+def place_of_hop(edges: tuple[EdgeDef, ...], hop: str) -> Place:
+    """Where the condition of a hop stands: bare names are the properties that all edges have."""
     common = EdgeVariable(edges)
     names: dict[str, ir.Expression | None] = {}
     for name in common.property_names():
         type_ = common.property_type(name)
         names[name] = None if type_ is None else ir.PropertyRef(hop, name, type_)
-    place = Place("property of the edge", has_rows=False, names=names)
-    found = condition(context, Scope(), clause.hop.condition, place)
-    return () if found is None else (found,)
+    return Place("property of the edge", has_rows=False, names=names)
