@@ -19,7 +19,7 @@ from omnigraph.engine.context import Context, counts_rows
 from omnigraph.engine.expressions import Reference, evaluate
 from omnigraph.engine.group_values import aggregate_all, first_places, numbers_of
 from omnigraph.engine.predicates import ID, computed, refuse_overflow, stored_columns, with_columns
-from omnigraph.engine.projection import groupable, order_codes
+from omnigraph.engine.projection import groupable, order_codes, with_one_zero
 from omnigraph.engine.rows import IntArray, Rows
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
@@ -128,7 +128,7 @@ class Grouping:
         self._held_keys = {
             key: f"~held {place}"
             for place, key in enumerate(self._keys)
-            if any(isinstance(part, ir.PathRef) for part in ir.walk(key))
+            if any(name not in context.tables for name in ir.variables(key))
         }
         self._variables = list(
             dict.fromkeys(name for key in self._keys if key not in self._held_keys for name in ir.variables(key))
@@ -253,7 +253,12 @@ class Grouping:
             columns[f"~order {number} {place}"] = computed(self._context, rows, key.expression)
         if aggregate.order:
             for name in sorted(set(ir.variables(aggregate))):
-                columns[f"~tie {number} {name}"] = self._context.columns(name, rows.variables[name], (ID,))[ID]
+                is_path = name not in self._context.tables
+                columns[f"~tie {number} {name}"] = (
+                    rows.columns[name, ir.PathPart.EDGES]
+                    if is_path
+                    else self._context.columns(name, rows.variables[name], (ID,))[ID]
+                )
         return columns
 
     def _value(self, rows: Rows, argument: ir.Expression, aggregate: ir.Aggregate) -> Array:
@@ -334,7 +339,7 @@ class Grouping:
         )
         rows = with_columns(self._context, rows, stored_columns(k for k in self._keys if k not in self._held_keys))
         key_columns = {
-            f"~key {number}": (
+            f"~key {number}": with_one_zero(
                 arrow.one_array(groups[self._held_keys[key]])
                 if key in self._held_keys
                 else computed(self._context, rows, key)
@@ -495,11 +500,19 @@ def _options(measure: _Measure) -> object:
 
 def group_table(context: Context, groups: Groups, query: ir.ReadIR) -> pa.Table:
     """The result columns of groups, in stored form, without those that `having` or `distinct` leave out."""
+    known: dict[ir.Expression, ir.ColumnRef] = {}
     for item in query.projections:
         assert not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf), "a score is no value of a group"
-        made = groups.known.get(item.expression)
-        groups.columns[item.name] = _column(context, groups, item.expression) if made is None else made
-    table = pa.table(groups.columns)
+        if item.expression in groups.known:
+            known.setdefault(item.expression, ir.ColumnRef(item.name, item.type))
+            groups.columns[item.name] = groups.known[item.expression]
+    for item in query.projections:
+        if item.name not in groups.columns:
+            assert not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf), "a score is no value of a group"
+            # A part that is a key is a value of the group, whatever it was made of.
+            expression = ir.rewritten(item.expression, known.get)
+            groups.columns[item.name] = _column(context, groups, expression)
+    table = pa.table({item.name: groups.columns[item.name] for item in query.projections})
     if query.distinct:
         codes = [groupable(arrow.one_array(column)) for column in table.columns]
         table = table.take(pa.array(first_places(codes, table.num_rows)))

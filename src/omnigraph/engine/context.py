@@ -20,7 +20,7 @@ from omnigraph.core.values import StoredValue
 from omnigraph.engine.adjacency import Adjacency
 from omnigraph.engine.entities import Entities, EntityCaches
 from omnigraph.engine.path_choice import EngineSettings
-from omnigraph.engine.rows import BoolArray, IntArray, Rows
+from omnigraph.engine.rows import BoolArray, Column, IntArray, Rows
 from omnigraph.engine.text_columns import Scored, Segments, TextColumn, Tokens
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import Catalog
@@ -156,6 +156,12 @@ def variable_names(ops: Iterable[ir.Op]) -> Iterator[str]:
     """The variables that a pipeline binds, without those of negations."""
     for op in ops:
         yield from _introduced(op)
+
+
+def path_columns(rows: Rows, variables: Iterable[str]) -> dict[Column, Array]:
+    """The columns of the paths among some variables: no table has them, so they go wherever their path goes."""
+    keys = ((name, part) for name in variables for part in ir.PathPart)
+    return {key: rows.columns[key] for key in keys if key in rows.columns}
 
 
 def rank_field(rank: ir.Rank) -> ir.PropertyRef:

@@ -12,7 +12,7 @@ import numpy as np
 
 from omnigraph.core.budget import Budget
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.context import OUTER_ROW, Context, is_hidden, live_after
+from omnigraph.engine.context import OUTER_ROW, Context, is_hidden, live_after, path_columns
 from omnigraph.engine.entities import Entities, row_id_array
 from omnigraph.engine.expand import ExpandOperator
 from omnigraph.engine.paths import PathOperator
@@ -422,10 +422,11 @@ def has_solution(
 
 def block_start(rows: Rows, outer: Sequence[str]) -> tuple[Rows, IntArray]:
     """The distinct bindings of some variables, numbered, and for each row the number of its binding."""
-    if len(outer) == 1:
+    paths = path_columns(rows, outer)
+    if len(outer) == 1 and not paths:
         row_ids, number_of = np.unique(rows.variables[outer[0]], return_inverse=True)
         distinct = Rows(count=len(row_ids), variables={outer[0]: row_ids})
     else:
-        distinct = Rows(count=rows.count, variables={name: rows.variables[name] for name in outer})
+        distinct = Rows(count=rows.count, variables={name: rows.variables[name] for name in outer}, columns=paths)
         number_of = np.arange(rows.count)
     return distinct.bind(OUTER_ROW, np.arange(distinct.count)), number_of

@@ -93,11 +93,25 @@ def value_column(context: Context, rows: Rows, expression: ir.Expression | ir.Ra
 # ---- Equality keys of columns
 
 
-def groupable(column: Array) -> Array:
-    """A column whose values group exactly as these do: both zeros are one value, lists become texts."""
+def with_one_zero(column: Array) -> Array:
+    """A column in which both zeros are 0, those in its lists too."""
     if pa.types.is_floating(column.type):
         one_zero: Array = pc.add(column, pa.scalar(0.0, column.type))
         return one_zero
+    if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
+        lengths = pc.fill_null(pc.list_value_length(column), 0)
+        ends = np.cumsum(np.asarray(lengths.to_numpy(zero_copy_only=False)))
+        items = with_one_zero(pc.list_flatten(column))
+        offsets = pa.array(np.append(0, ends), pa.int32())
+        lists: Array = pa.ListArray.from_arrays(offsets, items, type=column.type, mask=column.is_null())
+        return lists
+    return column
+
+
+def groupable(column: Array) -> Array:
+    """A column whose values group exactly as these do: both zeros are one value, lists become texts."""
+    if pa.types.is_floating(column.type):
+        return with_one_zero(column)
     if pa.types.is_fixed_size_list(column.type):
         width = pa.list_(column.type.value_type)
         return groupable(column.cast(width))
@@ -156,6 +170,18 @@ def order_codes(column: Array, *, descending: bool, nulls_first: bool | None = N
     return codes
 
 
+def path_codes(edges: Array, *, descending: bool = False, nulls_first: bool | None = None) -> IntArray:
+    """Numbers that sort as paths do: edge by edge, a path before those that go on from its end."""
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(edges), 0).to_numpy(zero_copy_only=False))
+    items = order_codes(pc.list_flatten(edges), descending=False)
+    paths = np.zeros((len(edges), lengths.max(initial=0)), np.int64)
+    paths[np.arange(paths.shape[1]) < lengths[:, None]] = items
+    _, numbers = np.unique(paths, axis=0, return_inverse=True)
+    return order_codes(
+        pa.array(numbers.ravel(), mask=np.asarray(edges.is_null())), descending=descending, nulls_first=nulls_first
+    )
+
+
 def sort_by_codes(codes: Sequence[IntArray], count: int) -> IntArray:
     """The places of rows in order; earlier codes weigh more."""
     if not codes:
@@ -210,8 +236,9 @@ def _break_ties(
         row_ids = rows.variables[name]
         if (name, ir.PathPart.EDGES) in rows.columns:
             ids = rows.columns[name, ir.PathPart.EDGES].take(pa.array(places, pa.int64()))
-        else:
-            ids = context.columns(name, row_ids[places], ("id",))["id"]
+            codes.append(context.budget.patiently(partial(path_codes, ids), len(tied)))
+            continue
+        ids = context.columns(name, row_ids[places], ("id",))["id"]
         codes.append(context.budget.patiently(partial(order_codes, ids, descending=False), len(tied)))
         if context.tables.get(name) in (NODES, EDGES):
             types = context.type_names(name, row_ids[places])
@@ -237,9 +264,15 @@ def key_codes(
     columns = [value_column(context, rows, operand) for operand in operands]
     codes = [
         context.budget.patiently(
-            partial(order_codes, column, descending=key.descending, nulls_first=key.nulls_first), rows.count
+            partial(
+                path_codes if isinstance(operand, ir.PathRef) else order_codes,
+                column,
+                descending=key.descending,
+                nulls_first=key.nulls_first,
+            ),
+            rows.count,
         )
-        for column, key in zip(columns, keys, strict=True)
+        for operand, column, key in zip(operands, columns, keys, strict=True)
     ]
     return rows, codes
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from omnigraph.core.arrow import pa
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
-from omnigraph.engine.context import NODES, NOTHING, OUTER_ROW, Context
+from omnigraph.engine.context import NODES, NOTHING, OUTER_ROW, Context, path_columns
 from omnigraph.engine.rows import BoolArray, IntArray, Rows, batch_rows
 from omnigraph.lang.query import ir
 
@@ -195,7 +195,8 @@ class OptionalJoinOperator:
         """The rows with their solutions, then those without."""
         op = self._op
         wanted = [name for name in op.binds if name in self._live]
-        start = Rows(count=rows.count, variables={name: rows.variables[name] for name in op.outer})
+        outer = {name: rows.variables[name] for name in op.outer}
+        start = Rows(count=rows.count, variables=outer, columns=path_columns(rows, outer))
         start = start.bind(OUTER_ROW, np.arange(rows.count))
         stream = self._run(self._inside, op.pipeline, [start], (OUTER_ROW, *wanted))
         rows = rows.only(self._live)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,12 @@ def test_a_condition_keeps_the_rows_for_which_it_is_true(people: Graph, conditio
         ("{ count(distinct $p.city) as n, collect(distinct $p.city) as all }", [(2, ["Oslo", "Rome"])]),
         ("{ collect($p.key order { $p.age desc } limit 2) as k }", [(["dan", "bob"],)]),
         ("{ median($p.age) as m }", [(40.0,)]),
+        # A key is a value of its group wherever it stands, also inside of other expressions.
+        (
+            "{ $p.age + 1 as a, count(*) + ($p.age + 1) as n, "
+            "case when $p.age + 1 > 35 then 1 else 0 end * count(*) as o } order { a desc } limit 2",
+            [(42, 43, 1), (41, 42, 1)],
+        ),
         ("{ sum($p.big) as s }", [(9.223372036854775807e18 + 12,)]),
         (
             "{ $p.key as k, count { $p knows $q } as n, collect($q.key) { $p knows $q } as all } order { n desc, k }",
@@ -179,3 +186,14 @@ def test_numbers_of_rows_are_parameters(people: Graph) -> None:
 
 def test_types_of_parameters_follow_from_expressions(people: Graph) -> None:
     assert keys(people, "$p.age + $n > 45 or $p.city in $cities", n=5, cities=["Rome"]) == "ad"
+
+
+def test_both_zeros_are_one_group_that_is_shown_as_zero(tmp_path: Path) -> None:
+    graph = Graph.init(str(tmp_path / "zeros.omni"), "node N { key: String @key  w: F64?  l: [F64]? }")
+    graph.mutate(
+        'insert N { key: "a", w: -0.0, l: [-0.0] } insert N { key: "b", w: 0.0, l: [0.0] } insert N { key: "c" }'
+    )
+    for result in ("{ $n.w as w, $n.l as l, count(*) as n }", "distinct { $n.w as w, $n.l as l }"):
+        rows = rows_of(graph, f"match {{ $n: N }} return {result} order {{ w }}")
+        assert [str(row["w"]) for row in rows] == ["None", "0.0"]
+        assert [str(row["l"]) for row in rows] == ["None", "[0.0]"]

@@ -225,6 +225,48 @@ def test_rows_of_a_pattern(towns: Graph, text: str, expected: list[tuple[object,
             "match { $p: Person  exists { path $w = shortest $p knows{1,4} $q  length($w) = 3 } } return { $p.key as p }",
             [("dan",)],
         ),
+        # A path is seen by every block inside of it, and is a group by what is made of it.
+        (
+            "match { $p: Person  path $w = all $p knows{1,2} $q  exists { $q likes $t  $t.size > length($w) + 3 } } "
+            "return { nodes($w) as n } order { $w }",
+            [(["ann", "dan"],), (["ann", "dan", "ann"],), (["dan", "ann"],), (["dan", "ann", "dan"],)],
+        ),
+        (
+            "match { $p: Person  path $w = all $p knows{1,2} $q } "
+            "return { count { $q likes $t  $t.size > length($w) } as c, count(*) as n } order { c }",
+            [(0, 4), (1, 2), (2, 2)],
+        ),
+        (
+            "match { $p: Person  path $w = all $p knows{1,2} $q  optional { $q likes $t  $t.size > 4 * length($w) } } "
+            "return { $p.key as p, length($w) as l, $t.key as t, count($t) + length($w) as n } order { p, l, t }",
+            [
+                ("ann", 1, None, 1),
+                ("ann", 1, "rome", 2),
+                ("ann", 2, None, 2),
+                ("ann", 2, "rome", 3),
+                ("bob", 1, None, 1),
+                ("dan", 1, "oslo", 2),
+                ("dan", 1, "rome", 2),
+                ("dan", 2, None, 2),
+                ("dan", 2, "rome", 3),
+            ],
+        ),
+        (
+            'match { $p: Person { key: "ann" }  path $w = all $p knows{1,2} $q } '
+            "return { collect($q.key order { length($w) desc, $q.key }) as k }",
+            [(["ann", "cid", "bob", "dan"],)],
+        ),
+        (
+            "match { $p: Person } return { $p.key as p, max(length($w)) { path $w = all $p knows{1,3} $q } as l, "
+            "count { path $w = all $p knows{1,3} $q } as n } order { p }",
+            [("ann", 3, 5), ("bob", 1, 1), ("cid", None, 0), ("dan", 3, 4)],
+        ),
+        # Paths are ordered by their edges, one by one; what is not there comes first.
+        (
+            "match { $p: Person  optional { path $w = all $p follows{1,2} $q } } return { $p.key as p, nodes($w) as n } "
+            "order { $w desc nulls last } limit 2 per { $w }",
+            [("cid", ["cid", "dan"]), ("ann", None), ("bob", None)],
+        ),
     ],
 )
 def test_paths(towns: Graph, text: str, expected: list[tuple[object, ...]]) -> None:
@@ -274,3 +316,29 @@ def test_a_pattern_that_makes_no_sense_is_a_compile_error(towns: Graph, clauses:
     with pytest.raises(CompilerError) as caught:
         towns.query(f"match {{ {clauses} }} return {{ $p.key as k }}")
     assert caught.value.codes == (code,)
+
+
+@each_case("projections", ["length($w) + count(*) as n", "concat($q.@type, string(count(*))) as t"])
+def test_what_differs_from_row_to_row_does_not_stand_beside_an_aggregate(towns: Graph, projections: str) -> None:
+    with pytest.raises(CompilerError) as caught:
+        towns.query(f"match {{ $p: Person  path $w = all $p (knows | likes){{1,2}} $q }} return {{ {projections} }}")
+    assert caught.value.codes == ("T9",)
+
+
+@each_case(
+    ("text", "params", "expected"),
+    [
+        ("match { $p: Person  $p (knows where since > $y) $q } return { $q.key as k } order { k }", {"y": 2004}, "ad"),
+        ("match { $p: Person  path $w = all $p knows $q: Person { age: $a } } return { $p.key as k }", {"a": 30}, "d"),
+        ("match { $x: Named { key: $k } } return { $x.key as k }", {"k": "bob"}, "bb"),
+        ("match { $p: Person  $all } return { $p.key as k } order { k }", {"all": True}, "abcd"),
+        ("match { $p: Person  sum($q.age + $n) { $p knows $q } > 50 } return { $p.key as k }", {"n": 1}, "a"),
+        ("match { $p: Person } return { $p.key as k, $p.age as a } having { a > $n } order { k }", {"n": 35}, "bd"),
+        ("match { $p: Person } return { min($p.key) as k, collect($p.key limit $n) as l }", {"n": 2}, "a"),
+    ],
+)
+def test_types_of_parameters_follow_from_every_clause(
+    towns: Graph, text: str, params: dict[str, object], expected: str
+) -> None:
+    rows = towns.query(text, params).to_arrow().to_pylist()
+    assert "".join(row["k"][0] for row in rows) == expected

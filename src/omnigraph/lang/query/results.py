@@ -16,11 +16,13 @@ from omnigraph.lang.query.expressions import check, condition
 from omnigraph.lang.query.operands import entity, property_ref
 from omnigraph.lang.query.places import AGGREGATES, IN_RETURN, RANK_FUNCTIONS, Place
 from omnigraph.lang.query.printing import print_expression
-from omnigraph.lang.query.scope import Context, Scope
+from omnigraph.lang.query.scope import Context, PathVariable, Scope
 from omnigraph.lang.query.search import rank
 from omnigraph.lang.query.slips import is_subscript, report_subscript
 
 _BLOB = ScalarType(Scalar.BLOB)
+#: What differs from row to row by itself, and not because of what it is made of.
+_OF_ROWS = (ir.PropertyRef, ir.EntityRef, ir.TypeOf, ir.PathRef, ir.Exists, ir.BlockValue, ir.TextMatch)
 
 
 @frozen(kw_only=True)
@@ -243,7 +245,7 @@ def _ungrouped(expression: ir.Expression, keys: list[ir.Expression | ir.Rank]) -
     """The parts of an expression with an aggregate that are neither constant nor a group."""
     if expression in keys or isinstance(expression, ir.Aggregate):
         return
-    if isinstance(expression, ir.PropertyRef | ir.EntityRef | ir.Exists | ir.BlockValue | ir.TextMatch):
+    if isinstance(expression, _OF_ROWS):
         yield expression
         return
     for part in ir.parts(expression):
@@ -256,6 +258,10 @@ def _text(expression: ir.Expression) -> str:
             return f"${variable}.{name}"
         case ir.EntityRef(variable):
             return f"${variable}"
+        case ir.TypeOf(variable):
+            return f"${variable}.@type"
+        case ir.PathRef(path):
+            return f"length(${path})"
         case _:
             return "{ … }"
 
@@ -298,9 +304,17 @@ def _column_ref(column: ir.Projection) -> ir.ColumnRef:
 # ---- order
 
 
+def _path(scope: Scope, expression: ast.Expression) -> ir.PathRef | None:
+    """The edges of a path that is named as a whole: paths are ordered by them."""
+    if not isinstance(expression, ast.Variable) or not isinstance(scope.bound.get(expression.name), PathVariable):
+        return None
+    return ir.PathRef(expression.name, ir.PathPart.EDGES, expression.name in scope.optional)
+
+
 def _order_key(context: Context, scope: Scope, sort: ast.Sort, shown: _Shown) -> ir.OrderKey | None:
     found = _returned(context, scope, sort.expression, shown)
-    if found is None or not check_sortable(context, sort.expression, found.type):
+    is_path = _path(scope, sort.expression) is not None
+    if found is None or not (is_path or check_sortable(context, sort.expression, found.type)):
         return None
     return order_key(found, sort)
 
@@ -323,14 +337,15 @@ def _returned(context: Context, scope: Scope, expression: ast.Expression, shown:
     if isinstance(expression, ast.Call) and expression.function in RANK_FUNCTIONS:
         context.error("Q112", expression.span, f"`{expression.function}` can only be the first order key")
         return None
-    found = check(context, scope, expression, IN_RETURN)
+    path = _path(scope, expression)
+    found = path or check(context, scope, expression, IN_RETURN)
     if found is None:
         return None
     if isinstance(found, ir.Constant | ir.ParamRef):
         message = f"the order key `{text}` is the same in every row"
         context.error("T42", expression.span, message, "order by a property or a column")
         return None
-    if not isinstance(found, ir.PropertyRef | ir.EntityRef):
+    if not isinstance(found, ir.PropertyRef | ir.EntityRef) and path is None:
         message = f"the order key `{text}` is not returned"
         context.error("T42", expression.span, message, f"return it under a name and order by that: `{text} as n`")
         return None
