@@ -14,6 +14,7 @@ from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_EMPTY, OMIT_NONE
 from omnigraph.commit.rows import GraphCommit, TypeChanges
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.lazy_exports import LateModule, late_types
+from omnigraph.display.text import counted
 from omnigraph.errors import (
     BadRequestError,
     BlobRangeError,
@@ -97,6 +98,10 @@ class MutationResult(Document):
     #: A few of them, per type and operation.
     examples: Annotated[tuple[ExampleChange, ...], _IsDryRun] = ()
 
+    def __repr__(self) -> str:
+        changed = f"{counted(self.affected_nodes, 'node')}, {counted(self.affected_edges, 'edge')}"
+        return f"<MutationResult of {self.query_name}: {changed} {_written(self)} on {self.branch}>"
+
 
 @frozen(kw_only=True)
 class BranchReceipt(Document):
@@ -172,6 +177,15 @@ class LoadResult(Document):
     actor: Actor
     commit: GraphCommit | None
 
+    def __repr__(self) -> str:
+        nodes, edges = (
+            sum(item.entities_loaded - item.superseded for item in types) for types in (self.nodes, self.edges)
+        )
+        left = {"replaced": self.superseded, "dropped": self.dropped, "in quarantine": self.quarantined}
+        rest = "".join(f", {count:,} {what}" for what, count in left.items() if count)
+        loaded = f"{counted(nodes, 'node')}, {counted(edges, 'edge')}"
+        return f"<LoadResult: {loaded} {_written(self)} on {self.branch} ({self.mode}){rest}>"
+
     @property
     def total_entities(self) -> int:
         """Records of the input, those that were superseded too, without those that were dropped."""
@@ -244,6 +258,13 @@ class LoadResult(Document):
         )
 
 
+def _written(receipt: MutationResult | LoadResult | MergeResult) -> str:
+    """What became of a write, for people."""
+    if receipt.commit is not None:
+        return f"in commit {receipt.commit.commit_id}"
+    return "(dry run)" if receipt.dry_run else "(nothing was written)"
+
+
 class MergeOutcome(StrEnum):
     """The outcome of a merge, or of its dry run."""
 
@@ -272,6 +293,11 @@ class MergeResult(Document):
     branch_deleted: Annotated[bool | None, OMIT_NONE] = None
     #: Why it could not be; the merge happened all the same.
     branch_delete_error: Annotated[str | None, OMIT_NONE] = None
+
+    def __repr__(self) -> str:
+        how = f"{counted(self.conflict_total, 'conflict')}" if self.conflict_total else str(self.outcome)
+        changed = "".join(f", {c.type_key} +{c.inserted:,} ~{c.updated:,} -{c.deleted:,}" for c in self.changes)
+        return f"<MergeResult of {self.source} into {self.target}: {how}{changed} {_written(self)}>"
 
     @property
     def exit_code(self) -> int:

@@ -55,6 +55,8 @@ class Graph(GraphApi):
     """
 
     def __init__(self, core: OpenGraph) -> None:
+        if isinstance(core, str | PathLike):
+            raise TypeError(f"open a graph with Graph.open({str(core)!r}), or create one with Graph.init")
         self._core = core
 
     # ---- opening

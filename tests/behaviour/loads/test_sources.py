@@ -253,6 +253,8 @@ def test_frames_without_a_frame(untouched: Graph, given: dict[str, Any]) -> None
 def test_frames_without_their_types(untouched: Graph, given: Any) -> None:
     with refused(untouched, BadRequestError, "give a frame per type, as in frames="):
         load(untouched, frames=given)
+    with refused(untouched, BadRequestError, "is no path: give a frame per type"):
+        untouched.load([{"name": "a"}], mode="append")  # type: ignore[arg-type]
 
 
 def test_exactly_one_input(untouched: Graph, folder: Path) -> None:

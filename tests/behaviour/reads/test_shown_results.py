@@ -135,6 +135,8 @@ def test_a_graph_shows_its_head_its_counts_and_its_schema(graph: Graph) -> None:
         assert shown in html
     assert "<svg " in html
     assert repr(graph) == f"<Graph {graph.uri}>"
+    with pytest.raises(TypeError, match=r"open a graph with Graph.open\('papers.omni'\)"):
+        Graph("papers.omni")  # type: ignore[arg-type]
     assert "Catalog: 2 node types, 2 edge types" in repr(graph.catalog())
 
 
@@ -176,6 +178,24 @@ def test_no_public_result_is_an_object_at_an_address(graph: Graph) -> None:
         assert " object at 0x" not in text, text
         html = getattr(value, "_repr_html_", str)()
         assert " object at 0x" not in html
+
+
+def test_receipts_are_a_line(graph: Graph) -> None:
+    found = graph.mutate('update Person set { bio: "x" } where name = "ada"', dry_run=True)
+    assert repr(found) == "<MutationResult of query: 1 node, 0 edges (dry run) on main>"
+    nobody = graph.mutate('delete Person where name = "nobody"')
+    assert repr(nobody) == "<MutationResult of query: 0 nodes, 0 edges (nothing was written) on main>"
+    people = [{"name": "dee"}, {"name": "dee"}]
+    loaded = graph.load(
+        frames={"Person": people}, mode="merge", branch="receipts", base="main", engine="local", on_duplicate="first"
+    )
+    assert loaded.commit is not None
+    assert repr(loaded) == (
+        f"<LoadResult: 1 node, 0 edges in commit {loaded.commit.commit_id} on receipts (merge), 1 replaced>"
+    )
+    tried = graph.merge("receipts", dry_run=True)
+    assert repr(tried) == "<MergeResult of receipts into main: fast_forward, node:Person +1 ~0 -0 (dry run)>"
+    graph.delete_branch("receipts")
 
 
 def test_lists_of_commits_and_branches_are_lists(graph: Graph) -> None:

@@ -116,12 +116,17 @@ class InputFile:
         return name.suffix.lstrip(".").lower()
 
 
+FRAME_PER_TYPE = 'give a frame per type, as in frames={"Paper": papers}'
+
+
 def check_one_input(source: object, mapping: object, frames: object) -> None:
     """Make sure that a load has one input.
 
     Raises:
-        BadRequestError: it has none, or graph records beside something else.
+        BadRequestError: it has none, or graph records beside something else, or frames in their place.
     """
+    if not isinstance(source, str | os.PathLike | None):
+        raise BadRequestError(f"a {type(source).__name__} is no path: {FRAME_PER_TYPE}")
     if (source is None) == (mapping is None and frames is None):
         raise BadRequestError("give one input: files of graph records, a mapping, frames, or frames with a mapping")
 

@@ -279,7 +279,7 @@ def refuse_tables(files: Sequence[InputFile]) -> None:
         if file.ending in _TABLE_ENDINGS:
             raise BadRequestError(
                 f"{file.path} is a table, not graph records: write a mapping that says which type it feeds, "
-                "and load it with `--mapping FILE` (mapping=)"
+                "and load it with `--mapping FILE` (mapping=); `omnigraph infer` proposes one"
             )
 
 

@@ -20,7 +20,7 @@ from omnigraph.pipeline.shape.plan import LoadPlan
 from omnigraph.pipeline.shape.shaping import RawRecords
 from omnigraph.pipeline.shape.value_sources import column_source
 from omnigraph.pipeline.sources.column_map import ColumnMap, SourceColumns, arrow_columns, map_columns, raw_records
-from omnigraph.pipeline.sources.inputs import InputFile, check_one_input, find_files
+from omnigraph.pipeline.sources.inputs import FRAME_PER_TYPE, InputFile, check_one_input, find_files
 from omnigraph.pipeline.sources.local_frames import LocalRows, StreamedRows, local_rows
 from omnigraph.pipeline.sources.mapping import (
     MappedType,
@@ -235,7 +235,6 @@ def frame_data(name: str, given: object) -> object:
 
 
 _FRAME_KINDS = ": give a frame of Spark, pandas or polars, an Arrow table or stream, or a list of dictionaries"
-_FRAME_PER_TYPE = 'give a frame per type, as in frames={"Paper": papers}'
 
 
 @frozen(kw_only=True)
@@ -323,11 +322,11 @@ def look_at_input(
     if mapping is not None:
         read = read_mapping(mapping, catalog, with_frames=frames is not None, needs_ends=not is_patch)
     if frames is not None and not isinstance(frames, Mapping):
-        raise BadRequestError(f"frames is a {type(frames).__name__}: {_FRAME_PER_TYPE}")
+        raise BadRequestError(f"frames is a {type(frames).__name__}: {FRAME_PER_TYPE}")
     found = tuple(read_frames(frames or {}, catalog, access, read, is_patch=is_patch))
     _refuse_unfed(read, found)
     if not found and not read.types:
-        raise BadRequestError(f"there is nothing to load: {_FRAME_PER_TYPE}")
+        raise BadRequestError(f"there is nothing to load: {FRAME_PER_TYPE}")
     files = [
         (item, find_files(item.source, endings_of(item)))
         for item in read.types
