@@ -26,6 +26,7 @@ from support.oracle.queries import (
     Case,
     Clause,
     Column,
+    Declared,
     Exists,
     Expression,
     Function,
@@ -639,3 +640,32 @@ def _is_taken_by(function: str, item: PropertyShape) -> bool:
         case "collect" | "min" | "max":
             return item.scalar is not None
     return item.scalar in NUMBERS
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A match, two conditions on its rows, a block, and something to count with."""
+
+    clauses: tuple[Clause, ...]
+    first: Expression
+    second: Expression
+    block: tuple[Clause, ...]
+    number: Expression
+    params: tuple[Declared, ...]
+    values: dict[str, Any]
+
+    def asking(self, *more: Clause, returns: tuple[Return, ...], **rest: Any) -> Question:
+        """A question about the rows that satisfy further clauses."""
+        return Question(Query(self.params, (*self.clauses, *more), returns, **rest), self.values)
+
+
+@st.composite
+def judged_matches(draw: st.DrawFn, world: World) -> Judged:
+    """Matches of at least one node with conditions that may stand everywhere: there is no text condition in them."""
+    writer, scope = _Writer(draw, world), Scope()
+    known = writer.binding(scope, depth=0)
+    clauses = (known, *writer.block(scope, writer.pick([1, 2, 3]), depth=0))
+    first, second = (writer.expression(scope, "Bool") for _ in range(2))
+    block = writer.block(scope.child(), writer.pick([1, 2]), depth=1)
+    number = writer.atom(scope, writer.pick(["whole", "float"]))
+    return Judged(clauses, first, second, block, number, tuple(writer.params), writer.values)
