@@ -173,6 +173,12 @@ def test_what_is_branched_or_merged_must_be_readable(root: Path) -> None:
             "create": lambda: graph.create_branch("new", actor="blind"),
             "create at a commit": lambda: graph.create_branch("new", on_draft, actor="half"),
             "forking load": lambda: load(graph, "blind", branch="new", base="main"),
+            "match of a mutation": lambda: graph.mutate(
+                "match { $p: Paper } update $p set { title: $p.doi }", actor="blind"
+            ),
+            "rows of a mutation": lambda: graph.mutate(
+                'insert Paper { doi: "1" } as $p return { $p.doi }', actor="blind"
+            ),
             "preview of a mutation": lambda: graph.mutate(ADD, {"doi": "1"}, actor="blind", dry_run=True),
             "merge": lambda: graph.merge("draft", engine="local", actor="blind"),
             "merge of a hidden source": lambda: graph.merge("draft", engine="local", actor="half"),

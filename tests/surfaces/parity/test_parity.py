@@ -410,6 +410,9 @@ def test_mutations(twins: Pair) -> None:
             "update Person set { age: $a } where name = $n", {"a": 5, "n": "ada"}
         ),
         "nothing matches": lambda g: g.mutate(SET_AGE, {"name": "nobody", "age": 4}),
+        "rows of a match": lambda g: g.mutate(
+            'match { $p: Person { name: "ada" } } update $p set { age: 6 } return { $p.name as name, $p.age as age }'
+        ),
         "a preview": lambda g: g.mutate(SET_AGE, {"name": "ada", "age": 9}, dry_run=True),
         "a preview of too much": lambda g: g.mutate(SET_AGE, {"name": "ada", "age": 9}, dry_run=True, max_affected=0),
         "within a bound": lambda g: g.mutate(SET_AGE, {"name": "ada", "age": 9}, max_affected=1),

@@ -37,6 +37,13 @@ def test_a_mutation_answers_with_the_commit_that_it_published_if_it_changed_some
     assert head(client) == before
 
 
+def test_rows_that_statements_return_come_with_the_receipt(client):
+    text = 'insert Person { name: "zoe", age: 3 } as $p return { $p.@id as id, $p.age + 1 as next }'
+    answer = client.post(f"{GRAPH}/mutate", json={"query": text}).json()
+    assert answer["rows"] == [{"id": "zoe", "next": 4}]
+    assert "rows" not in client.post(f"{GRAPH}/mutate", json={"query": ADD, "params": {"name": "ann"}}).json()
+
+
 def test_older_names_of_members_and_of_the_route_are_understood(client):
     body = {"query_source": ADD, "query_name": "add", "params": {"name": "zoe"}}
     answer = client.post(f"{GRAPH}/change", json=body)
