@@ -302,12 +302,24 @@ def _properties(row: Mapping[str, object]) -> str:
 # ---- Receipts of mutations
 
 
+#: What statements about branches have done, by the names that they have in receipts; no query has such a name.
+_BRANCH_STATEMENTS = {
+    "branch create": "created branch",
+    "branch delete": "deleted branch",
+    "branch merge": "merged into",
+}
+
+
 def receipt_lines(result: MutationResult) -> Iterator[str]:
     """The receipt as a person reads it, or what would change."""
     nodes, edges = counted(result.affected_nodes, "node"), counted(result.affected_edges, "edge")
     if result.dry_run:
         yield f"{nodes}, {edges} would change on {result.branch}; nothing was written"
         yield from _preview_lines(result)
+    elif result.query_name in _BRANCH_STATEMENTS:
+        done = _BRANCH_STATEMENTS[result.query_name]
+        commit = "" if result.commit is None else f" in commit {commit_text(result.commit.commit_id)}"
+        yield f"{done} {result.branch}{commit}"
     elif result.commit is None:
         yield "nothing matched, nothing changed"
     else:

@@ -19,10 +19,11 @@ from omnigraph.core.source import SourceText
 from omnigraph.core.values import StoredValue
 from omnigraph.embedding.on_write import CountedVectors, MutationVectors, TextsMissingError, no_embedding
 from omnigraph.engine.context import Context, variable_tables
-from omnigraph.errors import ConflictError, QuerySelectionError, ResourceLimitError
-from omnigraph.graph.open_graph import OpenGraph, graph_method
+from omnigraph.errors import BadRequestError, ConflictError, QuerySelectionError, ResourceLimitError
+from omnigraph.graph.open_graph import MethodsOf, OpenGraph, graph_method
 from omnigraph.graph.reads import query_context
 from omnigraph.lang.query import ir
+from omnigraph.lang.query.commands import Command, Verb, command_of
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.pipeline.workers import Progress
 from omnigraph.policy.rules import Action
@@ -50,6 +51,11 @@ def mutate(
     max_affected: int | None = None,
     dry_run: bool = False,
 ) -> MutationResult:
+    command = command_of(text)
+    if command is not None:
+        if params or name is not None or if_commit is not None or max_affected is not None or dry_run:
+            raise BadRequestError(f"`{command.name}` stands alone: it takes no parameters, name, condition or dry run")
+        return _run_command(graph, command, actor)
     branch = check_branch_name(branch)
     if not dry_run:
         graph.require_writable()
@@ -130,6 +136,27 @@ def mutate(
             else:
                 return result
     raise ConflictError("the texts to embed kept changing; nothing was written, try again")
+
+
+def _run_command(graph: OpenGraph, command: Command, actor: str | None) -> MutationResult:
+    """Create, delete or merge a branch; the receipt is that of a mutation which changed no row itself."""
+    # Lazy: mutations of rows need no merge.
+    from omnigraph.graph import branches
+
+    methods, commit, branch = MethodsOf(graph), None, command.branch
+    match command.verb:
+        case Verb.CREATE:
+            branches.create_branch(methods, command.branch, command.other or MAIN, actor)
+        case Verb.DELETE:
+            branches.delete_branch(methods, command.branch, actor)
+        case Verb.MERGE:
+            branch = command.other or MAIN
+            commit = branches.merge(methods, command.branch, branch, actor=actor).commit
+        case _:
+            raise QuerySelectionError(f"`{command.name}` is a read: run it with `query`", (command.name,))
+    return MutationResult(
+        branch=branch, query_name=command.name, affected_nodes=0, affected_edges=0, actor=actor, commit=commit
+    )
 
 
 def _match_context(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from importlib import import_module
 from threading import Lock
@@ -257,6 +257,13 @@ _Result = TypeVar("_Result")
 
 
 class _Opened(Protocol):
+    _core: OpenGraph
+
+
+@dataclass(slots=True)
+class MethodsOf:
+    """An open graph as the functions take it that are methods of `Graph`, for those of them that call each other."""
+
     _core: OpenGraph
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
@@ -29,6 +29,7 @@ from omnigraph.errors import QuerySelectionError
 from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.query import ir
+from omnigraph.lang.query.commands import Command, Verb, command_of
 from omnigraph.lang.query.explain import explain_ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.lang.schema.catalog import Catalog
@@ -48,6 +49,9 @@ def query(
     cancel: CancelSignal | None = None,
     **target: Unpack[TargetKeywords],
 ) -> Result:
+    command = command_of(text)
+    if command is not None:
+        return _answer(graph, command, params, name, graph.target(**target))
     limits = graph.limits.during(timeout_s, cancel)
     reading = graph.environment.reading.begin()
     try:
@@ -76,6 +80,36 @@ def query(
         # After any failure: a lock that is not released would stop cleanups as long as the graph is open.
         reading.close()
         raise
+
+
+def _answer(
+    graph: OpenGraph, command: Command, params: Mapping[str, object] | None, name: str | None, wanted: Target
+) -> Result:
+    """The names of the branches, or the plan of a query, as a result of one column."""
+    if not command.verb.is_read:
+        raise QuerySelectionError(f"`{command.name}` is a mutation: run it with `mutate`", (command.name,))
+    snapshot = graph.resolve(wanted)
+    if command.verb is Verb.LIST:
+        return text_result("branch", sorted(graph.state().heads), command, wanted, snapshot.commit_id)
+    assert command.query is not None, "explain has a query"
+    compiled = graph.compiler.compile(command.query, graph.catalog_of(snapshot), name)
+    text = explain_ir(compiled.ir)
+    if isinstance(compiled.ir, ir.ReadIR):
+        bound = _bind(graph, compiled.ir, params) if params else {}
+        context = query_context(graph, snapshot, bound, variable_tables(compiled.ir.pipeline))
+        text += plan_query(context, compiled.ir).render()
+    return text_result("plan", text.splitlines(), command, wanted, snapshot.commit_id)
+
+
+def text_result(column: str, values: Sequence[str], command: Command, target: Target, commit_id: str) -> Result:
+    """Texts as a result of one column."""
+    # Lazy: reads of rows make their batches elsewhere.
+    import pyarrow as pa
+
+    batch = pa.record_batch({column: pa.array(values, pa.utf8())})
+    return Result(
+        batch.schema, iter((batch,)), query_name=command.name, target=target, commit_id=commit_id, types=(ir.ID_TYPE,)
+    )
 
 
 def _to_the_end(

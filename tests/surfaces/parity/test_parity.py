@@ -410,6 +410,11 @@ def test_mutations(twins: Pair) -> None:
             "update Person set { age: $a } where name = $n", {"a": 5, "n": "ada"}
         ),
         "nothing matches": lambda g: g.mutate(SET_AGE, {"name": "nobody", "age": 4}),
+        "a statement that makes a branch": lambda g: g.mutate('branch create "made/one" from main;'),
+        "a statement that lists branches": lambda g: g.query("branch list").to_pylist(),
+        "a statement that merges a branch": lambda g: g.mutate("branch merge made/one"),
+        "a statement that deletes a branch": lambda g: g.mutate("branch delete made/one"),
+        "a statement that explains": lambda g: g.query("explain match { $p: Person } delete $p").to_pylist(),
         "rows of a match": lambda g: g.mutate(
             'match { $p: Person { name: "ada" } } update $p set { age: 6 } return { $p.name as name, $p.age as age }'
         ),

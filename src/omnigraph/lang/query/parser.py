@@ -16,6 +16,7 @@ from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import DeclarationGrammar, Lookahead, Progress, TreeBuilder, only, span_of, whole_number
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.advice import advise
+from omnigraph.lang.query.commands import without_settings
 
 SYNTAX_ERROR = "Q000"
 _Part = TypeVar("_Part")
@@ -129,12 +130,12 @@ def parse_queries(source: SourceText) -> ast.QueryFile:
     Raises:
         CompilerError: with the first syntax error of every broken query.
     """
-    return ast.QueryFile(_grammar().parse(source))
+    return ast.QueryFile(_grammar().parse(without_settings(source)))
 
 
 def parse_queries_all(source: SourceText) -> tuple[ast.QueryFile, Findings]:
     """The declared queries that parse, and one finding for each that does not, or has no name."""
-    queries, findings = _grammar().parse_all(source)
+    queries, findings = _grammar().parse_all(without_settings(source))
     for query in queries:
         if query.is_bare:
             findings.error(

@@ -18,9 +18,11 @@ from omnigraph.api.row_streams import encode_answer, encode_result
 from omnigraph.api.rows import Result
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN
-from omnigraph.core.budget import LinkedSignal
+from omnigraph.core.budget import CancelSignal, LinkedSignal
 from omnigraph.core.source import SourceText
 from omnigraph.errors import BadRequestError, BlobChangedError, BlobRangeError
+from omnigraph.graph.reads import text_result
+from omnigraph.lang.query.commands import Verb, command_of
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
 from omnigraph.lang.schema.compiler import compile_schema
@@ -68,18 +70,31 @@ async def _read(request: Request, _operation: Operation) -> Response:
     timeout_s, signal = call.settings.timeout_s(body.timeout_s), call.new_signal()
 
     def work() -> bytes:
-        result = call.graph.query(
-            body.query_source,
-            body.params,
-            name=body.query_name,
-            timeout_s=timeout_s,
-            cancel=signal,
-            **arguments_of(target),
+        result = _queried(
+            call, body.query_source, body.params, body.query_name, target=target, timeout_s=timeout_s, signal=signal
         )
         return encode_answer(result, names_commit=False)
 
     content = await call.stoppable(work, signal)
     return Response(content, media_type=JSON)
+
+
+def _queried(
+    call: GraphCall,
+    source: str | SourceText,
+    params: Mapping[str, object] | None,
+    name: str | None,
+    *,
+    target: Target,
+    timeout_s: float | None,
+    signal: CancelSignal,
+) -> Result:
+    """The rows of a read; `branch list` names the branches that the caller may read."""
+    command = command_of(source)
+    if command is not None and command.verb is Verb.LIST:
+        commit_id = call.graph.snapshot(**arguments_of(target)).commit_id
+        return text_result("branch", call.visible_branches(), command, target, commit_id)
+    return call.graph.query(source, params, name=name, timeout_s=timeout_s, cancel=signal, **arguments_of(target))
 
 
 async def answer_query(
@@ -100,7 +115,7 @@ async def answer_query(
     allowed_s, signal = call.settings.timeout_s(timeout_s), call.new_signal()
 
     def run() -> Result:
-        return call.graph.query(source, params, name=name, timeout_s=allowed_s, cancel=signal, **arguments_of(target))
+        return _queried(call, source, params, name, target=target, timeout_s=allowed_s, signal=signal)
 
     if ARROW_STREAM in call.request.headers.get("accept", ""):
         if first is not None:
