@@ -194,7 +194,8 @@ def _all_properties(
     bound = entity(context, scope, variable, expression.span)
     if projection.alias is not None:
         message = f"`${variable.name}.*` is several columns and takes no name"
-        context.error("Q110", projection.span, message, f"one object of all of them is `object(${variable.name})`")
+        hint = f"leave out `as {projection.alias}`: each column is called as its property"
+        context.error("Q110", projection.span, message, hint)
     if bound is None or bound.members is None:
         return
     for property_name in bound.property_names():
