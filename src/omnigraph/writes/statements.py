@@ -255,7 +255,9 @@ class StatementRunner:
             index = rows.schema.get_field_index(name)
             rows = rows.set_column(index, rows.schema.field(index), column)
         self.unembedded.note(definition, columns.keys(), found.own, rows)
-        rows = _one_per_id(definition, rows, ids, columns)
+        if found.tuples.names:
+            # Only rows of a match find an entity more than once.
+            rows = _one_per_id(definition, rows, ids, columns)
         self.pending.put(definition, rows, may_replace=True)
         self.affected.count(definition, rows.num_rows)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from omnigraph.core.arrow import Array, arrow_field, one_array, pa, stored_array, stored_values
-from omnigraph.core.types import MOMENTS, EnumType, PropertyType, Scalar, ScalarType, item_scalar
+from omnigraph.core.types import MOMENTS, NUMERICS, EnumType, PropertyType, Scalar, ScalarType, item_scalar, scalar_of
 from omnigraph.core.values import MANAGED, StoredValue, coerce_json, spelled_cell
 from omnigraph.engine.comparisons import as_array
 from omnigraph.engine.expressions import Evaluated, Reference, evaluate
@@ -119,6 +119,13 @@ def computed_column(
     wanted = arrow_field(name, type_).type
     if value.type.base == type_.base and column.type == wanted and (type_.nullable or not column.null_count):
         return column
+    is_number = scalar_of(value.type.base) in NUMERICS and scalar_of(type_.base) in NUMERICS - {Scalar.F32}
+    if is_number and (type_.nullable or not column.null_count):
+        try:
+            return column.cast(wanted)
+        except pa.ArrowInvalid:
+            # Value by value: one that does not fit is named with its row, and large integers round to floats.
+            pass
     owner = definition.name
     values = enumerate(stored_values(column))
     fitted = [_fitted(owner, name, type_, given, label(place)) for place, given in values]
