@@ -250,6 +250,7 @@ _RESOURCES = {
     "http_request_bytes": ("body of the request", True),
     "http_request_values": ("values in the body of the request", False),
     "mcp_answer_bytes": ("answer of the tool", True),
+    "paths": ("paths that the read found", False),
     "pending mutation bytes": ("rows that the mutation holds", True),
     "query_memory_bytes": ("memory of the read", True),
     "query_rows": ("rows of the answer", False),
