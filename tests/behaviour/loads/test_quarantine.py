@@ -472,6 +472,25 @@ def test_dropped_and_superseded_records_are_not_in_the_quarantine(graph: Graph, 
     assert receipt.quarantine.command.endswith("--mode append --on-duplicate first --dangling drop")
 
 
+@pytest.mark.parametrize("broken", ["dan,1,1", '"dan'], ids=["too many values", "an open quote"])
+def test_an_edge_that_may_name_an_unreadable_record_is_kept_with_it(graph: Graph, tmp_path: Path, broken: str) -> None:
+    people, edges = tmp_path / "people.csv", tmp_path / "knows.csv"
+    people.write_text(f"name,age\neve,1\n{broken}\n", encoding="utf-8")
+    edges.write_text("from,to\ndan,eve\neve,ann\n", encoding="utf-8")
+    mapping = {
+        "nodes": {"Person": {"source": str(people)}},
+        "edges": {"Knows": {"source": str(edges), "from": "from", "to": "to", "dangling": "drop"}},
+    }
+    bad = tmp_path / "bad"
+    receipt = graph.load(mapping=mapping, mode="merge", engine="local", quarantine=bad)
+    assert (receipt.nodes_loaded, receipt.edges_loaded, receipt.dropped) == ({"Person": 1}, {"Knows": 1}, 0)
+    assert receipt.quarantined == 2
+    (file,) = (bad / "nodes" / "Person").glob("*.csv")
+    file.write_text("name,age\ndan,1\n", encoding="utf-8")
+    again = graph.load(mapping=bad / "mapping.yaml", mode="merge", engine="local")
+    assert (again.nodes_loaded, again.edges_loaded, again.dropped) == ({"Person": 1}, {"Knows": 1}, 0)
+
+
 # ---- patches
 
 

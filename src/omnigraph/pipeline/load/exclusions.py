@@ -181,11 +181,16 @@ class Exclusions:
         if drops:
             rows = self._found.of(key)
             before = len(rows)
-            for rule, scans, keys in nowhere:
-                tell = TellReasons(self.folder, rule, self._source(key))
-                self._add_told(rows, self._tally.rows(scans, keys, tell))
+            # An end that is nowhere may be a bad record that has no readable id: such edges are kept with it.
+            kept: list[_Finding] = []
+            for rule, found in zip(self.rules[key].ends, nowhere, strict=False):
+                if quarantines and not self.staged.unnamed.isdisjoint((rule.node, "")):
+                    kept.append(found)
+                else:
+                    tell = TellReasons(self.folder, rule, self._source(key))
+                    self._add_told(rows, self._tally.rows(found[1], found[2], tell))
             self._found.dropped[key] += len(rows) - before
-            nowhere = []
+            nowhere = kept
         refused: list[_Finding] = []
         ends = self.rules[key].ends
         if quarantines and self._is_due(key, EndRefused, grown=sum(self._bad_nodes(rule.node) for rule in ends)):

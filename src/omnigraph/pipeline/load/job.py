@@ -236,6 +236,7 @@ class LoadJob:
         staged.rejects.extend((number, name) for name in answer["rejects"])
         for name, files in answer["bad_ids"].items():
             staged.bad_ids.setdefault(TableKey(name), []).extend(files)
+        staged.unnamed.update(answer["unnamed"])
         if answer["violations"] is not None:
             some = ViolationCounts.from_message(answer["violations"])
             some.relocate(lambda record: in_file(record, piece.before, piece.unit))

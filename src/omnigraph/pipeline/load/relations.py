@@ -66,6 +66,8 @@ class Staged:
     types: dict[TableKey, StagedType]
     #: Files with the ids of bad records, of nodes.
     bad_ids: dict[TableKey, list[Message]] = field(default_factory=dict)
+    #: Node types with bad records whose ids cannot be read; an empty text for records whose type cannot be read.
+    unnamed: set[str] = field(default_factory=set)
     provenance: Provenance = field(default_factory=Provenance)
     #: What is wrong with single records.
     violations: ViolationCounts = field(default_factory=ViolationCounts)

@@ -70,7 +70,11 @@ def stage_part(item: StageItem) -> Message:
     with stage.removed_on_failure():
         for raw in work_steps(reader.records()):
             stage.put(raw)
-        return stage.finish(item.part.number, reader.lines, reader.unit) | {"rest": reader.rest}
+        answer = stage.finish(item.part.number, reader.lines, reader.unit)
+    mapped = item.part.mapped
+    # A record that cannot be read is of the type of its file, or of any.
+    unread = ["" if mapped is None else mapped.type_key] if answer.get("unread") else []
+    return answer | {"rest": reader.rest, "unnamed": [*answer.get("unnamed", ()), *unread]}
 
 
 @frozen
@@ -154,6 +158,8 @@ class _Stage:
         self._bad_ids = _BadIds(plan, part)
         #: Records whose type is known, and that are bad before their values are looked at.
         self._refused: Counter[TableKey] = Counter()
+        #: Records whose values are bad; what the reader counts beyond them cannot be read.
+        self._known_bad = 0
         self._ledger = Ledger(plan.ledgers, part)
 
     @contextmanager
@@ -176,7 +182,7 @@ class _Stage:
         if raw.is_refused:
             self._refused[raw.shape.key] += raw.count
             if raw.shape.ends is None:
-                self._bad_ids.add(raw.shape.key, ids_of(raw, self._plan, self._source))
+                self._bad_ids.add(raw.shape.key, ids_of(raw, self._plan, self._source), raw.count)
             return
         if raw.shape.key not in self._plan.targets:
             self._unplaced.add(raw.shape.key)
@@ -200,10 +206,13 @@ class _Stage:
         self._nulled.update(shaped.nulled)
         pending.has_given_ids |= bool(raw.shape.key_members) or raw.has_given_ids
         self.violations.merge(shaped.violations)
-        pending.bad += int(np.count_nonzero(shaped.bad))
+        self._known_bad += shaped.violations.records
+        bad = int(np.count_nonzero(shaped.bad))
+        pending.bad += bad
         if shaped.aliases:
             self._aliases.setdefault(raw.shape.key, set()).update(shaped.aliases)
-        self._bad_ids.add(raw.shape.key, shaped.bad_ids)
+        if raw.shape.ends is None:
+            self._bad_ids.add(raw.shape.key, shaped.bad_ids, bad)
         pending.numbers.add(shaped.lines)
         pending.waiting += shaped.rows.to_batches()
         pending.waiting_bytes += shaped.rows.nbytes
@@ -251,6 +260,8 @@ class _Stage:
                 for key, pending in self._types.items()
             },
             "bad_ids": self._bad_ids.message(),
+            "unnamed": [str(key) for key, count in self._bad_ids.unnamed.items() if count > 0],
+            "unread": self.violations.records > self._known_bad + self._refused.total(),
             "refused": dict(self._refused),
             "violations": self.violations.to_message() if self.violations else None,
             "rejects": [] if self._rejects is None else self._rejects.files(),
@@ -270,9 +281,12 @@ class _BadIds:
         self._part = part
         self._held: dict[TableKey, list[Array]] = {}
         self._files: dict[TableKey, list[Message]] = {}
+        #: Bad records whose ids cannot be read: an edge without an end may name one of them.
+        self.unnamed: Counter[TableKey] = Counter()
 
-    def add(self, key: TableKey, ids: Array) -> None:
-        """Keep more of them."""
+    def add(self, key: TableKey, ids: Array, records: int) -> None:
+        """Keep the ids of some bad records."""
+        self.unnamed[key] += records - len(ids)
         if not len(ids):
             return
         held = self._held.setdefault(key, [])
