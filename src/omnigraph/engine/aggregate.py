@@ -293,6 +293,7 @@ class Grouping:
                 distinct=aggregate.distinct,
                 order=[*keys, *(order_codes(tie, descending=False) for tie in ties)],
                 limit=limit if isinstance(limit, int) else None,
+                allow=self._context.budget.allow,
             )
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,12 +23,15 @@ def aggregate_all(
     distinct: bool = False,
     order: Sequence[IntArray] = (),
     limit: int | None = None,
+    allow: Callable[[int], None] = lambda _: None,
 ) -> Array:
-    """One value per group of `count`; nulls are skipped.
+    """One value per group of `count`; nulls are skipped. `allow` is asked before much is allocated.
 
     `groups` has the group of each value, `weights` how many equal rows each stands for. `order` are numbers that sort
     the values of `collect`, ascending by value without them; `limit` keeps the first of each group.
     """
+    if function in _WEIGHTED and not distinct:
+        return _WEIGHTED[function](groups, values, count, weights)
     kept = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     places = np.flatnonzero(kept)
     codes = order_codes(values.take(pa.array(places)), descending=False)
@@ -41,6 +44,11 @@ def aggregate_all(
         first = np.sort(by_place[~same])
     else:
         repeats = np.ones(len(places), np.int64) if weights is None else weights[places]
+        if limit is not None:
+            # The first of a group may all be one value, but never more than so many.
+            repeats = np.minimum(repeats, limit)
+        width = values.nbytes // max(len(values), 1) + (_ITEM_ARRAYS + len(keys)) * np.dtype(np.int64).itemsize
+        allow(int(repeats.sum()) * width)
         first = np.repeat(np.arange(len(places)), repeats)
     places, groups, codes = places[first], groups[first], codes[first]
     keys = [code[first] for code in keys]
@@ -58,6 +66,10 @@ def aggregate_all(
             return _NUMBERS[function](groups, kept_values, count)
 
 
+#: Numbers of each item while values are collected: its place, its group, its order and their permutations.
+_ITEM_ARRAYS: Final = 8
+#: Aggregates that take each value as often as it counts, without writing it out.
+_WEIGHTED: Final = {"stddev": deviations, "median": medians}
 _NUMBERS: Final = {"sum": sums, "avg": averages, "stddev": deviations, "median": medians}
 
 

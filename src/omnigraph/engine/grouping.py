@@ -34,24 +34,46 @@ def averages(groups: IntArray, values: Array, count: int) -> Array:
     return _floats(_totals(places, numbers, count) / np.maximum(sizes, 1), sizes > 0)
 
 
-def deviations(groups: IntArray, values: Array, count: int) -> Array:
-    """The standard deviation of each group as a sample, as F64; null below two values."""
+def deviations(groups: IntArray, values: Array, count: int, weights: IntArray | None = None) -> Array:
+    """The standard deviation of each group as a sample, as F64; null below two values.
+
+    `weights` are how many equal values each stands for.
+    """
     places, numbers = _known(groups, values)
-    sizes = _sizes(places, count)
-    means = _totals(places, numbers, count) / np.maximum(sizes, 1)
+    totals: FloatArray
+    if weights is None:
+        sizes, shares = _sizes(places, count), np.ones(1)
+        totals = _totals(places, numbers, count)
+    else:
+        # A deviation is no exact number anyway: floats are good enough for its mean.
+        shares = weights[_valid(values)].astype(np.float64)
+        sizes = _heights(places, shares, count)
+        totals = np.bincount(places, numbers.astype(np.float64) * shares, count).astype(np.float64)
+    means = totals / np.maximum(sizes, 1)
     with np.errstate(over="ignore", invalid="ignore"):
         distances = numbers.astype(np.float64) - means[places]
-        squares = np.bincount(places, np.square(distances), count)
+        squares = np.bincount(places, np.square(distances) * shares, count)
         return _floats(np.sqrt(squares / np.maximum(sizes - 1, 1)), sizes > 1)
 
 
-def medians(groups: IntArray, values: Array, count: int) -> Array:
-    """The middle value of each group as F64; of an even number of values the mean of the middle two."""
+def medians(groups: IntArray, values: Array, count: int, weights: IntArray | None = None) -> Array:
+    """The middle value of each group as F64; of an even number of values the mean of the middle two.
+
+    `weights` are how many equal values each stands for.
+    """
     places, numbers = _known(groups, values)
-    sizes = _sizes(places, count)
-    ordered = np.append(numbers[np.lexsort((numbers, places))], numbers.dtype.type(0))
-    starts = np.cumsum(sizes) - sizes
-    low, high = ordered[starts + np.maximum(sizes - 1, 0) // 2], ordered[starts + sizes // 2]
+    order = np.lexsort((numbers, places))
+    ordered = np.append(numbers[order], numbers.dtype.type(0))
+    repeats = np.ones(len(numbers), np.int64) if weights is None else weights[_valid(values)]
+    ends = np.cumsum(repeats[order])
+    last = np.searchsorted(places[order], np.arange(count), side="right")
+    tops = np.append(0, ends)[last]
+    sizes = np.diff(tops, prepend=0)
+    starts = tops - sizes
+    low, high = (
+        ordered[np.searchsorted(ends, starts + middle, side="right")]
+        for middle in (np.maximum(sizes - 1, 0) // 2, sizes // 2)
+    )
     every = np.arange(count)
     means = _totals(np.append(every, every), np.append(low, high), count) / 2
     # The sum of two floats may be beyond them, but not that of their halves.
@@ -106,6 +128,16 @@ def _known(groups: IntArray, values: Array) -> tuple[IntArray, Numbers]:
     """The numbers that are not null, and their groups."""
     numbers, known = numbers_of(values)
     return (groups, numbers) if known.all() else (groups[known], numbers[known])
+
+
+def _valid(values: Array) -> BoolArray:
+    """Which values are not null."""
+    valid: BoolArray = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    return valid
+
+
+def _heights(groups: IntArray, shares: FloatArray, count: int) -> IntArray:
+    return np.bincount(groups, shares, count).astype(np.int64)
 
 
 def _sizes(groups: IntArray, count: int) -> IntArray:

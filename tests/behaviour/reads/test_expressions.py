@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import IntegerOverflowError, ParameterError
+from omnigraph.errors import IntegerOverflowError, ParameterError, ResourceLimitError
 from support.subtests import each_case
 
 SCHEMA = """
@@ -197,3 +197,26 @@ def test_both_zeros_are_one_group_that_is_shown_as_zero(tmp_path: Path) -> None:
         rows = rows_of(graph, f"match {{ $n: N }} return {result} order {{ w }}")
         assert [str(row["w"]) for row in rows] == ["None", "0.0"]
         assert [str(row["l"]) for row in rows] == ["None", "[0.0]"]
+
+
+def test_rows_that_stand_for_many_are_not_written_out(people: Graph) -> None:
+    others = "  ".join(f"$x{number}: Person" for number in range(16))
+    text = f"match {{ $p: Person  {others} }} return {{ %s }}"
+    rows = rows_of(
+        people, text % "count(*) as n, median($p.age) as m, stddev($p.age) as s, collect($p.key limit 2) as c"
+    )
+    assert [(row["n"], row["m"], row["c"]) for row in rows] == [(4**17, 40.0, ["ann", "ann"])]
+    # The deviation of very many is that of the population: sqrt(74 / 3).
+    assert rows[0]["s"] == pytest.approx((74 / 3) ** 0.5)
+    with pytest.raises(ResourceLimitError, match="memory"):
+        rows_of(people, text % "collect($p.key) as c")
+
+
+@each_case("aggregate", ["median($p.age)", "stddev($p.age)", "median($p.score)", "collect($p.key)"])
+def test_rows_that_stand_for_several_count_as_often(people: Graph, aggregate: str) -> None:
+    text = "match {{ $p: Person  $p {edge}knows $q }} return {{ $p.city as c, {value} as v }} order {{ c }}"
+    weighted = rows_of(people, text.format(edge="", value=aggregate))
+    assert weighted == [
+        {"c": row["c"], "v": row["v"]}
+        for row in rows_of(people, text.format(edge="$e:", value=f"count(distinct $e) as n, {aggregate}"))
+    ]

@@ -346,7 +346,7 @@ def _returned(context: Context, scope: Scope, expression: ast.Expression, shown:
         message = f"the order key `{text}` is the same in every row"
         context.error("T42", expression.span, message, "order by a property or a column")
         return None
-    if not isinstance(found, ir.PropertyRef | ir.EntityRef) and path is None:
+    if not isinstance(found, ir.PropertyRef | ir.EntityRef | ir.TypeOf) and path is None:
         message = f"the order key `{text}` is not returned"
         context.error("T42", expression.span, message, f"return it under a name and order by that: `{text} as n`")
         return None
