@@ -39,6 +39,7 @@ def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
     write(lines, [paper(n) for n in range(PAPERS)] + [cites(n, n - 1) for n in range(1, PAPERS)])
     with pytest.MonkeyPatch.context() as patch, Graph.init(folder / "papers.omni", SCHEMA) as graph:
         patch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+        patch.setenv("OMNIGRAPH_EMBED_ON_WRITE", "0")
         # Little data goes the way of much data.
         sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
         patch.setattr(joins, "SparkJoins", partial(joins.SparkJoins, **sizes))

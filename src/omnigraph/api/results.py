@@ -167,6 +167,7 @@ class LoadResult(Document):
             "only the compatible grammar does so"
         ),
     ] = field(default_factory=dict)
+    embedded: Annotated[int, OMIT_EMPTY, Text("texts that were embedded, or would be")] = 0
     quarantine: Annotated[LoadQuarantine | None, OMIT_NONE, Text("bad records, if there are any and they are kept")] = (
         None
     )

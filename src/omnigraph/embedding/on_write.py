@@ -22,7 +22,7 @@ _OFF = ("0", "false", "no", "off")
 
 def no_embedding(catalog: Catalog) -> str:
     """What keeps writes from embedding texts, as a clause for people; empty where nothing does, or there are none."""
-    if not any(map(embedded_vectors, catalog.nodes.values())):
+    if not _has_vectors(catalog):
         return ""
     if EMBED_ON_WRITE.text().lower() in _OFF:
         return f"{EMBED_ON_WRITE} is off"
@@ -37,6 +37,15 @@ def no_embedding(catalog: Catalog) -> str:
             f"{settings.provider}, or another OMNIGRAPH_EMBED_PROVIDER"
         )
     return ""
+
+
+def writes_embed(catalog: Catalog) -> bool:
+    """Whether writes embed texts here: there are vectors of texts, and nothing keeps them from it."""
+    return _has_vectors(catalog) and not no_embedding(catalog)
+
+
+def _has_vectors(catalog: Catalog) -> bool:
+    return any(map(embedded_vectors, catalog.nodes.values()))
 
 
 class TextsMissingError(Exception):

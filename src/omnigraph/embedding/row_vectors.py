@@ -271,7 +271,7 @@ def embed_rows(
         BadRequestError: the provider cannot be used at all, for lack of a key for example.
         EmbeddingError: the provider failed for good. What was computed is kept for the next run.
     """
-    client = _client(settings)
+    worker_client(settings)
     total = sum(len(rows.row_ids) for rows in wanted)
     cores = workers.parallelism
     tasks = _TASKS_HERE if cores == 1 else cores * _TASKS_PER_CORE
@@ -306,9 +306,7 @@ def embed_rows(
             answers = workers.run(stage, embed_texts, items, keep_failures=True)
         finally:
             # What tasks of this process hold.
-            client.close()
-            _client.cache_clear()
-            known_digests.cache_clear()
+            release_worker_client()
             KeptVectors(next(iter(addresses.values()))).forget_stop(run)
     for answer in answers:
         raise_failure(answer)
@@ -357,7 +355,7 @@ def _embed_batch(item: EmbedItem, missing: dict[bytes, str], kept: KeptVectors, 
     settings = item.settings
     if item.key is not None:
         settings = replace(settings, api_key=ApiKey(item.key.open()))
-    client = _client(settings)
+    client = worker_client(settings)
     vectors = pacer.run(
         len(missing),
         lambda: client.embed(list(missing.values()), dimension=item.rows.dimension, purpose=EmbedPurpose.DOCUMENT),
@@ -374,10 +372,29 @@ def _texts(rows: TextRows, batch_size: int) -> Iterator[list[str]]:
         yield texts(take_by_row_id(table, wanted, [rows.source])[rows.source])
 
 
-@lru_cache(maxsize=1)
-def _client(settings: EmbeddingSettings) -> EmbeddingClient:
-    """The client of a worker process, kept for its next task: a local model takes seconds to load."""
-    return create_embedder(settings)
+#: The client of a worker process, kept for its next task: a local model takes seconds to load.
+_kept_clients: dict[EmbeddingSettings, EmbeddingClient] = {}
+
+
+def worker_client(settings: EmbeddingSettings) -> EmbeddingClient:
+    """The client of a worker process, made for its first task with these settings."""
+    if settings not in _kept_clients:
+        made = create_embedder(settings)
+        _close_clients()
+        _kept_clients[settings] = made
+    return _kept_clients[settings]
+
+
+def release_worker_client() -> None:
+    """Close what tasks of this process kept for the next one."""
+    _close_clients()
+    known_digests.cache_clear()
+
+
+def _close_clients() -> None:
+    while _kept_clients:
+        _, client = _kept_clients.popitem()
+        client.close()
 
 
 # ---- From kept vectors to one staged write per table, in which nothing but vectors changes

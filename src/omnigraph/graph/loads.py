@@ -17,6 +17,8 @@ from omnigraph.commit.snapshot import ManifestState, Snapshot
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.ids import TableKey
+from omnigraph.embedding.load_vectors import LoadVectors
+from omnigraph.embedding.on_write import writes_embed
 from omnigraph.errors import BadRequestError, BranchNotFoundError, LoadReport
 from omnigraph.errors.requests import LOAD
 from omnigraph.frozen import frozen
@@ -128,6 +130,8 @@ class _Run:
         self._transaction = transaction
         self._call = call
         self._schema = graph.schema_of(transaction.snapshot.schema_hash)
+        root, catalog = graph.environment.location.uri, self._schema.catalog
+        self._vectors = LoadVectors(root, catalog, is_dry_run=call.dry_run) if writes_embed(catalog) else None
         self._quarantine = None if call.quarantine is None else quarantine_place(call.quarantine, graph.uri)
 
     def execute(self) -> LoadResult:
@@ -146,12 +150,13 @@ class _Run:
         if self._quarantine is not None:
             refuse_inside(self._quarantine, given.places)
         plan = LoadPlan(
-            shapes=shapes_of(schema.catalog, schema.identities, schema.rules),
+            shapes=shapes_of(schema.catalog, schema.identities, schema.rules, embeds=self._vectors is not None),
             edge_words={name.casefold(): e.table_key for name, e in schema.catalog.edges.items()},
             grammar=call.grammar,
             id_prefix=new_id_prefix(),
             is_patch=call.mode is LoadMode.PATCH,
             inserts_unknown=call.upsert,
+            keeps_vectors=call.mode is not LoadMode.APPEND,
             external=external_rule(self._graph.settings.external_blobs, is_overwrite=call.mode is LoadMode.OVERWRITE),
         )
         # What does not fit should not cost the start of Spark.
@@ -183,12 +188,16 @@ class _Run:
             objects=self._graph.environment.objects,
             root=self._graph.environment.location,
             checks_minimum=call.check_minimum,
+            embedding=self._vectors,
         )
         try:
             job.plan_parts()
             first, tables = self._targets(job)
             job.stage(tables, self._forked)
-            return self._transaction.run(lambda _: self._try(job, first))
+            result = self._transaction.run(lambda _: self._try(job, first))
+            if self._vectors is not None and result.commit is not None:
+                self._vectors.forget()
+            return result
         finally:
             job.close(is_committed=self._transaction.has_effect)
 
@@ -291,6 +300,7 @@ class _Run:
             quarantine=kept,
             report=report,
             nulled=dict(sorted(job.nulled.items())),
+            embedded=0 if self._vectors is None else self._vectors.embedded,
             actor=call.actor,
             commit=commit,
             dry_run=call.dry_run,

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from omnigraph.commit.transaction import OPTIMISTIC_TRIES
-from omnigraph.errors import BadRequestError, CompilerError, EmbeddingError
+from omnigraph.core.failpoints import Failpoint, watched
+from omnigraph.embedding import load_vectors
+from omnigraph.errors import BadRequestError, CompilerError, EmbeddingError, LoadRejectedError
 from omnigraph.graph import mutations
 from omnigraph.graph.graph import Graph
-from support.embedded_notes import GIVEN, KEY, StandIn, error_reply, notes_graph, of, openai_reply, set_body, vectors
+from support.embedded_notes import (
+    GIVEN,
+    KEY,
+    StandIn,
+    error_reply,
+    kept_files,
+    notes_graph,
+    of,
+    openai_reply,
+    set_body,
+    vectors,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SCHEMA = """
 node Note {
@@ -204,3 +222,133 @@ def test_a_vector_of_another_model_is_refused(tmp_path: Path) -> None:
     graph = notes_graph(tmp_path, SCHEMA.replace('@embed("body")', '@embed("body", model="other")'))
     with pytest.raises(BadRequestError, match=r"Note.vec come from model `other`"):
         insert(graph, "a", "x")
+
+
+# ---- loads
+
+
+def load(graph: Graph, *records: dict[str, Any], mode: str = "merge", type_name: str = "Note", **rest: Any) -> Any:
+    path = Path(graph.uri).parent / "records.jsonl"
+    path.write_text("".join(f"{json.dumps({'type': type_name, 'data': item})}\n" for item in records))
+    return graph.load(path, mode=mode, **{"engine": "local", **rest})
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "overwrite", "patch"])
+def test_a_load_embeds_texts_that_come_without_their_vectors(graph: Graph, mode: str) -> None:
+    result = load(
+        graph,
+        {"slug": "a", "body": "x"},
+        {"slug": "b", "body": "x"},
+        {"slug": "c", "body": "  "},
+        {"slug": "d", "body": "y", "vec": GIVEN},
+        {"slug": "e"},
+        mode=mode,
+        upsert=mode == "patch",
+    )
+    assert result.embedded == 1
+    expected = {"a": pytest.approx(of("x")), "b": pytest.approx(of("x")), "c": None, "d": GIVEN, "e": None}
+    assert vectors(graph) == expected
+    assert kept_files(graph) == []
+    assert graph.embed(engine="local").commit is None
+
+
+@pytest.mark.parametrize("mode", ["merge", "overwrite", "patch"])
+def test_a_text_that_stays_keeps_its_vector(graph: Graph, remote: StandIn, mode: str) -> None:
+    remote.replies = [openai_reply(ONE, GIVEN)]
+    assert load(graph, {"slug": "a", "body": "x"}, {"slug": "b", "body": "y"}).embedded == 2
+    remote.replies = [openai_reply(ONE)]
+    assert load(graph, {"slug": "a", "body": "x"}, {"slug": "b", "body": "z"}, mode=mode).embedded == 1
+    assert asked(remote) == [["x", "y"], ["z"]]
+    assert vectors(graph) == {"a": ONE, "b": ONE}
+
+
+def test_a_patch_embeds_only_what_it_brings(graph: Graph) -> None:
+    load(graph, *({"slug": slug, "body": slug} for slug in "abcd"))
+    patch = [
+        {"slug": "a", "body": "new"},
+        {"slug": "b", "body": "new", "vec": GIVEN},
+        {"slug": "c", "body": None},
+        {"slug": "d", "vec": None},
+    ]
+    assert load(graph, *patch, mode="patch").embedded == 1
+    assert vectors(graph) == {"a": pytest.approx(of("new")), "b": GIVEN, "c": None, "d": None}
+
+
+@pytest.mark.parametrize("mode", ["merge", "patch"])
+def test_records_without_a_text_lack_a_vector_that_must_not_be_null(graph: Graph, mode: str) -> None:
+    good, bad = {"slug": "a", "body": "x"}, {"slug": "b", "body": " "}
+    choices = {"type_name": "Must", "mode": mode, "upsert": mode == "patch"}
+    with pytest.raises(LoadRejectedError) as refused:
+        load(graph, good, bad, **choices)
+    assert refused.value.report.total == 1
+    # The text was embedded before the other record was found to be bad, and its vector was kept.
+    assert load(graph, good, **choices).embedded == 0
+    found = graph.query("query q() { match { $n: Must } return { $n.vec } }").to_pylist()
+    assert found == [{"n.vec": pytest.approx(of("x"))}]
+
+
+def test_a_dry_run_of_a_load_counts_texts_and_keeps_nothing(graph: Graph, remote: StandIn) -> None:
+    records = [{"slug": slug, "body": body} for slug, body in {"a": "x", "b": "y", "c": "x"}.items()]
+    result = load(graph, *records, dry_run=True)
+    assert (result.embedded, result.commit, asked(remote), kept_files(graph)) == (2, None, [], [])
+
+
+def test_a_provider_that_fails_in_a_load_writes_nothing_and_what_was_paid_for_is_kept(
+    graph: Graph, remote: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_vectors, "_BATCH_TEXTS", 1)
+    head = graph.snapshot().commit_id
+    records = [{"slug": slug, "body": slug} for slug in "ab"]
+    remote.replies = [openai_reply(ONE), error_reply(500)]
+    with pytest.raises(EmbeddingError, match="after 1 attempt"):
+        load(graph, *records)
+    assert graph.snapshot().commit_id == head
+    assert len(kept_files(graph)) == 2
+    remote.replies = [openai_reply(ONE)]
+    assert load(graph, *records).embedded == 1
+    assert asked(remote) == [["a"], ["b"], ["b"]]
+    assert vectors(graph) == {"a": ONE, "b": ONE}
+    assert kept_files(graph) == []
+
+
+def test_a_load_that_loses_a_race_embeds_once(graph: Graph, remote: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote.replies = [openai_reply(ONE)]
+    other, done = Graph.open(graph.uri), []
+
+    def win(place: Failpoint) -> None:
+        if place is Failpoint.LOAD_CHECKED and not done:
+            done.append(place)
+            other.mutate('query q() { insert Note { slug: "other" } }')
+
+    with watched(win):
+        assert load(graph, {"slug": "a", "body": "x"}).embedded == 1
+    assert (asked(remote), len(done)) == ([["x"]], 1)
+    assert vectors(graph) == {"a": ONE, "other": None}
+
+
+def test_without_a_provider_loads_take_vectors_as_they_come(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMNIGRAPH_EMBEDDINGS_MOCK")
+    assert load(graph, {"slug": "a", "body": "x"}).embedded == 0
+    assert vectors(graph) == {"a": None}
+    with pytest.raises(LoadRejectedError, match="vec"):
+        load(graph, {"slug": "a", "body": "x"}, type_name="Must")
+
+
+def test_a_frame_is_embedded_too(graph: Graph) -> None:
+    frame = pa.table({"slug": ["a", "b"], "body": ["x", None]})
+    result = graph.load(frames={"Note": frame}, mode="append", engine="local")
+    assert result.embedded == 1
+    assert vectors(graph) == {"a": pytest.approx(of("x")), "b": None}
+
+
+def test_executors_embed_the_texts_of_their_parts_with_a_sealed_key(
+    graph: Graph, spark: SparkSession, remote: StandIn
+) -> None:
+    remote.replies = [openai_reply(ONE)]
+    assert load(graph, {"slug": "a", "body": "x"}, engine="spark", spark=spark).embedded == 1
+    remote.replies = [error_reply(400)]
+    with pytest.raises(EmbeddingError, match="HTTP 400"):
+        load(graph, {"slug": "b", "body": "y"}, engine="spark", spark=spark)
+    assert vectors(graph) == {"a": ONE}
+    assert {request.headers["authorization"] for request in remote.requests} == {f"Bearer {KEY}"}
+    assert kept_files(graph) == []

@@ -47,6 +47,7 @@ rules:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_ON_WRITE", "0")
 
 
 @pytest.fixture(scope="module")

@@ -576,6 +576,7 @@ EMBEDDINGS_SCHEMA = 'node Note { slug: String @key  body: String?  vec: Vector(4
 def test_a_run_that_failed_goes_on_and_leaves_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     failpoints.reset()
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_ON_WRITE", "0")
     monkeypatch.setattr(row_vectors, "FEW_ROWS", 0)
     monkeypatch.setattr(row_vectors, "SMALL_PART", 1000)
     with Graph.init(root, EMBEDDINGS_SCHEMA) as graph:

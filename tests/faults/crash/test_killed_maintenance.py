@@ -94,6 +94,7 @@ def test_the_next_run_goes_on_where_a_killed_one_stopped(
     tmp_path: Path, children: Children, monkeypatch: pytest.MonkeyPatch, place: str, kept: int | None
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_ON_WRITE", "0")
     made = notes_graph(tmp_path)
     put(made, tmp_path, *[note(slug, text) for slug, text in TEXTS.items()])
     job = {"action": "embed", "root": made.uri, "engine": "local", "batch_size": 1}

@@ -18,6 +18,7 @@ NOTES = "".join(
 @pytest.fixture(autouse=True)
 def _mock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_ON_WRITE", "0")
 
 
 @pytest.fixture

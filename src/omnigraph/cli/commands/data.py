@@ -243,6 +243,8 @@ def load_lines(result: LoadResult) -> Iterator[str]:
     for name, count in result.nulled.items():
         values = "1 value that does not fit was" if count == 1 else f"{count:,} values that do not fit were"
         yield f"{name}: {values} stored as null; `--grammar strict --dry-run` shows them"
+    if result.embedded:
+        yield f"{counted(result.embedded, 'text')} {'would be embedded' if result.commit is None else 'embedded'}"
     total = sum(result.rows.values()) - result.superseded
     records = counted(total, "record")
     if result.commit is None:

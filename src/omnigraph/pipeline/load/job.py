@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from omnigraph.pipeline.load.relations import Relations, Staged, StagedType, app
 from omnigraph.pipeline.load.staging import FrameTask, StageItem, likely_types, stage_part
 from omnigraph.pipeline.patch.files import PatchFile
 from omnigraph.pipeline.patch.job import PatchJob
+from omnigraph.pipeline.shape.embedding import LoadEmbedding
 from omnigraph.pipeline.shape.leniency import Duplicates, Leniency
 from omnigraph.pipeline.shape.plan import LoadPlan
 from omnigraph.pipeline.shape.shaping import alias_conflicts
@@ -48,7 +50,7 @@ from omnigraph.pipeline.sources.provenance import Origin, Piece, RecordNumbers
 from omnigraph.pipeline.upsert import ClearItem, LoadMode, Upserted, clear_fragment
 from omnigraph.pipeline.violations import Image, Place, ViolationCounts, in_file
 from omnigraph.pipeline.worker_set import WorkerSet
-from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
+from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, Workers, detail
 from omnigraph.storage.datasets.fragments import Ledgers, fragment_rows, remove_written, stage_replacement
 from omnigraph.storage.datasets.partitions import table_address
 from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite, close_private, open_private, stage_fragments
@@ -75,6 +77,7 @@ class LoadJob:
         objects: ControlObjects,
         root: GraphLocation,
         checks_minimum: bool = False,
+        embedding: LoadEmbedding | None = None,
     ) -> None:
         self._given = given
         self._plan = plan
@@ -84,6 +87,7 @@ class LoadJob:
         self._engine = engine
         self._objects = objects
         self._checks_minimum = checks_minimum
+        self._embedding = embedding
         #: The input in the pieces that tasks read.
         self._parts: list[Part] = []
         self._frames: list[Frame] = []
@@ -151,14 +155,30 @@ class LoadJob:
         found: dict[int, Message] = {}
         left = list(parts)
         while left:
-            items = [StageItem(part, self._plan) for part in left]
-            answers = self._engine.workers.run("write fragments", stage_part, items)
+            with self._embedding_plan(self._engine.workers) as plan:
+                items = [StageItem(part, plan) for part in left]
+                answers = self._engine.workers.run("write fragments", stage_part, items)
+            self._count_embedded(answers)
             found |= {part.number: answer for part, answer in zip(left, answers, strict=True)}
             left = [part for part in left if "unplaced" in found[part.number]]
             new = {TableKey(key) for part in left for key in found[part.number]["unplaced"]}
             if new:
                 self._place(self._open_more(new))
         return [found[part.number] for part in parts]
+
+    @contextmanager
+    def _embedding_plan(self, workers: Workers) -> Iterator[LoadPlan]:
+        """The plan of tasks that write fragments: they embed the texts that lack vectors."""
+        if self._embedding is None:
+            yield self._plan
+            return
+        with self._embedding.inside(workers) as inside:
+            yield replace(self._plan, embedding=inside)
+
+    def _count_embedded(self, answers: Iterable[Message]) -> None:
+        for answer in answers:
+            if self._embedding is not None and answer["embedding"] is not None:
+                self._embedding.count(answer["embedding"])
 
     def _stage_once(self) -> None:
         self._staged = Staged(types={key: StagedType() for key in self._given.declared_types})
@@ -183,7 +203,10 @@ class LoadJob:
             source = frame_source(frame, plan)
             workers = LocalWorkers(self._engine.progress) if frame.is_local else self._engine.workers
             columns = chosen_columns(frame, source, self._engine.frames)
-            messages = workers.run_batches("write fragments", FrameTask(source, plan), columns)
+            with self._embedding_plan(workers) as embedding:
+                task = FrameTask(source, replace(plan, embedding=embedding.embedding))
+                messages = workers.run_batches("write fragments", task, columns)
+            self._count_embedded(messages)
             external += sum(int(answer["external"]) for answer in messages)
             for answer in sorted(messages, key=lambda item: int(item["part"])):
                 name = partition_name(source, int(answer["part"]))

@@ -20,6 +20,7 @@ from omnigraph.pipeline.patch.files import PatchFile, write_patch
 from omnigraph.pipeline.patch.records import shape_patch
 from omnigraph.pipeline.rejects import RejectNotes
 from omnigraph.pipeline.shape.columns import decoded
+from omnigraph.pipeline.shape.embedding import EMBEDDED_TOGETHER
 from omnigraph.pipeline.shape.plan import COPIED_TOGETHER, LoadPlan
 from omnigraph.pipeline.shape.shaping import RawRecords, ids_of, shape_records
 from omnigraph.pipeline.sources.parts import Part
@@ -161,6 +162,7 @@ class _Stage:
         #: Records whose values are bad; what the reader counts beyond them cannot be read.
         self._known_bad = 0
         self._ledger = Ledger(plan.ledgers, part)
+        self._embedder = None if plan.embedding is None else plan.embedding.begin()
 
     @contextmanager
     def removed_on_failure(self) -> Iterator[None]:
@@ -191,6 +193,9 @@ class _Stage:
         if self._plan.external.copies and blob_columns(raw.shape.definition):
             for piece in raw.pieces(COPIED_TOGETHER):
                 self._put(piece)
+        elif raw.shape.vectors:
+            for piece in work_steps(raw.pieces(EMBEDDED_TOGETHER)):
+                self._put(piece)
         else:
             self._put(raw)
 
@@ -198,7 +203,15 @@ class _Stage:
         pending = self._types.setdefault(raw.shape.key, _Pending(NumberNotes(self._plan.ledgers, self._part)))
         shape = shape_patch if self._plan.is_patch else shape_records
         sink = self.violations.sink
-        shaped = shape(raw, self._plan, source=self._source, part=self._part, first_row=pending.rows, sink=sink)
+        shaped = shape(
+            raw,
+            self._plan,
+            source=self._source,
+            part=self._part,
+            first_row=pending.rows,
+            sink=sink,
+            embedder=self._embedder,
+        )
         pending.rows += raw.count
         advance(raw.count)
         self._external += shaped.external_count
@@ -237,7 +250,7 @@ class _Stage:
     def finish(self, part: int, lines: int, unit: str) -> Message:
         if self._unplaced:
             self._remove_fragments()
-            return {"part": part, "unplaced": sorted(self._unplaced)}
+            return {"part": part, "unplaced": sorted(self._unplaced), "embedding": self._embedding()}
         for key, pending in self._types.items():
             self._write(key, pending)
         return {
@@ -266,7 +279,11 @@ class _Stage:
             "violations": self.violations.to_message() if self.violations else None,
             "rejects": [] if self._rejects is None else self._rejects.files(),
             "aliases": {key: sorted(pairs) for key, pairs in self._aliases.items()},
+            "embedding": self._embedding(),
         }
+
+    def _embedding(self) -> Message | None:
+        return None if self._embedder is None else self._embedder.message()
 
 
 #: Ids of bad records that a task holds before they go into a file.

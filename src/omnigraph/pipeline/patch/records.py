@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnigraph.core.arrow import Array, pa, pc
-from omnigraph.lang.schema.catalog import EDGE_ENDS
+from omnigraph.core.arrow import Array, arrow_type, has_text, pa, pc
+from omnigraph.core.types import VectorType
+from omnigraph.lang.schema.catalog import EDGE_ENDS, EmbeddedVector
 from omnigraph.pipeline.keys import generated_ids
 from omnigraph.pipeline.patch.files import LACKS, brought_column
 from omnigraph.pipeline.shape.columns import positions
+from omnigraph.pipeline.shape.embedding import TextEmbedder
 from omnigraph.pipeline.shape.plan import LoadPlan
 from omnigraph.pipeline.shape.shaping import (
     RawRecords,
     Shaped,
     apply_rule,
     compare_ids,
+    embedded_rows,
     end_values,
     id_texts,
     ids_of_keys,
@@ -33,27 +36,54 @@ if TYPE_CHECKING:
 
 
 def shape_patch(
-    raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int, sink: Sink = None
+    raw: RawRecords,
+    plan: LoadPlan,
+    *,
+    source: str,
+    part: int,
+    first_row: int,
+    sink: Sink = None,
+    embedder: TextEmbedder | None = None,
 ) -> Shaped:
-    """The columns of some records; `first_row` counts the records of the type before them in the part."""
+    """The columns of some records; `first_row` counts the records of the type before them in the part.
+
+    Where the plan embeds, a text that comes without its vector brings one; no text takes it away, if it may be null.
+    """
     judge = Shaped(raw, plan, source, sink)
     brought = {name: raw.brings(name) for name in raw.shape.definition.properties if name in raw.columns}
     values = {name: property_values(name, judge, mask) for name, mask in brought.items()}
     for rule in raw.shape.value_rules:
         if rule.property in values:
             apply_rule(rule, values[rule.property], judge)
+    wanted = {}
+    for vector in raw.shape.vectors:
+        if vector.source in values:
+            wanted[vector] = _bring_vector(vector, values, brought)
     ends = _ends(judge)
     columns = {"id": _ids(ends | values, judge, (part, first_row)), **ends, **values}
     columns |= {brought_column(name): pa.array(mask) for name, mask in brought.items()}
     if plan.inserts_unknown:
-        columns[LACKS] = _lacking(columns, brought, raw)
+        columns[LACKS] = _lacking(columns, brought, raw, {item.property: mask for item, mask in wanted.items()})
     rows = pa.table(columns)
     judge.bad_ids = pa.nulls(0, pa.utf8())
     if judge.bad.any():
         judge.count_bad()
         rows, judge.lines = rows.filter(pa.array(~judge.bad)), judge.lines[~judge.bad]
-    judge.rows = rows
+    judge.rows = embedded_rows(rows, wanted, judge, embedder)
     return judge
+
+
+def _bring_vector(
+    vector: EmbeddedVector, values: dict[str, Array], brought: dict[str, NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Let records that bring a text, and not its vector, bring both; those of them that get a vector."""
+    count = len(values[vector.source])
+    values.setdefault(vector.property, pa.nulls(count, arrow_type(VectorType(vector.dimension))))
+    mine = brought.setdefault(vector.property, np.zeros(count, dtype=bool))
+    without = brought[vector.source] & ~mine
+    wanted: NDArray[np.bool_] = without & np.asarray(has_text(values[vector.source]))
+    brought[vector.property] = mine | (without if vector.is_nullable else wanted)
+    return wanted
 
 
 def _ends(judge: Shaped) -> dict[str, Array]:
@@ -110,8 +140,13 @@ def _refuse_half_keys(members: Sequence[Array], given: Array, derived: Array, ju
             judge.refuse(position, rule, "id", given[position].as_py(), text)
 
 
-def _lacking(columns: Mapping[str, Array], brought: Mapping[str, NDArray[np.bool_]], raw: RawRecords) -> Array:
-    """What each record lacks to be a row of its own."""
+def _lacking(
+    columns: Mapping[str, Array],
+    brought: Mapping[str, NDArray[np.bool_]],
+    raw: RawRecords,
+    made: Mapping[str, NDArray[np.bool_]],
+) -> Array:
+    """What each record lacks to be a row of its own; some get values that are `made` for them."""
     nothing = np.ones(raw.count, dtype=bool)
     lacking: dict[str, NDArray[np.bool_]] = {}
     for name, item in raw.shape.definition.properties.items():
@@ -119,6 +154,8 @@ def _lacking(columns: Mapping[str, Array], brought: Mapping[str, NDArray[np.bool
             lacking[name] = nothing
             if name in brought:
                 lacking[name] = ~brought[name] | columns[name].is_null().to_numpy(zero_copy_only=False)
+            if name in made:
+                lacking[name] = lacking[name] & ~made[name]
     if raw.shape.ends is not None:
         for side, name in (("src", "from"), ("dst", "to")):
             missing = nothing

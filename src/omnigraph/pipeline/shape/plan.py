@@ -16,8 +16,9 @@ from omnigraph.core.values import MANAGED
 from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
 from omnigraph.frozen import frozen
 from omnigraph.lang.schema.accepted import Identities
-from omnigraph.lang.schema.catalog import Catalog, member_base
+from omnigraph.lang.schema.catalog import Catalog, EmbeddedVector, embedded_vectors, member_base
 from omnigraph.lang.schema.rules import TableRules, ValueRule
+from omnigraph.pipeline.shape.embedding import TaskEmbedding
 from omnigraph.storage.answers import AnswerFolder
 from omnigraph.storage.datasets.partitions import TableAddress
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
@@ -138,6 +139,8 @@ class EntityShape:
     value_rules: tuple[ValueRule, ...]
     #: Source and target of an edge type.
     ends: tuple[EndType, EndType] | None = None
+    #: The vectors that are made of texts where records lack them.
+    vectors: tuple[EmbeddedVector, ...] = ()
 
     @property
     def key(self) -> TableKey:
@@ -178,6 +181,10 @@ class LoadPlan:
     is_patch: bool = False
     #: Whether records of a patch may also be new rows.
     inserts_unknown: bool = False
+    #: How tasks make the vectors that records lack; None where nothing is made.
+    embedding: TaskEmbedding | None = None
+    #: Whether rows that exist lend their vectors to records of the same id and text.
+    keeps_vectors: bool = False
 
     @property
     def is_strict(self) -> bool:
@@ -186,9 +193,9 @@ class LoadPlan:
 
 
 def shapes_of(
-    catalog: Catalog, identities: Identities, rules: Mapping[TableKey, TableRules]
+    catalog: Catalog, identities: Identities, rules: Mapping[TableKey, TableRules], *, embeds: bool = False
 ) -> dict[TableKey, EntityShape]:
-    """The shapes of all types of a schema."""
+    """The shapes of all types of a schema; with `embeds` records get the vectors of their texts."""
 
     def end(name: str) -> EndType:
         node = catalog.nodes[name]
@@ -198,7 +205,10 @@ def shapes_of(
     found: dict[TableKey, EntityShape] = {}
     for node in catalog.nodes.values():
         found[node.table_key] = EntityShape(
-            definition=node, key_members=identities.key_members(node), value_rules=rules[node.table_key].values
+            definition=node,
+            key_members=identities.key_members(node),
+            value_rules=rules[node.table_key].values,
+            vectors=embedded_vectors(node) if embeds else (),
         )
     for edge in catalog.edges.values():
         found[edge.table_key] = EntityShape(

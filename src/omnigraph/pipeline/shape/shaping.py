@@ -16,9 +16,11 @@ from omnigraph.core.arrow import Array, Rows, arrow_type, pa, pc, stored_values
 from omnigraph.core.ids import TableKey, derive_id, split_id
 from omnigraph.core.types import BaseType, EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
+from omnigraph.lang.schema.catalog import EmbeddedVector
 from omnigraph.lang.schema.rules import EndGiven, Example, Required, ValueRule, rule_field, rule_name, violation_text
 from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.shape.columns import fast_column, positions, python_values, slow_column, stored_column
+from omnigraph.pipeline.shape.embedding import TextEmbedder, filled, lacking
 from omnigraph.pipeline.shape.plan import (
     EndType,
     EntityShape,
@@ -135,6 +137,8 @@ class Shaped:
         self.nulled: dict[str, int] = {}
         #: Ids that records bring, of keyed nodes, whose keys may say something else.
         self.given_ids: Array | None = None
+        #: Properties that are filled in later: whether they are missing is not known before.
+        self.filled_later = frozenset(vector.property for vector in raw.shape.vectors)
         self._source = source
 
     def refuse(self, position: int, rule: str, name: str | None, value: object, message: str) -> None:
@@ -161,12 +165,23 @@ class Shaped:
 
 
 def shape_records(
-    raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int, sink: Sink = None
+    raw: RawRecords,
+    plan: LoadPlan,
+    *,
+    source: str,
+    part: int,
+    first_row: int,
+    sink: Sink = None,
+    embedder: TextEmbedder | None = None,
 ) -> Shaped:
-    """The rows of some records; `first_row` counts the records of the type before them in the part."""
+    """The rows of some records; `first_row` counts the records of the type before them in the part.
+
+    Where the plan embeds, `embedder` makes the vectors that good records lack.
+    """
     judge = Shaped(raw, plan, source, sink)
     schema = table_schema(raw.shape.definition)
     columns = {name: _property_column(name, judge) for name in raw.shape.definition.properties}
+    wanted = {vector: _to_embed(vector, columns, judge) for vector in raw.shape.vectors}
     for rule in raw.shape.value_rules:
         apply_rule(rule, columns[rule.property], judge)
     if raw.ends is not None and raw.shape.ends is not None:
@@ -180,8 +195,30 @@ def shape_records(
         if raw.shape.ends is None:
             judge.bad_ids = _names(columns["id"], judge).filter(pa.array(judge.bad)).drop_null()
         rows, judge.lines = rows.filter(pa.array(~judge.bad)), judge.lines[~judge.bad]
-    judge.rows = rows.cast(schema)
+    judge.rows = embedded_rows(rows, wanted, judge, embedder).cast(schema)
     return judge
+
+
+def _to_embed(vector: EmbeddedVector, columns: Mapping[str, Array], judge: Shaped) -> NDArray[np.bool_]:
+    """The records that get a vector; those that need one and have no text are bad."""
+    wanted = lacking(columns, vector)
+    if not vector.is_nullable:
+        required = Required(type_name=vector.type_name, property=vector.property)
+        for position in np.flatnonzero(np.asarray(columns[vector.property].is_null()) & ~wanted & ~judge.bad).tolist():
+            judge.violate(position, required, None)
+    return wanted
+
+
+def embedded_rows(
+    rows: Rows, wanted: Mapping[EmbeddedVector, NDArray[np.bool_]], judge: Shaped, embedder: TextEmbedder | None
+) -> Rows:
+    """The good rows with the vectors that are wanted of all of them."""
+    if embedder is None or not wanted:
+        return rows
+    raw, plan = judge.raw, judge.plan
+    is_known = plan.keeps_vectors and (raw.has_given_ids or raw.shape.key_members)
+    stored = plan.targets.get(raw.shape.key) if is_known else None
+    return filled(rows, {vector: mask[~judge.bad] for vector, mask in wanted.items()}, embedder, stored)
 
 
 def ids_of(raw: RawRecords, plan: LoadPlan, source: str) -> Array:
@@ -203,7 +240,7 @@ def _property_column(name: str, judge: Shaped) -> Array:
     if name in raw.columns:
         return property_values(name, judge, np.ones(raw.count, dtype=bool))
     type_ = raw.shape.definition.properties[name].type
-    if not type_.nullable:
+    if not type_.nullable and name not in judge.filled_later:
         required = Required(type_name=raw.shape.name, property=name)
         for position in range(raw.count):
             judge.violate(position, required, None)
@@ -223,7 +260,7 @@ def property_values(name: str, judge: Shaped, brought: NDArray[np.bool_]) -> Arr
         judge.nulled[owner] = tolerance.nulled
     hint = _text_hint(type_, name, raw.plain.get(name))
     _refuse_values(given, type_, violations, judge, rule=f"invalid value for {owner}", name=name, hint=hint)
-    if not type_.nullable and stored.null_count:
+    if not type_.nullable and stored.null_count and (judge.plan.is_patch or name not in judge.filled_later):
         required = Required(type_name=raw.shape.name, property=name)
         for position in positions(violating(required, stored)):
             if position not in violations and brought[position]:

@@ -340,7 +340,10 @@ def _check_required(
 ) -> None:
     """Refuse a required property without a source once, before any record is read."""
     properties = shape.definition.properties
-    missing = [name for name in properties if name not in chosen and not properties[name].type.nullable]
+    made = {vector.property for vector in shape.vectors if vector.source in chosen}
+    missing = [
+        name for name in properties if name not in chosen and name not in made and not properties[name].type.nullable
+    ]
     # Of objects only some are known here: others may have it.
     if not missing or source.is_open:
         return
