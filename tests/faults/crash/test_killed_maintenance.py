@@ -112,6 +112,37 @@ def test_the_next_run_goes_on_where_a_killed_one_stopped(
         assert vectors(graph) == wanted
 
 
+@pytest.mark.parametrize("place", [F.EMBED_VECTORS_KEPT, F.LOAD_CHECKED, F.BEFORE_SIDECAR])
+def test_a_load_that_dies_has_written_nothing_and_the_next_one_embeds_nothing_again(
+    tmp_path: Path, children: Children, monkeypatch: pytest.MonkeyPatch, place: F
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    made = notes_graph(tmp_path)
+    source = tmp_path / "notes.jsonl"
+    source.write_text('{"type": "Note", "data": {"slug": "a", "body": "x"}}\n')
+    job = {"source": str(source), "mode": "merge", "engine": "local"}
+    children.kill_at(place, {"action": "load", "root": made.uri, **job}, OMNIGRAPH_EMBEDDINGS_MOCK="1")
+    with Graph.open(made.uri) as graph:
+        assert vectors(graph) == {}
+        assert graph.load(**job).embedded == 0
+        assert vectors(graph) == {"a": pytest.approx(of("x"))}
+        assert kept_files(graph) == []
+
+
+def test_a_mutation_that_dies_after_it_embedded_has_written_nothing(
+    tmp_path: Path, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    made = notes_graph(tmp_path)
+    text = 'query q() { insert Note { slug: "a", body: "x" } }'
+    job = {"action": "mutate", "root": made.uri, "text": text}
+    children.kill_at(F.BEFORE_SIDECAR, job, OMNIGRAPH_EMBEDDINGS_MOCK="1")
+    with Graph.open(made.uri) as graph:
+        assert vectors(graph) == {}
+        assert graph.mutate(text).embedded == 1
+        assert vectors(graph) == {"a": pytest.approx(of("x"))}
+
+
 # ---- A cleanup dies by SIGKILL anywhere: what it promised is readable, the rest is whole or gone, and a rerun finishes
 
 
