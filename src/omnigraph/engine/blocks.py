@@ -9,6 +9,7 @@ from omnigraph.core.types import ListType
 from omnigraph.engine.aggregate import Grouping
 from omnigraph.engine.context import OUTER_ROW, Context
 from omnigraph.engine.operators import block_start, has_solution, run_pipeline
+from omnigraph.engine.predicates import without_overflow
 from omnigraph.engine.rows import BoolArray, Rows
 from omnigraph.lang.query import ir
 
@@ -21,12 +22,20 @@ class Blocks:
         return has_solution(context, rows, block.outer, block.pipeline)
 
     def value(self, context: Context, rows: Rows, block: ir.BlockValue) -> Array:
-        """Per row, the aggregate over the solutions: 0, an empty list or null where there is none."""
+        """Per row, the aggregate over the solutions: 0, an empty list or null where there is none.
+
+        In a condition of a match it is null where a solution overflows.
+        """
         start, number_of = block_start(rows, block.outer)
         inside = context.inside(block.pipeline)
         needed = {OUTER_ROW, *ir.variables(block.aggregate)}
         grouping = Grouping(inside, (), [block.aggregate], OUTER_ROW)
-        for found in run_pipeline(inside, block.pipeline, [start], needed):
+        is_unknown = np.zeros(start.count, np.bool_)
+        for solutions in run_pipeline(inside, block.pipeline, [start], needed):
+            found = solutions
+            if context.is_lenient:
+                found, beyond = without_overflow(inside, solutions, ir.parts(block.aggregate))
+                is_unknown[beyond.variables[OUTER_ROW]] = True
             grouping.add(found)
         groups = grouping.finish()
         place = np.full(start.count, -1)
@@ -34,7 +43,11 @@ class Blocks:
         place[groups.numbers] = np.arange(groups.count)
         chosen = place[number_of]
         made = groups.known[block.aggregate].take(pa.array(chosen, mask=chosen < 0))
-        return _completed(made, block.aggregate)
+        completed = _completed(made, block.aggregate)
+        if not is_unknown.any():
+            return completed
+        known: Array = pc.if_else(pa.array(~is_unknown[number_of]), completed, pa.scalar(None, completed.type))
+        return known
 
 
 def _completed(made: Array, aggregate: ir.Aggregate) -> Array:

@@ -310,6 +310,8 @@ class Context:
     budget: Budget = field(default_factory=Budget)
     #: Whether the newest state of a branch is read, so that what follows from it is worth being kept on disk.
     is_head: bool = True
+    #: Whether what overflows in a block is unknown, as in a condition of a match, instead of an error.
+    is_lenient: bool = False
     #: Text conditions that were answered for the whole table already.
     matches: dict[tuple[TableKey, ir.TextMatch], IntArray] = field(default_factory=dict)
     #: The relevance of all rows, by the ranking that asked for it.

@@ -42,15 +42,6 @@ def apply(name: str, arguments: Arguments, result: PropertyType, count: int) -> 
     return cast("Datum", one[0])
 
 
-def pattern_problem(pattern: str) -> str | None:
-    """What is wrong with a regular expression of `matches`; None where it is valid."""
-    try:
-        pc.match_substring_regex(pa.array([""]), pattern)
-    except pyarrow.ArrowInvalid as problem:
-        return str(problem).removeprefix("Invalid regular expression: ")
-    return None
-
-
 def converted(value: Datum, base: BaseType) -> Datum:
     """Values as values of the common type of several: integers and floats widen, a U64 beyond I64 is null."""
     return _converted(value, arrow_type(base))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
@@ -246,7 +247,9 @@ def keep_true(context: Context, rows: Rows, predicates: Sequence[ir.Expression],
             case ir.TextMatch():
                 rows = rows.keep(text_mask(context, rows, predicate))
             case _:
-                source = RowSource(context, with_columns(context, rows, stored_columns((predicate,))))
+                has_values = any(isinstance(part, ir.BlockValue) for part in ir.walk(predicate))
+                inside = replace(context, is_lenient=True) if has_values and not is_strict else context
+                source = RowSource(inside, with_columns(context, rows, stored_columns((predicate,))))
                 found = evaluate(predicate, source)
                 if is_strict and found.overflow is not None:
                     refuse_overflow(context, source.rows, found.overflow)
@@ -262,6 +265,16 @@ def computed(context: Context, rows: Rows, expression: ir.Expression) -> Array:
     if found.overflow is not None:
         refuse_overflow(context, source.rows, found.overflow)
     return as_array(found.side, rows.count)
+
+
+def without_overflow(context: Context, rows: Rows, expressions: Iterable[ir.Expression]) -> tuple[Rows, Rows]:
+    """The rows in which no expression overflows, and the others."""
+    beyond = np.zeros(rows.count, np.bool_)
+    for expression in expressions:
+        overflow = evaluate(expression, RowSource(context, rows)).overflow
+        if overflow is not None:
+            beyond |= overflow
+    return rows.keep(~beyond), rows.take(np.flatnonzero(beyond))
 
 
 def refuse_overflow(context: Context, rows: Rows, overflow: BoolArray) -> None:

@@ -576,3 +576,19 @@ def _check_escapes(token: Token) -> Token:
     if "\\" in token:
         unescape(token, token.start_pos or 0)
     return token
+
+
+# ---- Regular expressions
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What is wrong with a regular expression; None where it is valid."""
+    # RE2 is the engine that later judges the values, so it is asked here; nothing else needs pyarrow this early.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid as problem:
+        return str(problem).removeprefix("Invalid regular expression: ")
+    return None

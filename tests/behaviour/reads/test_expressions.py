@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import IntegerOverflowError, ParameterError, ResourceLimitError
+from omnigraph.errors import CompilerError, IntegerOverflowError, ParameterError, ResourceLimitError
 from support.subtests import each_case
 
 SCHEMA = """
@@ -75,6 +75,11 @@ def keys(graph: Graph, condition: str, **params: object) -> str:
         ("$p.age % 10 = 0", "ab"),
         # Beyond 64 bits a condition is unknown.
         ("$p.big + 1 > 0", "bd"),
+        # Also in the blocks of a condition, all of which is unknown then.
+        ("sum($q.big + 1) { $p knows $q } > 0", "a"),
+        ("not (sum($q.big + 1) { $p knows $q } > 0)", ""),
+        ("count(distinct $q.big + 1) { $p knows $q } >= 0", "abc"),
+        ("sum(max($r.big + 1) { $q knows $r }) { $p knows $q } > 0", "d"),
         ('$p.city contains "om" and ends_with($p.key, "n")', "ad"),
         ('$p.key ends_with "b"', "b"),
         ('matches($p.key, "^[ab]")', "ab"),
@@ -166,6 +171,8 @@ def test_an_overflow_names_its_rows(people: Graph) -> None:
     with pytest.raises(IntegerOverflowError, match="ann") as caught:
         rows_of(people, "match { $p: Person } return { $p.big + 1 as n }")
     assert (caught.value.kind, caught.value.total) == ("query", 1)
+    with pytest.raises(IntegerOverflowError, match="ann"):
+        rows_of(people, "match { $p: Person } return { sum($q.big + 1) { $p knows $q } as n }")
     # What the limit leaves out is nobody's problem.
     text = "match { $p: Person } return { $p.big + 1 as n } order { $p.age desc } limit 2"
     assert [row["n"] for row in rows_of(people, text)] == [8, 6]
@@ -220,3 +227,14 @@ def test_rows_that_stand_for_several_count_as_often(people: Graph, aggregate: st
         {"c": row["c"], "v": row["v"]}
         for row in rows_of(people, text.format(edge="$e:", value=f"count(distinct $e) as n, {aggregate}"))
     ]
+
+
+def test_a_bad_regular_expression_is_refused_before_anything_runs(people: Graph) -> None:
+    with pytest.raises(CompilerError, match="is no regular expression") as caught:
+        rows_of(people, 'match { $p: Person  matches($p.key, "[") } return { $p.key }')
+    assert caught.value.codes == ("Q109",)
+    # Also where no row would ever come to it.
+    text = 'match { $p: Person { key: "none" }  not { $p knows $q  matches($q.key, $text) } } return { $p.key }'
+    with pytest.raises(ParameterError, match="`text` is no regular expression"):
+        rows_of(people, text, {"text": "(a"})
+    assert rows_of(people, text, {"text": "^a"}) == []

@@ -14,7 +14,8 @@ from omnigraph.core.arrow import stored_values
 from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import StoredValue, parse_date, parse_datetime
 from omnigraph.engine.arithmetic import calculate, negate
-from omnigraph.engine.functions import KERNELS, apply, converted, pattern_problem
+from omnigraph.engine.functions import KERNELS, apply, converted
+from omnigraph.lang.parsing import pattern_problem
 from omnigraph.lang.query.arguments import NULL, Argument
 from omnigraph.lang.query.functions import function_named, names
 from omnigraph.lang.query.operand_types import arithmetic_type

@@ -297,7 +297,10 @@ def check_query(query: ast.Query, catalog: Catalog, findings: Findings, *, no_em
             result = _check_mutation(context, query, query.body, params)
             if findings.error_count == before and is_mixed(query):
                 _report_mixed(context, query, statements)
-    return result if findings.error_count == before else None
+    if result is None or findings.error_count > before:
+        return None
+    marked = (replace(item, is_pattern=item.name in context.patterns) for item in params)
+    return replace(result, params=tuple(marked)) if context.patterns else result
 
 
 def _check_read(

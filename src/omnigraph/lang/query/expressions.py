@@ -487,6 +487,8 @@ def _function(context: Context, scope: Scope, call: ast.Call, place: Place) -> i
     except Misuse as misuse:
         report_misuse(context, misuse, call, call.arguments)
         return None
+    if call.function == "matches" and isinstance(arguments[1], ir.ParamRef):
+        context.patterns.add(arguments[1].name)
     return ir.Function(call.function, tuple(arguments), type_)
 
 

@@ -16,6 +16,7 @@ from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import FLOATS, BaseType, ListType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import StoredValue, parse_date, parse_datetime, quote
 from omnigraph.frozen import frozen
+from omnigraph.lang.parsing import pattern_problem
 from omnigraph.lang.query import arguments as kinds
 from omnigraph.lang.query.arguments import ONE_KIND_OF_MOMENT, Argument, Fault, Kind, Misuse
 from omnigraph.lang.query.operand_types import common_type
@@ -181,6 +182,9 @@ def _is_open_text(arguments: Arguments) -> bool:
 def _check_pattern(name: str, arguments: Arguments) -> None:
     if not arguments[1].is_constant:
         raise Misuse(f"the pattern of `{name}` is a literal or a parameter", 1, "`contains(…)` takes any text")
+    pattern = arguments[1].literal
+    if isinstance(pattern, str) and (problem := pattern_problem(pattern)):
+        raise Misuse(f"the pattern of `{name}` is no regular expression: {problem}", 1, fault=Fault.VALUE)
 
 
 def _check_digits(name: str, arguments: Arguments) -> None:

@@ -122,6 +122,8 @@ class Context:
     advice: dict[str, str] = field(default_factory=dict)
     #: What keeps writes from embedding texts; empty where nothing does, or where it is not known.
     no_embedding: str = ""
+    #: The parameters that are regular expressions.
+    patterns: set[str] = field(default_factory=set)
     _hidden: int = 0
 
     def hidden_variable(self) -> str:

@@ -14,6 +14,7 @@ from omnigraph.core.types import INTEGERS, BaseType, EnumType, ListType, Propert
 from omnigraph.core.values import StoredValue, coerce_json, parse_decimal_integer
 from omnigraph.errors import ParameterError
 from omnigraph.frozen import frozen
+from omnigraph.lang.parsing import pattern_problem
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import Catalog
 
@@ -250,6 +251,10 @@ def bind_params(
             values[name] = _convert(type_, plain, javascript=javascript)
         except ValueError as problem:
             problems[name] = f"`{name}`: {problem}"
+    for parameter in query.params:
+        pattern = values.get(parameter.name) if parameter.is_pattern else None
+        if isinstance(pattern, str) and (wrong := pattern_problem(pattern)):
+            problems[parameter.name] = f"`{parameter.name}` is no regular expression: {wrong}"
     if problems:
         raise ParameterError(query.name, problems)
     return values

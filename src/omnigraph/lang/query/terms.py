@@ -292,9 +292,13 @@ Rank = Nearest | Bm25 | Rrf
 
 @frozen(kw_only=True)
 class Parameter:
-    """A declared parameter. `default` is the value of a missing one, `has_default` whether it has that."""
+    """A declared parameter. `default` is the value of a missing one, `has_default` whether it has that.
+
+    `is_pattern`: it is used as a regular expression.
+    """
 
     name: str
     type: PropertyType
     default: StoredValue = None
     has_default: bool = False
+    is_pattern: bool = False

@@ -11,7 +11,7 @@ from typing import Literal
 from omnigraph.core.source import Findings, Span, did_you_mean
 from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
 from omnigraph.frozen import frozen
-from omnigraph.lang.parsing import SCALARS, repeated
+from omnigraph.lang.parsing import SCALARS, pattern_problem, repeated
 from omnigraph.lang.schema import ast
 from omnigraph.lang.schema.catalog import EDGE_ENDS, unbuilt_index_reason
 
@@ -239,7 +239,7 @@ def _check_constraint(
             type_ = _known_type(name, types, findings, complete=names_known)
             if type_ and type_.base != ScalarType(Scalar.STRING):
                 findings.error("S-24", name.span, f"`@check` needs a String, `{name.text}` is {type_}")
-            if problem := _pattern_problem(pattern):
+            if problem := pattern_problem(pattern):
                 findings.error("S-28", constraint.span, f"`@check` has a bad pattern: {problem}")
 
 
@@ -400,18 +400,6 @@ def _check_card(card: ast.Card, findings: Findings) -> None:
             return
     if card.high and card.low.value > card.high.value:
         findings.error("S-07", card.span, f"`@card` is empty: {card.low.text} is above {card.high.text}")
-
-
-def _pattern_problem(pattern: str) -> str | None:
-    # RE2 is the engine that later judges the values, so it is asked here; nothing else needs pyarrow this early.
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        pc.match_substring_regex(pa.array([""]), pattern)
-    except pa.ArrowInvalid as problem:
-        return str(problem).removeprefix("Invalid regular expression: ")
-    return None
 
 
 # ---- One property and its annotations
