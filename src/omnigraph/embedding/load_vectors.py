@@ -13,6 +13,7 @@ import numpy as np
 from omnigraph.core.budget import work_steps
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.embedding.client import EmbeddingSettings
+from omnigraph.embedding.on_write import is_served
 from omnigraph.embedding.providers import ApiKey, EmbedPurpose, check_model
 from omnigraph.embedding.row_vectors import (
     KeptAddress,
@@ -62,6 +63,10 @@ class LoadVectors:
                 key=None if key is None else stack.enter_context(workers.sealing(key.reveal())),
                 is_dry_run=self._is_dry_run,
             )
+
+    def serves(self, vector: EmbeddedVector) -> bool:
+        """Whether texts get this vector at all."""
+        return is_served(vector, self._settings.model)
 
     def count(self, message: Message) -> None:
         """A task is over that embedded texts."""

@@ -48,6 +48,11 @@ def _has_vectors(catalog: Catalog) -> bool:
     return any(map(embedded_vectors, catalog.nodes.values()))
 
 
+def is_served(vector: EmbeddedVector, model: str) -> bool:
+    """Whether texts get this vector from a model: not if another one is recorded and the vector may stay null."""
+    return vector.model in (None, model) or not vector.is_nullable
+
+
 class TextsMissingError(Exception):
     """Vectors are needed that nobody made yet. Never leaves a mutation, which makes them and begins again."""
 
@@ -84,6 +89,10 @@ class MutationVectors:
             raise TextsMissingError
         return self._known
 
+    def serves(self, vector: EmbeddedVector) -> bool:
+        """Whether texts get this vector at all."""
+        return vector.model is None or is_served(vector, EmbeddingSettings.from_environment().model)
+
     def embed(self) -> None:
         """Make the vectors that were missing last.
 
@@ -107,6 +116,10 @@ class CountedVectors:
     def __init__(self) -> None:
         #: Texts that would be embedded.
         self.embedded = 0
+
+    def serves(self, vector: EmbeddedVector) -> bool:
+        """Whether texts would get this vector at all."""
+        return vector.model is None or is_served(vector, EmbeddingSettings.from_environment().model)
 
     def of(
         self, wanted: Mapping[EmbeddedVector, Collection[str]]

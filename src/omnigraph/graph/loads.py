@@ -150,7 +150,12 @@ class _Run:
         if self._quarantine is not None:
             refuse_inside(self._quarantine, given.places)
         plan = LoadPlan(
-            shapes=shapes_of(schema.catalog, schema.identities, schema.rules, embeds=self._vectors is not None),
+            shapes=shapes_of(
+                schema.catalog,
+                schema.identities,
+                schema.rules,
+                embeds=None if self._vectors is None else self._vectors.serves,
+            ),
             edge_words={name.casefold(): e.table_key for name, e in schema.catalog.edges.items()},
             grammar=call.grammar,
             id_prefix=new_id_prefix(),

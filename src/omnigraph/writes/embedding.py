@@ -30,6 +30,10 @@ class VectorSource(Protocol):
     #: Whether they only stand for vectors that would be made: rules are checked with them, and nobody sees them.
     are_stand_ins: bool
 
+    def serves(self, vector: EmbeddedVector) -> bool:
+        """Whether texts get this vector at all; one that they do not get stays as it is."""
+        ...
+
     def of(self, wanted: Mapping[EmbeddedVector, Collection[str]]) -> Mapping[EmbeddedVector, Vectors]:
         """The vectors of texts by property: all of them, or an error."""
         ...
@@ -74,7 +78,7 @@ class UnembeddedRows:
             BadRequestError: a vector that must not be null has no text.
             EmbeddingError: the provider failed.
         """
-        found = list(self._found(pending))
+        found = list(self._found(pending, source))
         wanted: dict[EmbeddedVector, set[str]] = {}
         for vector, delta, places in found:
             wanted.setdefault(vector, set()).update(_texts_at(delta, vector, places))
@@ -84,15 +88,17 @@ class UnembeddedRows:
                 rows = [made[vector][text] for text in _texts_at(delta, vector, places)]
                 _set(delta, vector, places, np.array(rows, np.float32))
 
-    def clear(self, pending: PendingRows) -> None:
+    def clear(self, pending: PendingRows, source: VectorSource) -> None:
         """Take the vectors away again, which only stood for others."""
-        for vector, delta, places in self._found(pending):
+        for vector, delta, places in self._found(pending, source):
             _set(delta, vector, places, None)
 
-    def _found(self, pending: PendingRows) -> Iterator[tuple[EmbeddedVector, TableDelta, NDArray[np.intp]]]:
+    def _found(
+        self, pending: PendingRows, source: VectorSource
+    ) -> Iterator[tuple[EmbeddedVector, TableDelta, NDArray[np.intp]]]:
         """The rows that have a text, by their places in what is pending; those without one lose their vectors."""
         for (key, vector), ids in self._ids.items():
-            if not ids:
+            if not ids or not source.serves(vector):
                 continue
             delta = pending.tables[key]
             is_wanted = pc.is_in(delta.rows["id"], pa.array(sorted(ids), pa.utf8()))

@@ -107,7 +107,7 @@ def prepare_mutation(
         runner.unembedded.fill(pending, vectors)
     validate(pending.tables, rules, committed)
     if vectors is not None and vectors.are_stand_ins:
-        runner.unembedded.clear(pending)
+        runner.unembedded.clear(pending, vectors)
     deltas = {key: delta for key, delta in pending.tables.items() if not delta.is_empty}
     return PreparedMutation(
         outcome=MutationOutcome(

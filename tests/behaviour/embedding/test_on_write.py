@@ -218,10 +218,15 @@ def test_without_a_provider_only_required_vectors_are_asked_for(graph: Graph, mo
         graph.mutate(REQUIRED, {"body": "x"})
 
 
-def test_a_vector_of_another_model_is_refused(tmp_path: Path) -> None:
+def test_a_vector_of_another_model_is_left_out_where_it_may_be(tmp_path: Path) -> None:
     graph = notes_graph(tmp_path, SCHEMA.replace('@embed("body")', '@embed("body", model="other")'))
-    with pytest.raises(BadRequestError, match=r"Note.vec come from model `other`"):
-        insert(graph, "a", "x")
+    assert insert(graph, "a", "x") == 0
+    assert load(graph, {"slug": "b", "body": "y"}).embedded == 0
+    assert vectors(graph) == {"a": None, "b": None}
+    with pytest.raises(BadRequestError, match=r"Must.vec come from model `other`.*OMNIGRAPH_EMBED_MODEL=other"):
+        graph.mutate(REQUIRED, {"body": "x"})
+    with pytest.raises(BadRequestError, match=r"Must.vec come from model `other`"):
+        load(graph, {"slug": "b", "body": "y"}, type_name="Must")
 
 
 # ---- loads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import StrEnum
 
@@ -193,9 +193,13 @@ class LoadPlan:
 
 
 def shapes_of(
-    catalog: Catalog, identities: Identities, rules: Mapping[TableKey, TableRules], *, embeds: bool = False
+    catalog: Catalog,
+    identities: Identities,
+    rules: Mapping[TableKey, TableRules],
+    *,
+    embeds: Callable[[EmbeddedVector], bool] | None = None,
 ) -> dict[TableKey, EntityShape]:
-    """The shapes of all types of a schema; with `embeds` records get the vectors of their texts."""
+    """The shapes of all types of a schema; `embeds` says which vectors records get from their texts."""
 
     def end(name: str) -> EndType:
         node = catalog.nodes[name]
@@ -208,7 +212,7 @@ def shapes_of(
             definition=node,
             key_members=identities.key_members(node),
             value_rules=rules[node.table_key].values,
-            vectors=embedded_vectors(node) if embeds else (),
+            vectors=() if embeds is None else tuple(filter(embeds, embedded_vectors(node))),
         )
     for edge in catalog.edges.values():
         found[edge.table_key] = EntityShape(
