@@ -15,7 +15,7 @@ from omnigraph.core.arrow import Array, Column, arrow_type, pa, pc
 from omnigraph.core.types import INTEGERS, Scalar, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.comparisons import as_array
-from omnigraph.engine.context import Context, counts_rows
+from omnigraph.engine.context import Context, counts_rows, is_hidden
 from omnigraph.engine.expressions import Reference, evaluate
 from omnigraph.engine.group_values import aggregate_all, first_places, numbers_of
 from omnigraph.engine.predicates import ID, computed, refuse_overflow, stored_columns, with_columns
@@ -252,7 +252,7 @@ class Grouping:
         for place, key in enumerate(aggregate.order):
             columns[f"~order {number} {place}"] = computed(self._context, rows, key.expression)
         if aggregate.order:
-            for name in sorted(set(ir.variables(aggregate))):
+            for name in sorted(name for name in rows.variables if name in self._context.tables and not is_hidden(name)):
                 is_path = name not in self._context.tables
                 columns[f"~tie {number} {name}"] = (
                     rows.columns[name, ir.PathPart.EDGES]

@@ -7,7 +7,7 @@ import numpy as np
 from omnigraph.core.arrow import Array, arrow_type, pa, pc, repeated
 from omnigraph.core.types import ListType
 from omnigraph.engine.aggregate import Grouping
-from omnigraph.engine.context import OUTER_ROW, Context
+from omnigraph.engine.context import OUTER_ROW, Context, is_hidden, orders_values, variable_names
 from omnigraph.engine.operators import block_start, has_solution, run_pipeline
 from omnigraph.engine.predicates import without_overflow
 from omnigraph.engine.rows import BoolArray, Rows
@@ -29,6 +29,8 @@ class Blocks:
         start, number_of = block_start(rows, block.outer)
         inside = context.inside(block.pipeline)
         needed = {OUTER_ROW, *ir.variables(block.aggregate)}
+        if orders_values(block.aggregate):
+            needed.update(name for name in variable_names(block.pipeline) if not is_hidden(name))
         grouping = Grouping(inside, (), [block.aggregate], OUTER_ROW)
         is_unknown = np.zeros(start.count, np.bool_)
         for solutions in run_pipeline(inside, block.pipeline, [start], needed):

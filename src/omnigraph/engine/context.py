@@ -109,9 +109,15 @@ def needed_variables(query: ir.ReadIR) -> frozenset[str]:
     if query.rank is not None:
         needed.add(rank_field(query.rank).variable)
     is_window = isinstance(query.rank, ir.Nearest | ir.Rrf)
+    is_window |= any(orders_values(part) for expression in result_expressions(query) for part in ir.walk(expression))
     if is_window or (not query.grouped and (query.order or query.rank is not None)):
         needed.update(name for name in variable_names(query.pipeline) if not is_hidden(name))
     return frozenset(needed)
+
+
+def orders_values(expression: ir.Expression) -> bool:
+    """Whether an expression is a list in an order of its own, whose ties are broken by the ids of all variables."""
+    return isinstance(expression, ir.Aggregate) and bool(expression.order)
 
 
 def result_expressions(query: ir.ReadIR) -> Iterator[ir.Expression]:

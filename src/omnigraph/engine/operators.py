@@ -309,7 +309,7 @@ def operator_label(op: ir.Op) -> str:
             return f"{word} {_name(op.source)} {' | '.join(step.edge_type for step in op.steps)} {_name(op.target)}"
         case ir.PathSearch(path, choice, search):
             words = " | ".join(step.edge_type for step in search.steps)
-            return f"Path {_name(path)}: {choice} {_name(op.source)} {words} {_name(op.target)}"
+            return f"PathSearch {_name(path)}: {choice} {_name(op.source)} {words} {_name(op.target)}"
         case ir.OptionalJoin(binds=binds):
             return f"OptionalJoin {', '.join(map(_name, binds))}"
         case _:

@@ -28,7 +28,9 @@ from support.subtests import each_case
 
 SCHEMA = """
 node Person { name: String @key  age: I64?  bio: String? @index  vec: Vector(2)? }
+node Town { name: String @key  age: I64? }
 edge Knows: Person -> Person { since: I64? }
+edge Likes: Person -> Town { since: I64? }
 """
 COUNT = 40
 
@@ -41,6 +43,12 @@ QUERIES = {
     "edges": "match { $a: Person $a $e: knows $b $e.since > 1 } return { $b.name }",
     "reach": "match { $a: Person $a knows{1,4} $b } return { $a.name, $b.name }",
     "anti-join": "match { $a: Person not { $a knows $b $b.age > 38 } } return { $a.name }",
+    "semi-join": "match { $a: Person exists { $a knows $b $b.age > 38 } } return { $a.name }",
+    "union": "match { $a: Person | Town } return { $a.name }",
+    "search": "match { $a: Person $a (knows | likes) $b } return { $a.name, $b.name }",
+    "edges of two types": "match { $a: Person $a $e:(knows | likes) $b } return { $a.name, $b.name, $e.since }",
+    "optional": "match { $a: Person optional { $a likes $b } } return { $a.name, $b.name }",
+    "path": "match { $a: Person path $w = shortest $a knows{1,3} $b } return { $a.name, nodes($w) as n }",
     "group": "match { $a: Person $a knows $b } return { $b.age, count($a) as n }",
     "order": "match { $a: Person $a knows $b } return { $a.name, $b.name } order { $b.age, $a.name }",
     "nearest": "match { $a: Person $a knows $b } return { $a.name } order { nearest($a.vec, $v) } limit 5",
@@ -48,7 +56,10 @@ QUERIES = {
     "fuzzy": 'match { $a: Person fuzzy($a.bio, "grap") } return { $a.name }',
 }
 #: What the messages of each part of a query begin with.
-LABELS = {"NodeScan", "Expand", "Filter", "AntiJoin", "Project", "Group", "Order", "Rank"}
+LABELS = {
+    *("NodeScan", "UnionScan", "Expand", "ExpandEdges", "Search", "PathSearch", "Filter", "AntiJoin", "SemiJoin"),
+    *("OptionalJoin", "Project", "Group", "Order", "Rank"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -117,10 +128,12 @@ def test_every_operator_and_stage_looks(graph: Graph, monkeypatch: pytest.Monkey
     assert operators == {op.partition(" ")[0] for op in map(_label, get_args(ir.Op))}
 
 
-def _label(kind: type) -> str:
-    made: Any = object.__new__(kind)
-    for name in kind.__slots__:  # type: ignore[attr-defined]  # operators are data with slots
-        object.__setattr__(made, name, "x")
+def _label(kind: type[Any]) -> str:
+    """The label of an operator whose fields are all one text, but for what has fields of its own."""
+    step = ir.Step("x", ir.Direction.OUT, "x", "x")
+    search = ir.Search("x", "x", (step,), ("x",))
+    special = {"steps": (step,), "search": search}
+    made = kind(**{field.name: special.get(field.name, "x") for field in fields(kind)})
     return pipeline.operator_label(made)
 
 

@@ -11,7 +11,8 @@ from omnigraph.frozen import frozen
 
 _SYNTAX = "Q000"
 _SPACE = r"[ \t\r\n]"
-_BLANK = re.compile(r"(?:[ \t\r\n]|//[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)*")
+#: White space or one comment.
+_BLANK = re.compile(r"[ \t\r\n]++|//[^\n]*+|/\*(?s:.*?)\*/")
 #: Settings of other engines: they change how a query runs there, never what it returns.
 _SETTINGS = ("ann_nprobes", "engine", "merge_lineage", "traversal_work_limit")
 _SETTING = re.compile(
@@ -48,8 +49,9 @@ def without_settings(source: SourceText) -> SourceText:
 
 
 def _behind_blank(text: str, place: int) -> int:
-    found = _BLANK.match(text, place)
-    return place if found is None else found.end()
+    while (found := _BLANK.match(text, place)) is not None:
+        place = found.end()
+    return place
 
 
 def _blanked(text: str) -> str:

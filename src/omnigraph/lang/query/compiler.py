@@ -190,7 +190,7 @@ def check_size(query: ast.Query, findings: Findings) -> bool:
             hint = "test a value with `in` and a list; a value of `let` counts wherever it is used"
             findings.error("Q118", expression.span, message, hint)
             return False
-    meant = sum(measure.parts for _, measure in measured)
+    meant = sum(max(measure.parts, 1) for _, measure in measured)
     parts = len(query.params) + len(clauses) + meant + _listed_parts(query.body)
     if parts > MAX_PARTS:
         message = (

@@ -14,6 +14,8 @@ from omnigraph.frozen import frozen
 from omnigraph.lang.query import ast
 
 _CHAINS = (ast.Operator.AND, ast.Operator.OR)
+#: What an operator is applied to counts with the operator. Literals of a list are data, as a parameter is.
+_LEAVES = (ast.Literal_, ast.Null, ast.Variable, ast.PropertyAccess, ast.SystemField, ast.Alias, ast.MetaName, ast.Star)
 _SubExpressions = Callable[[Iterable[ast.Clause]], Iterable[ast.Expression]]
 
 
@@ -49,7 +51,7 @@ class Measuring:
         waiting = [(expression, 1, 1)]
         while waiting:
             part, level, joined = waiting.pop()
-            parts, depth, chain = parts + 1, max(depth, level), max(chain, joined)
+            parts, depth, chain = parts + (not isinstance(part, _LEAVES)), max(depth, level), max(chain, joined)
             if isinstance(part, ast.Variable) and part.name in self.lets:
                 meant = self._of_let(part.name)
                 parts, depth, chain = parts + meant.parts, max(depth, level + meant.depth), max(chain, meant.chain)
