@@ -14,7 +14,6 @@ from omnigraph.core.types import INTEGERS, BaseType, EnumType, ListType, Propert
 from omnigraph.core.values import StoredValue, coerce_json, parse_decimal_integer
 from omnigraph.errors import ParameterError
 from omnigraph.frozen import frozen
-from omnigraph.lang.parsing import pattern_problem
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import Catalog
 
@@ -253,11 +252,18 @@ def bind_params(
             problems[name] = f"`{name}`: {problem}"
     for parameter in query.params:
         pattern = values.get(parameter.name) if parameter.is_pattern else None
-        if isinstance(pattern, str) and (wrong := pattern_problem(pattern)):
+        if isinstance(pattern, str) and (wrong := _pattern_problem(pattern)):
             problems[parameter.name] = f"`{parameter.name}` is no regular expression: {wrong}"
     if problems:
         raise ParameterError(query.name, problems)
     return values
+
+
+def _pattern_problem(pattern: str) -> str | None:
+    # Late: what describes operations has no use for the parser.
+    from omnigraph.lang.parsing import pattern_problem
+
+    return pattern_problem(pattern)
 
 
 def _convert(type_: PropertyType, value: object, *, javascript: bool) -> StoredValue:
