@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import partial
 
 import numpy as np
 
@@ -284,7 +285,8 @@ class Grouping:
             ]
             weights = detail.get(_WEIGHT)
             limit = None if aggregate.limit is None else ir.value_of(aggregate.limit, self._context.values)
-            found[aggregate] = aggregate_all(
+            made = partial(
+                aggregate_all,
                 str(aggregate.function),
                 number_of,
                 detail.get(f"~value {number}", empty),
@@ -295,6 +297,7 @@ class Grouping:
                 limit=limit if isinstance(limit, int) else None,
                 allow=self._context.budget.allow,
             )
+            found[aggregate] = self._context.budget.patiently(made, len(number_of))
         return found
 
     def _join(self, table: pa.Table, keys: list[str]) -> pa.Table:

@@ -160,7 +160,8 @@ class PathOperator:
             hops = self._one_hop(paths)
             codes = self._edge_order(hops.edges)
             # Smaller paths first, so that the first of each pair of ends is the one that stays.
-            order = np.lexsort((codes, ranks[hops.origins], hops.nodes, paths.seeds[hops.origins]))
+            keys = (codes, ranks[hops.origins], hops.nodes, paths.seeds[hops.origins])
+            order = context.budget.patiently(partial(np.lexsort, keys), len(codes))
             hops, codes = hops.take(order), codes[order]
             seeds = paths.seeds[hops.origins]
             is_first = np.ones(len(seeds), np.bool_)
@@ -170,7 +171,8 @@ class PathOperator:
                 # An edge from a node to itself reaches it, although it counts as visited.
                 loops = hops.take(np.flatnonzero(hops.nodes == sources[seeds]))
                 yield self._ending(paths.extended(loops))
-            fresh = np.flatnonzero(not_among(seeds, hops.nodes, *visited))
+            known = partial(not_among, seeds, hops.nodes, *visited)
+            fresh = np.flatnonzero(context.budget.patiently(known, len(seeds) + len(visited[0])))
             hops, codes = hops.take(fresh), codes[fresh]
             before = ranks[hops.origins]
             paths = paths.extended(hops)
@@ -214,8 +216,9 @@ class PathOperator:
     def _edge_order(self, edges: IntArray) -> IntArray:
         """Numbers that sort as edges do: by their ids, then by their types."""
         context = self._context.narrowed({_EDGE: EDGES})
-        distinct, places = np.unique(edges, return_inverse=True)
+        distinct, places = context.budget.patiently(partial(np.unique, edges, return_inverse=True), len(edges))
         ids = context.columns(_EDGE, distinct, ("id",))["id"]
+        context.budget.check()
         id_codes = context.budget.patiently(partial(order_codes, ids, descending=False), len(distinct))
         # Types are numbered in the order of their names.
         order = np.lexsort((distinct, id_codes))

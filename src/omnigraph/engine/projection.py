@@ -176,10 +176,22 @@ def path_codes(edges: Array, *, descending: bool = False, nulls_first: bool | No
     items = order_codes(pc.list_flatten(edges), descending=False)
     paths = np.zeros((len(edges), lengths.max(initial=0)), np.int64)
     paths[np.arange(paths.shape[1]) < lengths[:, None]] = items
-    _, numbers = np.unique(paths, axis=0, return_inverse=True)
+    numbers = _numbers_of(list(paths.T), len(edges))
     return order_codes(
-        pa.array(numbers.ravel(), mask=np.asarray(edges.is_null())), descending=descending, nulls_first=nulls_first
+        pa.array(numbers, mask=np.asarray(edges.is_null())), descending=descending, nulls_first=nulls_first
     )
+
+
+def _numbers_of(codes: Sequence[IntArray], count: int) -> IntArray:
+    """One number per row that sorts as its codes do; rows with equal codes have equal numbers."""
+    order = sort_by_codes(codes, count)
+    is_new = np.zeros(count, np.bool_)
+    for code in codes:
+        in_order = code[order]
+        is_new[1:] |= in_order[1:] != in_order[:-1]
+    numbers = np.empty(count, np.int64)
+    numbers[order] = np.cumsum(is_new)
+    return numbers
 
 
 def sort_by_codes(codes: Sequence[IntArray], count: int) -> IntArray:
@@ -344,9 +356,9 @@ def _group_column(groups: pa.Table, query: ir.ReadIR, key: ir.OrderKey) -> Array
 
 def first_of_each(codes: Sequence[IntArray], limit: int, count: int) -> IntArray:
     """The places of the first `limit` rows of each group of rows with equal codes, in order."""
-    _, group_of = np.unique(np.stack([*codes, np.zeros(count, np.int64)]), axis=1, return_inverse=True)
-    by_group = np.argsort(group_of.ravel(), kind="stable")
-    sizes = np.bincount(group_of.ravel())
+    group_of = _numbers_of(codes, count)
+    by_group = np.argsort(group_of, kind="stable")
+    sizes = np.bincount(group_of)
     starts = np.cumsum(sizes) - sizes
     number = np.empty(count, np.int64)
     number[by_group] = np.arange(count) - np.repeat(starts, sizes)
