@@ -37,6 +37,10 @@ insert Knows { from: "dan", to: "ann", since: 2010 }
 """  # noqa: E501  # one person per line
 
 
+#: The F32 that 0.1 is stored as.
+STORED_TENTH = 0.10000000149011612
+
+
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     graph = Graph.init(str(tmp_path_factory.mktemp("expressions") / "people.omni"), SCHEMA)
@@ -110,6 +114,13 @@ def test_a_condition_keeps_the_rows_for_which_it_is_true(people: Graph, conditio
         ("{ $p.key as k, $p.age + 1 as n } order { k }", [("ann", 31), ("bob", 41), ("cid", None), ("dan", 42)]),
         ("distinct { $p.city as c } order { c nulls last }", [("Oslo",), ("Rome",), (None,)]),
         ("{ $p.city as c, count(*) as n } having { n > 1 }", [("Rome", 2)]),
+        # A column that shows a property is compared as the property is.
+        (
+            "{ $p.key as k, $p.score } having { $p.score in [0.1, 0.5] } order { k }",
+            [("ann", STORED_TENTH), ("dan", 0.5)],
+        ),
+        ("{ $p.score as s, count(*) as n } having { s = 0.1 }", [(STORED_TENTH, 1)]),
+        ("{ min($p.score) as s } having { s = 0.1 }", []),
         ('{ $p.key as k } having { k > "b" } order { k }', [("bob",), ("cid",), ("dan",)]),
         ("{ $p.key } order { $p.key } offset 1 limit 2", [("bob",), ("cid",)]),
         ("{ $p.key } order { $p.key } offset 9 limit 2", []),

@@ -46,7 +46,8 @@ def beside(other: ir.Expression, operand: Compared) -> Compared | ir.Constant:
 
     Everything else is compared by value: parameters have a type of their own, and what is computed is not stored.
     """
-    if not isinstance(operand, ir.Constant) or not isinstance(other, ir.PropertyRef):
+    is_property = isinstance(other, ir.PropertyRef) or (isinstance(other, ir.ColumnRef) and other.is_property)
+    if not isinstance(operand, ir.Constant) or not is_property:
         return operand
     if item_scalar(other.type.base) is not Scalar.F32 or item_scalar(operand.type.base) not in NUMERICS:
         return operand

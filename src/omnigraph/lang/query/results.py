@@ -299,7 +299,7 @@ def _with_columns(expression: ast.Expression, shown: _Shown) -> ast.Expression:
 
 
 def _column_ref(column: ir.Projection) -> ir.ColumnRef:
-    return ir.ColumnRef(column.name, column.type)
+    return ir.ColumnRef(column.name, column.type, isinstance(column.expression, ir.PropertyRef))
 
 
 # ---- order

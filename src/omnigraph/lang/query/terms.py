@@ -206,10 +206,11 @@ class AggregateFunction(StrEnum):
 
 @frozen
 class ColumnRef:
-    """A result column, as an order key or in `having`."""
+    """A result column, as an order key or in `having`; `is_property` where it shows a property as it is stored."""
 
     name: str
     type: PropertyType
+    is_property: bool = False
 
 
 class PathChoice(StrEnum):
