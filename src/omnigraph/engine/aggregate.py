@@ -159,6 +159,9 @@ class Grouping:
         if self._only_counts:
             self._count += rows.total
             return
+        if not rows.count:
+            # A ranking of nothing binds no variable.
+            return
         arguments = [*(item.argument for item in self._measures), *(item.argument for item in self._whole)]
         read = [argument for argument in arguments if argument is not None]
         rows = with_columns(self._context, rows, stored_columns(read))

@@ -173,6 +173,15 @@ def test_an_offset_beyond_the_last_row_leaves_none(people: Graph, clauses: str) 
         assert rows_of(people, text) == []
 
 
+@each_case("key", ["nearest($p.place, [0.0, 0.0])", 'bm25($p.city, "rome")'])
+def test_groups_of_a_ranking_of_nothing(people: Graph, key: str) -> None:
+    nobody = f'match {{ $p: Person {{ key: "none" }} }} return {{ %s }} order {{ {key} }} limit 2'
+    assert rows_of(people, nobody % "$p.city as c, count(*) as n") == []
+    assert rows_of(people, nobody % "count(*) as n, max($p.age) as a, collect($p.key) as k") == [
+        {"n": 0, "a": None, "k": []}
+    ]
+
+
 def test_all_properties_are_columns(people: Graph) -> None:
     rows = people.query('match { $p: Person { key: "bob" } } return { $p.* }').to_arrow()
     assert rows.column_names == ["p.key", "p.age", "p.score", "p.tags", "p.born", "p.city", "p.big", "p.active"]
