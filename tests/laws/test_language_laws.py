@@ -350,7 +350,8 @@ def _respaced(draw: st.DrawFn, text: str) -> str:
     """The same tokens with other invisible text between them."""
     result = draw(st.just("") | gaps)
     for token in tokens_of(text):
-        result += token
+        # A comment directly behind a division would begin at its sign.
+        result += token + " " * (token == "/")
         result += draw(gaps)
     return result
 

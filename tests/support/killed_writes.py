@@ -334,7 +334,7 @@ PATCH = Load(
     name="patch",
     mode="patch",
     records=tuple(REPLACED),
-    tables=2,
+    tables=3,
     killed_at=(F.LOAD_IDENTIFIED, F.PATCH_VALUES_WRITTEN, F.LOAD_CHECKED, "after_table_commit@1", F.BEFORE_PUBLISH),
     failing_at=(F.PATCH_VALUES_WRITTEN, "after_table_commit@1", F.BEFORE_PUBLISH),
 )

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
 from omnigraph.lang.query import ast as gq
+from omnigraph.lang.query.printing import print_expression
 from omnigraph.lang.schema import ast as pg
 
 
@@ -183,7 +184,7 @@ _INFIX = (gq.Operator.CONTAINS, gq.Operator.STARTS_WITH, gq.Operator.ENDS_WITH)
 def _binary(left: gq.Expression, operator: gq.Operator, right: gq.Expression) -> gq.Expression:
     """`left operator right`; directly before a parenthesis a word is a call."""
     made = gq.Binary(left, operator, right)
-    is_call = operator in _INFIX and f"{operator} (" in gq.print_expression(made)
+    is_call = operator in _INFIX and f"{operator} (" in print_expression(made)
     return replace(made, operator=gq.Operator.EQ) if is_call else made
 
 
@@ -240,7 +241,7 @@ _ENDS_LIKE_A_CALL = re.compile(r"(?<![\w.$@])(?!(?:end|null|true|false)$)[a-z_]\
 
 
 def _stands_alone(condition: gq.Expression) -> bool:
-    text = gq.print_expression(condition)
+    text = print_expression(condition)
     return not _BEGINS_LIKE_A_TRAVERSAL.match(text) and not _ENDS_LIKE_A_CALL.search(text)
 
 

@@ -74,9 +74,7 @@ class ExampleChange(Document):
     @property
     def op(self) -> str:
         """The operation on the entity."""
-        if self.before is None:
-            return "insert"
-        return "delete" if self.after is None else "update"
+        return "insert" if self.before is None else "delete" if self.after is None else "update"
 
 
 @frozen(kw_only=True)

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 # ---- Part files of computed vectors
 #
 # They lie below `__derived/embeddings/` of the graph, on disk and on S3 alike. A part is two objects of one name,
-# which says who embedded: the vectors, and the digests of their texts, which are written last, so that a part is
-# there as a whole or not at all. Parts never change. The vectors of a missing part are computed again.
+# which says who embedded: the vectors, and the digests of their texts, which are written last: a part is there as a
+# whole or not at all. Parts never change. The vectors of a missing part are computed again.
 
 
 _FOLDER = f"{DERIVED_FOLDER}/{EMBEDDINGS_GROUP}"
@@ -576,8 +576,7 @@ def _edited(
     table: Table, row_ids: NDArray[np.uint64], edits: Sequence[ColumnEdit], columns: Sequence[str]
 ) -> Rows | None:
     """Columns of some rows, with new vectors where an edit has them; None when kept vectors are gone."""
-    needed = dict.fromkeys([*columns, *(edit.source for edit in edits)])
-    rows = take_by_row_id(table, row_ids, list(needed))
+    rows = take_by_row_id(table, row_ids, list(dict.fromkeys([*columns, *(edit.source for edit in edits)])))
     found: dict[str, Column] = {name: rows[name] for name in columns}
     for edit in edits:
         vectors = _vectors(row_ids, rows[edit.source], rows[edit.property].combine_chunks(), edit)
@@ -594,9 +593,8 @@ def _vectors(row_ids: NDArray[np.uint64], sources: Column, old: Array, edit: Col
     wanted: defaultdict[bytes, list[int]] = defaultdict(list)
     for number, text in enumerate(texts(sources.take(pa.array(places)))):
         wanted[text_digest(text)].append(number)
-    parts = dict.fromkeys(part for piece in edit.pieces for part in piece.parts)
     made = np.zeros((len(places), edit.kept.dimension), np.float32)
+    parts = dict.fromkeys(part for piece in edit.pieces for part in piece.parts)
     if not fill_vectors(KeptVectors(edit.kept), parts, wanted, made):
         return None
-    cleared = np.flatnonzero(np.isin(row_ids, edit.cleared))
-    return with_vectors(with_vectors(old, places, made), cleared, None)
+    return with_vectors(with_vectors(old, places, made), np.flatnonzero(np.isin(row_ids, edit.cleared)), None)

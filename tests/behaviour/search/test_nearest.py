@@ -307,7 +307,6 @@ def test_distances_do_not_overflow_where_32_bits_would(tmp_path: Path):
     [
         (f"match {{ $d: Doc }} return {{ $d }} order {{ nearest($d.vec, {ZERO}) }}", "T17"),
         (f"match {{ $d: Doc }} return {{ nearest($d.vec, {ZERO}) as far }} order {{ far }}", "T17"),
-        (f"match {{ $d: Doc }} return {{ $d.year as y }} order {{ nearest($d.vec, {ZERO}), y }} limit 3", "T18"),
         ("match { $d: Doc } return { $d } order { nearest($d.vec, [1.0, 2.0]) } limit 3", "T15"),
         (f"match {{ $d: Doc }} return {{ $d }} order {{ nearest($d.body, {ZERO}) }} limit 3", "T15"),
         ("match { $d: Doc } return { $d } order { nearest($d.vec, 3) } limit 3", "T15"),

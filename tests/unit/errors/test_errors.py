@@ -196,6 +196,7 @@ SAMPLES: list[OmniError] = [
     errors.BadRequestError("no"),
     errors.ConfigurationError((PLAIN,)),
     errors.ParameterError("by_year", {"y": "`y` is missing: it is I32"}),
+    errors.IntegerOverflowError(("$p 'ann'", "$p 'bob'"), 5),
     errors.QuerySelectionError("there is no query `x`", ("a", "b")),
     errors.MixedMutationError("both"),
     errors.DirectOnlyError("optimize"),

@@ -76,9 +76,7 @@ class SourceColumns:
     def index_hint(self, names: Sequence[str]) -> str:
         """The hint for missing columns that are the index of a pandas frame."""
         found = next((name for name in names if name in self.index), None)
-        if found is None:
-            return ""
-        return f"; `{shown(found)}` is the index of the frame: give `frame.reset_index()`"
+        return "" if found is None else f"; `{shown(found)}` is the index of the frame: give `frame.reset_index()`"
 
     @property
     def paths(self) -> list[str]:
@@ -454,9 +452,7 @@ def _scalar_of(base: BaseType) -> Scalar | None:
 
 
 def _typed_step(steps: Transforms) -> str:
-    if steps.words is not None:
-        return "bool"
-    return "date_format" if steps.date_formats else "number"
+    return "bool" if steps.words is not None else "date_format" if steps.date_formats else "number"
 
 
 def _check_constant(source: ValueSource, type_: PropertyType, owner: str, timestamps: Timestamps, where: str) -> None:
