@@ -13,6 +13,7 @@ import numpy as np
 
 from omnigraph.core import arrow
 from omnigraph.core.arrow import Array, Column, arrow_type, pa, pc
+from omnigraph.core.cache import by_identity
 from omnigraph.core.types import INTEGERS, Scalar, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.comparisons import as_array
@@ -61,27 +62,29 @@ class _Measure:
         return unknown
 
 
-def group_keys(projections: Sequence[ir.Projection]) -> list[ir.Expression]:
+@by_identity
+def group_keys(projections: Sequence[ir.Projection]) -> tuple[ir.Expression, ...]:
     """The returned expressions that make groups: those without an aggregate that differ from row to row."""
-    return [
+    return tuple(
         item.expression
         for item in projections
         if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf)
         and any(True for _ in ir.variables(item.expression))
         and not any(isinstance(found, ir.Aggregate) for found in ir.walk(item.expression))
-    ]
+    )
 
 
-def aggregates_of(expressions: Sequence[ir.Expression | ir.Rank]) -> list[ir.Aggregate]:
-    """The different aggregates in some expressions."""
+@by_identity
+def aggregates_of(projections: Sequence[ir.Projection]) -> tuple[ir.Aggregate, ...]:
+    """The different aggregates in result columns."""
     found = (
         part
-        for expression in expressions
-        if not isinstance(expression, ir.Nearest | ir.Bm25 | ir.Rrf)
-        for part in ir.walk(expression)
+        for item in projections
+        if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf)
+        for part in ir.walk(item.expression)
         if isinstance(part, ir.Aggregate)
     )
-    return list(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))
 
 
 def _needs_all(aggregate: ir.Aggregate) -> bool:

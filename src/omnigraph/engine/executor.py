@@ -208,8 +208,7 @@ _EVERYTHING = _Window(0, None)
 
 
 def _group(context: Context, query: ir.ReadIR, stream: Iterator[Rows]) -> pa.Table:
-    expressions = [item.expression for item in query.projections]
-    grouping = Grouping(context, group_keys(query.projections), aggregates_of(expressions))
+    grouping = Grouping(context, group_keys(query.projections), aggregates_of(query.projections))
     for rows in stream:
         context.budget.enter("Group")
         grouping.add(rows)

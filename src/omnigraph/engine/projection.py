@@ -342,7 +342,13 @@ def _sorted_groups(groups: pa.Table, query: ir.ReadIR) -> pa.Table:
         order_codes(_group_column(groups, query, key), descending=key.descending, nulls_first=key.nulls_first)
         for key in query.order
     ]
-    codes += [order_codes(one_array(column), descending=False) for column in groups.columns]
+    ordered = {key.expression.name for key in query.order if isinstance(key.expression, ir.ColumnRef)}
+    codes += [
+        order_codes(one_array(groups[item.name]), descending=False)
+        for item in query.projections
+        # What is ordered by already breaks no tie.
+        if item.name not in ordered
+    ]
     return groups.take(sort_by_codes(codes, groups.num_rows))
 
 
