@@ -99,7 +99,7 @@ def _create(
     graph = init(uri, schema, actor=options.get("actor"))
     try:
         return graph, graph.load(frames=given.frames or None, mapping=given.mapping, mode="append", **options)
-    except BaseException:
+    except BaseException:  # also after an interrupt: a graph without its data is not left behind
         graph.close()
         folder = Path(graph.uri)
         if folder.is_dir():

@@ -527,7 +527,7 @@ _ENTRIES: Final = {
             "element(l: [E], i: integer) -> E",
             "The element at position `i`, counted from 1.",
             'element(["a", "b"], 2) = "b"',
-            null_when="there is no such position, or the element is null",
+            null_when="the list has no such position, or its element there is null",
             can_be_null=_always,
         ),
     ),
