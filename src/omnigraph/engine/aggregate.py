@@ -259,12 +259,10 @@ class Grouping:
         for place, key in enumerate(aggregate.order):
             columns[f"~order {number} {place}"] = computed(self._context, rows, key.expression)
         if aggregate.order:
-            for name in sorted(name for name in rows.variables if name in self._context.tables and not is_hidden(name)):
-                is_path = name not in self._context.tables
+            for name in sorted(name for name in rows.variables if not is_hidden(name)):
+                edges = rows.columns.get((name, ir.PathPart.EDGES))
                 columns[f"~tie {number} {name}"] = (
-                    rows.columns[name, ir.PathPart.EDGES]
-                    if is_path
-                    else self._context.columns(name, rows.variables[name], (ID,))[ID]
+                    self._context.columns(name, rows.variables[name], (ID,))[ID] if edges is None else edges
                 )
         return columns
 

@@ -282,6 +282,17 @@ def test_equally_short_paths_give_the_one_with_the_smallest_edge_ids(tmp_path: P
     assert rows_of(graph, text)[1:3] == [("d", ["a", "b", "d"]), ("e", ["a", "b", "d", "e"])]
 
 
+def test_a_list_in_order_breaks_ties_by_paths_too(tmp_path: Path) -> None:
+    """Ends are equal, so the edges decide; by value the order would be the other one."""
+    graph = Graph.init(str(tmp_path / "ties.omni"), "node N { key: String @key }\nedge E: N -> N { @key(src, dst) }")
+    nodes = "".join(f'insert N {{ key: "{key}" }} ' for key in "abdz")
+    graph.mutate(nodes + "".join(f'insert E {{ from: "{a}", to: "{b}" }} ' for a, b in ("ab", "az", "bd", "zd")))
+    value = 'case when "b" in nodes($w) then 9 else 1 end'
+    text = f"""match {{ $a: N {{ key: "a" }}  path $w = all $a e{{1,3}} $d: N {{ key: "d" }} }}
+    return {{ collect({value} order {{ $a.key }}) as v }}"""
+    assert rows_of(graph, text) == [([9, 1],)]
+
+
 def test_too_many_paths_are_refused(towns: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_PATH_LIMIT", "3")
     graph = Graph.open(towns.uri)
