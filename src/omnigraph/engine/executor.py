@@ -30,6 +30,7 @@ from omnigraph.engine.projection import (
     first_of_each,
     first_rows,
     key_codes,
+    key_operand,
     order_codes,
     project,
     result_schema,
@@ -191,7 +192,7 @@ def _grouped(
     else:
         # The window of a vector or of a fusion is what is grouped; of a text all that match are.
         ranked = context if is_windowed else replace(context, wanted=None)
-        stream = _bags(ranked, query, window if is_windowed else _EVERYTHING, profile)
+        stream = _bags(ranked, _population(query), window if is_windowed else _EVERYTHING, profile)
     groups = _staged(profile, "Group", lambda: _group(context, query, stream))
     groups = _cut_groups(groups, query, _EVERYTHING if is_windowed else window)
     made = pa.table(
@@ -205,6 +206,19 @@ def _grouped(
 
 
 _EVERYTHING = _Window(0, None)
+
+
+@by_identity
+def _population(query: ir.ReadIR) -> ir.ReadIR:
+    """A ranked query of groups as it chooses the rows that are grouped: aggregates order the groups alone."""
+    return replace(query, order=tuple(key for key in query.order if not _orders_groups(query, key)))
+
+
+def _orders_groups(query: ir.ReadIR, key: ir.OrderKey) -> bool:
+    operand = key_operand(query, key.expression)
+    return not isinstance(operand, ir.Nearest | ir.Bm25 | ir.Rrf) and any(
+        isinstance(part, ir.Aggregate) for part in ir.walk(operand)
+    )
 
 
 def _group(context: Context, query: ir.ReadIR, stream: Iterator[Rows]) -> pa.Table:

@@ -153,6 +153,16 @@ def test_a_condition_keeps_the_rows_for_which_it_is_true(people: Graph, conditio
         ('{ "x" as t, count(*) as n }', [("x", 4)]),
         ("{ $p.key as k } order { nearest($p.place, [2.0, 0.0]), $p.age } limit 2", [("dan",), ("bob",)]),
         ("{ count(*) as n, max($p.age) as oldest } order { nearest($p.place, [0.0, 0.0]) } limit 2", [(2, 40)]),
+        # The rank chooses the rows, the keys behind it order their groups.
+        (
+            "{ $p.city as c, count(*) as n } order { nearest($p.place, [0.0, 0.0]), n desc, c } limit 3",
+            [("Rome", 2), ("Oslo", 1)],
+        ),
+        (
+            "{ $p.city as c, max($p.age) + 1 as m } having { m > 0 } "
+            "order { nearest($p.place, [0.0, 0.0]), m } limit 2",
+            [("Rome", 31), ("Oslo", 41)],
+        ),
     ],
 )
 def test_what_is_returned(people: Graph, result: str, expected: list[tuple[object, ...]]) -> None:
