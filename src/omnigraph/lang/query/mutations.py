@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 
-from omnigraph.core.source import did_you_mean
+from omnigraph.core.source import Span, did_you_mean
 from omnigraph.core.types import (
     MOMENTS,
     NUMERICS,
@@ -59,9 +59,22 @@ def check_returns(context: Context, scope: Scope, body: ast.MutationBody) -> tup
                 context.error("T44", written.span, message, "run a read for it")
             elif isinstance(found, ir.Exists | ir.BlockValue):
                 context.error("T45", written.span, "a block cannot stand behind statements", "run a read for it")
+        if _uses_path(context, written.span, (column.expression,)):
+            continue
         if scalar_of(column.type.base) is None:
             context.error("T7", written.span, f"statements return single values, this is {column.type}")
     return checked.projections
+
+
+def _uses_path(context: Context, span: Span, expressions: Iterable[ir.Expression]) -> bool:
+    """Whether expressions are made from a path of the match, which is reported: statements run for entities (Q121)."""
+    for expression in expressions:
+        for part in ir.walk(expression):
+            if isinstance(part, ir.PathRef):
+                message = f"statements run for nodes and edges, and `${part.path}` is a path"
+                context.error("Q121", span, message, "use the path in conditions of the match, or in a read")
+                return True
+    return False
 
 
 def _check_statement(context: Context, scope: Scope, statement: ast.Statement) -> Iterator[ir.Statement]:
@@ -69,7 +82,7 @@ def _check_statement(context: Context, scope: Scope, statement: ast.Statement) -
     before = context.findings.error_count
     for definition in _definitions(context, scope, statement_target(statement)):
         made = _of_type(context, scope, statement, definition)
-        if made is not None:
+        if made is not None and not _uses_path(context, statement.span, ir.statement_expressions(made)):
             yield made
         if context.findings.error_count > before:
             # What is wrong for one type is most often wrong for all.
