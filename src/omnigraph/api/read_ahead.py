@@ -19,7 +19,9 @@ class ReadAhead:
     def __init__(self, batches: Iterator[Batch], *, kept_bytes: int = KEPT_BYTES) -> None:
         self._source: Iterator[Batch] | None = batches
         self._ahead: list[Batch] = []
-        self._ahead_bytes = 0
+        #: The size of the batches so far, without those at the end that were not asked for their size yet.
+        self._measured_bytes = 0
+        self._unmeasured: list[Batch] = []
         self._kept_bytes = kept_bytes
         self._is_taken = False
         self._failure: Exception | None = None
@@ -39,8 +41,17 @@ class ReadAhead:
             self._failure = failure
             raise
         self._ahead.append(batch)
-        self._ahead_bytes += batch.nbytes
+        if not self._is_taken:
+            self._unmeasured.append(batch)
         return True
+
+    @property
+    def _ahead_bytes(self) -> int:
+        """The size of the batches so far: asking a batch takes as long as a small query, and one is hardly asked."""
+        if self._unmeasured:
+            self._measured_bytes += sum(batch.nbytes for batch in self._unmeasured)
+            self._unmeasured.clear()
+        return self._measured_bytes
 
     def peek(self, rows: int) -> tuple[list[Batch], bool] | None:
         """The batches with the first rows, so many if there are, and whether these are all; None once they are taken.
@@ -93,10 +104,12 @@ class ReadAhead:
         if self._is_taken:
             raise RuntimeError("the rows were streamed already: call to_arrow() before iterating")
         self._is_taken = True
+        self._unmeasured.clear()
 
     def _close(self) -> None:
         source, self._source = self._source, None
         self._ahead.clear()
+        self._unmeasured.clear()
         close = getattr(source, "close", None)
         if close is not None:
             close()

@@ -209,7 +209,10 @@ class Result:
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries; dates and instants are Python objects."""
-        return self.to_arrow().to_pylist()
+        names = self.columns
+        batches = self._rows.all()
+        columns = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
+        return [dict(zip(names, values, strict=True)) for rows in columns for values in rows]
 
     def json_rows(self) -> Iterator[dict[str, object]]:
         """The rows as JSON values, streaming: see the reference of results for the form of each type."""

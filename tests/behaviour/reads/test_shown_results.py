@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from typing import Any
+from weakref import ref
 
 import duckdb
 import networkx
@@ -91,6 +92,22 @@ def test_a_large_result_streams_once_and_a_small_one_again_and_again() -> None:
         with pytest.raises(RuntimeError, match="streamed already"):
             rest()
     assert large.peek(10) is None
+
+
+def test_batches_that_were_taken_are_let_go() -> None:
+    made: list[ref[pa.RecordBatch]] = []
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        for batch in numbers(20):
+            made.append(ref(batch))
+            yield batch
+            del batch
+
+    rows = ReadAhead(watched())
+    assert rows.peek(2) is not None
+    alive = [sum(batch() is not None for batch in made) for _ in rows.take()]
+    assert len(alive) == 20
+    assert max(alive) <= 4
 
 
 def test_looking_takes_nothing_and_a_failure_is_told_to_every_reader() -> None:
