@@ -32,6 +32,8 @@ _POINT_ROWS = 1_000_000
 _USES_BEFORE_KEPT = 16
 #: Tables up to this size have a dictionary of their keys, once those were asked for often enough.
 _LOOKUP_ROWS = 250_000
+#: A column of at most so many bytes is shown by a view where one value is asked for.
+_VIEWED_BYTES = 1 << 24
 #: Rows that are read by their ids at once: at the beginning, at most, and how many bytes they should have.
 _FIRST_TAKEN = 1 << 10
 _TAKEN_ROWS = 1 << 15
@@ -184,12 +186,16 @@ class Entities:
         """The values of some rows out of whole columns."""
         if not whole:
             return {}
+        numbers = self.numbering().numbers(row_ids)
+        if len(numbers) == 1:
+            number = int(numbers[0])
+            return {name: _one_value(column, number) for name, column in whole.items()}
         self._allow(len(row_ids), whole)
-        numbers = pa.array(self.numbering().numbers(row_ids))
+        places = pa.array(numbers)
         taken = {}
         for name, column in whole.items():
             self.budget.check()
-            taken[name] = column.take(numbers)
+            taken[name] = column.take(places)
         return taken
 
     def _read_whole(self, names: Sequence[str]) -> dict[str, Array]:
@@ -242,6 +248,16 @@ class Entities:
             step = max(1, min(_TAKEN_ROWS, _TAKEN_BYTES // width))
         rows, index = pa.concat_tables(parts), pa.array(places)
         return {name: rows[name].combine_chunks().take(index) for name in names}
+
+
+def _one_value(column: Array, number: int) -> Array:
+    """The value of one row: a view of a small column, since a copy takes ten times as long.
+
+    A view keeps the whole column in memory as long as its result lives, so that of a large one is a copy.
+    """
+    if column.get_total_buffer_size() <= _VIEWED_BYTES:
+        return column.slice(number, 1)
+    return column.take(pa.array([number]))
 
 
 def _width_of(type_: pyarrow.DataType) -> int:
