@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from importlib import import_module
@@ -36,6 +35,7 @@ from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.policy.rules import Action, PolicyRequest
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.derived import DerivedArrays
+from omnigraph.storage.locks import Reading
 
 if TYPE_CHECKING:
     from omnigraph.branches.history import GraphHistory
@@ -175,7 +175,7 @@ class OpenGraph:
 
     # ---- beside other readers and writers
 
-    def reading(self) -> AbstractContextManager[None]:
+    def reading(self) -> Reading:
         """Hold what a cleanup would take away under a read. Before the target is looked up, until all is read."""
         return self.environment.reading.held()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
@@ -33,6 +32,7 @@ from omnigraph.lang.query.commands import Command, Verb, command_of
 from omnigraph.lang.query.explain import explain_ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.storage.locks import Reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,7 @@ def text_result(column: str, values: Sequence[str], command: Command, target: Ta
 
 
 def _to_the_end(
-    graph: OpenGraph, batches: Iterator[pa.RecordBatch], context: Context, reading: ExitStack
+    graph: OpenGraph, batches: Iterator[pa.RecordBatch], context: Context, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
     try:
         with reading_pins(graph.environment.tables, _removable(graph, context)):

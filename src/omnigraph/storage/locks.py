@@ -323,6 +323,29 @@ def _wait(attempt: Callable[[], bool], timeout_s: float) -> None:
 # No process ever waits for it: a cleanup only looks whether it is free, and a read that cannot take it goes on without.
 
 
+class Reading:
+    """One read that holds the lock: as a context, or until it is closed. A class, since a query may take 50 µs."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: ReadingLock) -> None:
+        self._lock: ReadingLock | None = lock
+
+    def __enter__(self) -> Reading:
+        if self._lock is not None:
+            self._lock.enter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the read; further calls do nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.leave()
+
+
 class ReadingLock:
     """Held while one or more reads of an open graph run. Thread-safe.
 
@@ -337,31 +360,33 @@ class ReadingLock:
         self._readers = 0
         self._descriptor: int | None = None
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Reading:
         """Read: from before the target is looked up until the last row was read."""
+        return Reading(self)
+
+    def begin(self) -> Reading:
+        """Begin a read that goes on after the call that began it; it ends once, however often it is closed."""
+        return Reading(self).__enter__()
+
+    def enter(self) -> None:
+        """One more read runs."""
         if self._path is None:
-            yield
             return
         with self._guard:
             if self._readers == 0:
                 self._descriptor = self._take()
             self._readers += 1
-        try:
-            yield
-        finally:
-            with self._guard:
-                self._readers -= 1
-                if self._readers == 0 and self._descriptor is not None:
-                    # Closing releases the lock.
-                    os.close(self._descriptor)
-                    self._descriptor = None
 
-    def begin(self) -> ExitStack:
-        """Begin a read that goes on after the call that began it; it ends once, however often it is closed."""
-        reading = ExitStack()
-        reading.enter_context(self.held())
-        return reading
+    def leave(self) -> None:
+        """A read has ended."""
+        if self._path is None:
+            return
+        with self._guard:
+            self._readers -= 1
+            if self._readers == 0 and self._descriptor is not None:
+                # Closing releases the lock.
+                os.close(self._descriptor)
+                self._descriptor = None
 
     def has_readers(self) -> bool:
         """Whether a read runs now, in any process; on an object store nothing tells, so the answer is yes.
