@@ -6,6 +6,8 @@ existing fragments plus one new fragment: strict, and no old row is rewritten.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, cast
@@ -50,11 +52,49 @@ class ManifestRow(TypedDict):
     graph_version: int
 
 
-class ManifestView:
-    """The manifest at one version. Immutable; safe to share between threads."""
+class _QuietFolder:
+    """Whether a folder on disk is certainly as it was when it was looked through. Thread-safe.
 
-    def __init__(self, dataset: LanceDataset) -> None:
+    A new file gives its folder another time of change, and asking for that is ten times faster than looking through
+    the folder. But the clock of a file system has ticks, of up to two seconds: of two files in one tick the second
+    changes nothing. So a time counts only once the folder was looked through when that time was older than any tick,
+    by the clock of this process alone.
+    """
+
+    _LONGEST_TICK_S = 3.0
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        #: The time of change that was seen last, when it was seen first, and whether it counts.
+        self._seen: tuple[int, float, bool] = (-1, 0.0, False)
+
+    def changed_ns(self) -> int:
+        """The time of change now; -1 where there is no such folder."""
+        try:
+            return os.stat(self._path).st_mtime_ns
+        except OSError:
+            return -1
+
+    def is_unchanged(self, changed_ns: int) -> bool:
+        """Whether it need not be looked through."""
+        return self._seen[0] == changed_ns and self._seen[2]
+
+    def looked_through(self, changed_ns: int) -> None:
+        """Remember that nothing was new in it after it had been asked for this time of change."""
+        known_ns, since_s, _ = self._seen
+        now_s = time.monotonic()
+        if known_ns != changed_ns:
+            since_s = now_s
+        self._seen = (changed_ns, since_s, changed_ns >= 0 and now_s - since_s >= self._LONGEST_TICK_S)
+
+
+class ManifestView:
+    """The manifest at one version. Immutable, but for what it knows of its folder; safe to share between threads."""
+
+    def __init__(self, dataset: LanceDataset, versions: str | None = None) -> None:
         self._dataset = dataset
+        #: The folder that every later version adds a file to, where it lies on disk.
+        self._folder = None if versions is None else _QuietFolder(versions)
 
     @property
     def version(self) -> int:
@@ -76,8 +116,15 @@ class ManifestView:
 
     def is_current(self) -> bool:
         """Whether no commit came since; one cheap probe."""
+        folder = self._folder
+        changed_ns = -1 if folder is None else folder.changed_ns()
+        if folder is not None and folder.is_unchanged(changed_ns):
+            return True
         with translated("looking at the manifest"):
-            return int(self._dataset.latest_version) == self.version
+            is_current = int(self._dataset.latest_version) == self.version
+        if is_current and folder is not None:
+            folder.looked_through(changed_ns)
+        return is_current
 
     def read_rows(self, object_type: str) -> list[ManifestRow]:
         """All rows of one type."""
@@ -100,6 +147,7 @@ class ManifestTable:
         self._schema = schema
         self._durable = durable and location.is_local
         self._uri = location.child(MANIFEST)
+        self._versions = str(Path(self._uri) / "_versions") if location.is_local else None
         self._is_checked = False
 
     @property
@@ -122,7 +170,7 @@ class ManifestTable:
             self._is_checked = True
         try:
             with translated(f"opening the manifest of {self._location}"):
-                return ManifestView(open_dataset(self._uri))
+                return ManifestView(open_dataset(self._uri), self._versions)
         except OutsideRootError:
             raise
         except StorageError as error:
@@ -206,7 +254,7 @@ class ManifestTable:
                     f"the manifest moved from {dataset.version} to {committed.version} in one commit",
                     StorageFailure.PERMANENT,
                 )
-        published = ManifestView(committed)
+        published = ManifestView(committed, self._versions)
         self._settle(published, added, transaction)
         return published
 
