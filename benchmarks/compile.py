@@ -17,7 +17,7 @@ from lark import Token, Transformer
 
 from omnigraph.core.source import SourceText
 from omnigraph.lang.query.compiler import QueryCompiler, compile_file
-from omnigraph.lang.query.parser import grammar_with
+from omnigraph.lang.query.syntax.parser import grammar_with
 from omnigraph.lang.schema.compiler import compile_schema_file
 
 if TYPE_CHECKING:

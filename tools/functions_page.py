@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from omnigraph.lang.query.functions import Function, Group, function_named, names
+from omnigraph.lang.query.functions.table import Function, Group, function_named, names
 
 #: The chapter of each group, and what holds for all of its functions.
 CHAPTERS = {

@@ -14,7 +14,7 @@ BOUNDS = {
         ("bindings, traversals and `not` blocks of a query", "core.source.MAX_PATTERNS", "", "`Q118`"),
         ("clauses, columns, order keys, parameters or statements", "core.source.MAX_PARTS", "", "`Q118`"),
         ("findings that an error lists", "errors.requests.MAX_DIAGNOSTICS", "", "counted, not listed"),
-        ("distinct words of a text search", "engine.text_analysis.MAX_QUERY_TERMS", "", "refused"),
+        ("distinct words of a text search", "engine.tables.text_analysis.MAX_QUERY_TERMS", "", "refused"),
     ],
     "Loads": [
         ("a line of JSON or CSV", "pipeline.sources.records.MAX_LINE_BYTES", "bytes", "a bad record"),

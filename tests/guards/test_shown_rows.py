@@ -103,7 +103,7 @@ def test_every_line_of_a_block_is_part_of_an_example() -> None:
 
 @each_case("page", ["query-language.md", "cheat-sheet.md"])
 def test_every_word_of_the_grammar_is_in_an_example(page: str) -> None:
-    grammar = (ROOT / "src/omnigraph/lang/query/grammar.lark").read_text(encoding="utf-8")
+    grammar = (ROOT / "src/omnigraph/lang/query/syntax/grammar.lark").read_text(encoding="utf-8")
     terminals = re.findall(r"^[A-Z_]+\.\d: /(@?[a-z_]+)", grammar, re.MULTILINE)
     assert len(terminals) > 40
     text = (ROOT / "docs/reference" / page).read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from omnigraph.core.source import SourceText
 from omnigraph.errors import CompilerError, Diagnostic, OmniError
 from omnigraph.lang.query.compiler import compile_file
-from omnigraph.lang.query.lint import lint_queries
+from omnigraph.lang.query.describe.lint import lint_queries
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 from support.examples import examples
 from support.strategies import QUERY_TOKENS, SCHEMA_TOKENS, attempt, mutated_texts, token_soups

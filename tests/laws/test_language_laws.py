@@ -16,13 +16,14 @@ from omnigraph.core.ids import derive_id, edge_table_key, node_table_key
 from omnigraph.core.source import SourceText
 from omnigraph.core.types import Scalar
 from omnigraph.errors import BadRequestError, CompilerError, ParameterError
-from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_file, compile_query
-from omnigraph.lang.query.explain import explain_ir
-from omnigraph.lang.query.lint import lint_queries
-from omnigraph.lang.query.parser import parse_queries
-from omnigraph.lang.query.printing import print_queries
+from omnigraph.lang.query.describe.explain import explain_ir
+from omnigraph.lang.query.describe.lint import lint_queries
 from omnigraph.lang.query.signature import TypeRef, bind_params
+from omnigraph.lang.query.syntax import ast
+from omnigraph.lang.query.syntax.parser import parse_queries
+from omnigraph.lang.query.syntax.printing import print_queries
 from omnigraph.lang.schema import ast as pg
 from omnigraph.lang.schema.accepted import (
     AcceptedSchema,
@@ -198,7 +199,7 @@ _SCRIPT = """
 import sys
 from pathlib import Path
 from omnigraph.lang.query.compiler import compile_file
-from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.query.describe.explain import explain_ir
 from omnigraph.lang.schema.compiler import compile_schema_file
 catalog = compile_schema_file(sys.argv[1]).catalog
 for path in sys.argv[2:]:

@@ -12,8 +12,8 @@ import pytest
 from omnigraph.core.source import MAX_PATTERNS, MAX_SOURCE_BYTES, SourceText
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, InputFileError
 from omnigraph.lang.query.compiler import compile_file, read_queries
-from omnigraph.lang.query.explain import explain_ir
-from omnigraph.lang.query.lint import lint_queries
+from omnigraph.lang.query.describe.explain import explain_ir
+from omnigraph.lang.query.describe.lint import lint_queries
 from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 from omnigraph.lang.schema.plan import MigrationPlan, plan_migration

@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from omnigraph import Graph
-from omnigraph.engine import expand
+from omnigraph.engine.operators import expand
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.graph import reads
 from omnigraph.maintenance import reading_aside

@@ -13,8 +13,8 @@ from omnigraph.core.arrow import arrow_type
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType, ListType, Scalar, ScalarType
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.context import Context, EngineCaches
-from omnigraph.engine.path_choice import EngineSettings
+from omnigraph.engine.tables.context import Context, EngineCaches
+from omnigraph.engine.tables.settings import EngineSettings
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.datasets.filters import OneOf
 from omnigraph.storage.datasets.fragments import stage_delete

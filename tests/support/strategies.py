@@ -15,8 +15,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
-from omnigraph.lang.query import ast as gq
-from omnigraph.lang.query.printing import print_expression
+from omnigraph.lang.query.syntax import ast as gq
+from omnigraph.lang.query.syntax.printing import print_expression
 from omnigraph.lang.schema import ast as pg
 
 

@@ -151,8 +151,8 @@ def with_nodes(text: str, query: ir.ReadIR, catalog: Catalog, name: str | None =
     if query.grouped:
         return text
     # Lazy: a result knows its pattern without a parser.
-    from omnigraph.lang.query import ast
-    from omnigraph.lang.query.parser import parse_queries
+    from omnigraph.lang.query.syntax import ast
+    from omnigraph.lang.query.syntax.parser import parse_queries
 
     taken = {item.name for item in query.projections}
     columns: list[str] = []

@@ -102,7 +102,7 @@ class QuerySource:
         if (self.query is None) == (self.query_string is None):
             raise click.BadParameter("give exactly one of --query FILE and -e GQ")
         if self.query is not None and str(self.query) == STDIN:
-            from omnigraph.lang.query.parser import SYNTAX_ERROR
+            from omnigraph.lang.query.syntax.parser import SYNTAX_ERROR
 
             return decode_source(_standard_input(), STDIN_NAME, code=SYNTAX_ERROR)
         if self.query is not None:

@@ -11,22 +11,13 @@ from omnigraph.core.arrow import one_array, pa
 from omnigraph.core.budget import Budget
 from omnigraph.core.cache import by_identity
 from omnigraph.core.ids import node_table_key
-from omnigraph.engine.aggregate import Grouping, aggregates_of, group_keys, group_table
-from omnigraph.engine.blocks import Blocks
-from omnigraph.engine.context import (
-    Context,
-    counts_rows,
-    is_hidden,
-    needed_variables,
-    optional_variables,
-    rank_field,
-    result_expressions,
-)
-from omnigraph.engine.expand import traversal_facts
-from omnigraph.engine.operators import START, Measured, Profile, ScanHints, operator_label, run_pipeline
-from omnigraph.engine.path_choice import choose_path, followed_edges
+from omnigraph.engine.operators.blocks import Blocks
+from omnigraph.engine.operators.expand import traversal_facts
+from omnigraph.engine.operators.pipeline import START, Measured, Profile, ScanHints, operator_label, run_pipeline
 from omnigraph.engine.predicates import push_down, stored_columns
-from omnigraph.engine.projection import (
+from omnigraph.engine.ranking.ranked_rows import ranked_rows
+from omnigraph.engine.results.aggregate import Grouping, aggregates_of, group_keys, group_table
+from omnigraph.engine.results.projection import (
     first_of_each,
     first_rows,
     key_codes,
@@ -37,10 +28,19 @@ from omnigraph.engine.projection import (
     shown,
     sort_groups,
 )
-from omnigraph.engine.ranking import ranked_rows
 from omnigraph.engine.rows import Column, Rows
-from omnigraph.engine.text_search import is_text_ready
-from omnigraph.engine.wanted_indexes import scalar_index_name, vector_index_name
+from omnigraph.engine.tables.context import (
+    Context,
+    counts_rows,
+    is_hidden,
+    needed_variables,
+    optional_variables,
+    rank_field,
+    result_expressions,
+)
+from omnigraph.engine.tables.settings import choose_path, followed_edges
+from omnigraph.engine.tables.text_search import is_text_ready
+from omnigraph.engine.tables.wanted_indexes import scalar_index_name, vector_index_name
 from omnigraph.errors import ParameterError
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir

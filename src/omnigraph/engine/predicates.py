@@ -13,11 +13,11 @@ import pyarrow as pa
 from omnigraph.core.arrow import Array, pc
 from omnigraph.core.types import FLOATS, INTEGERS, ListType, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.comparisons import Fixed, Side, Values, as_array, holds
-from omnigraph.engine.context import Context, is_hidden
-from omnigraph.engine.expressions import Reference, evaluate
 from omnigraph.engine.rows import BATCH_ROWS, BoolArray, Column, IntArray, Rows
-from omnigraph.engine.text_search import text_matches
+from omnigraph.engine.tables.context import Context, is_hidden
+from omnigraph.engine.tables.text_search import text_matches
+from omnigraph.engine.values.comparisons import Fixed, Side, Values, as_array, holds
+from omnigraph.engine.values.expressions import Reference, evaluate
 from omnigraph.errors import IntegerOverflowError
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir

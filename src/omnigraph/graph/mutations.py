@@ -18,13 +18,13 @@ from omnigraph.core.ids import check_branch_name
 from omnigraph.core.source import SourceText
 from omnigraph.core.values import StoredValue
 from omnigraph.embedding.on_write import CountedVectors, MutationVectors, TextsMissingError, no_embedding
-from omnigraph.engine.context import Context, variable_tables
+from omnigraph.engine.tables.context import Context, variable_tables
 from omnigraph.errors import BadRequestError, ConflictError, QuerySelectionError, ResourceLimitError
 from omnigraph.graph.open_graph import MethodsOf, OpenGraph, graph_method
 from omnigraph.graph.reads import query_context
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.commands import Command, Verb, command_of
 from omnigraph.lang.query.signature import bind_params
+from omnigraph.lang.query.syntax.commands import Command, Verb, command_of
 from omnigraph.pipeline.workers import Progress
 from omnigraph.policy.rules import Action
 from omnigraph.writes.columns import CommittedRows

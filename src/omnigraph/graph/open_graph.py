@@ -20,8 +20,8 @@ from omnigraph.commit.snapshot import ManifestState, Snapshot
 from omnigraph.commit.targets import full_commit_id, near_commits, newest_first, open_pin, resolve_target
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
 from omnigraph.core.source import did_you_mean
-from omnigraph.engine.context import EngineCaches
-from omnigraph.engine.path_choice import EngineSettings
+from omnigraph.engine.tables.context import EngineCaches
+from omnigraph.engine.tables.settings import EngineSettings
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,

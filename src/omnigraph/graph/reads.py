@@ -18,19 +18,19 @@ from omnigraph.core.ids import TableKey
 from omnigraph.core.source import SourceText
 from omnigraph.core.types import VectorType
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.context import Context, variable_tables
 from omnigraph.engine.executor import execute, plan_query
-from omnigraph.engine.expand import PERSIST_MIN_EDGES, find_adjacency
-from omnigraph.engine.operators import Profile
-from omnigraph.engine.text_search import keep_text_column
-from omnigraph.engine.wanted_indexes import indexed_texts
+from omnigraph.engine.operators.expand import PERSIST_MIN_EDGES, find_adjacency
+from omnigraph.engine.operators.pipeline import Profile
+from omnigraph.engine.tables.context import Context, variable_tables
+from omnigraph.engine.tables.text_search import keep_text_column
+from omnigraph.engine.tables.wanted_indexes import indexed_texts
 from omnigraph.errors import QuerySelectionError
 from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.commands import Command, Verb, command_of
-from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.query.describe.explain import explain_ir
 from omnigraph.lang.query.signature import bind_params
+from omnigraph.lang.query.syntax.commands import Command, Verb, command_of
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.locks import Reading
 

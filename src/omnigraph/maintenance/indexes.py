@@ -14,7 +14,7 @@ from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import ReadLimits, bounded, work_steps
 from omnigraph.core.ids import TableKey
-from omnigraph.engine.wanted_indexes import index_spec, wanted_indexes
+from omnigraph.engine.tables.wanted_indexes import index_spec, wanted_indexes
 from omnigraph.errors.requests import INDEXES
 from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, IndexKind, NodeDef

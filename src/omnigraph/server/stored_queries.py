@@ -11,10 +11,10 @@ from omnigraph.api.operations import OPERATIONS
 from omnigraph.core.source import Findings, SourceText, Span, did_you_mean
 from omnigraph.errors import CompilerError, Diagnostic
 from omnigraph.frozen import frozen
-from omnigraph.lang.query import ast
 from omnigraph.lang.query.compiler import check_declaration, check_query, read_queries
-from omnigraph.lang.query.parser import parse_queries_all
 from omnigraph.lang.query.signature import FieldDescriptor, ValueKind, describe_field
+from omnigraph.lang.query.syntax import ast
+from omnigraph.lang.query.syntax.parser import parse_queries_all
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.server.config import QuerySource, query_sources
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from omnigraph.core.arrow import Array, Rows, one_array, pa, stored_values
-from omnigraph.engine.blocks import Blocks
-from omnigraph.engine.context import Context, optional_variables
-from omnigraph.engine.operators import START, run_pipeline
+from omnigraph.engine.operators.blocks import Blocks
+from omnigraph.engine.operators.pipeline import START, run_pipeline
 from omnigraph.engine.predicates import with_columns
 from omnigraph.engine.rows import Column, IntArray
+from omnigraph.engine.tables.context import Context, optional_variables
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 

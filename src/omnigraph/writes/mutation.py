@@ -11,7 +11,7 @@ from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.arrow import json_column
 from omnigraph.core.ids import TableKey
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.context import Context
+from omnigraph.engine.tables.context import Context
 from omnigraph.errors.writes import RowImage
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir

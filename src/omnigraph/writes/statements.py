@@ -22,9 +22,9 @@ from omnigraph.core.arrow import (
 from omnigraph.core.ids import derive_id, new_ulid
 from omnigraph.core.types import BaseType
 from omnigraph.core.values import StoredValue, canonical_spelling
-from omnigraph.engine.comparisons import as_array
-from omnigraph.engine.expressions import evaluate
 from omnigraph.engine.rows import IntArray
+from omnigraph.engine.values.comparisons import as_array
+from omnigraph.engine.values.expressions import evaluate
 from omnigraph.errors import BadRequestError
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir

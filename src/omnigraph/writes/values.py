@@ -9,9 +9,9 @@ import numpy as np
 from omnigraph.core.arrow import Array, arrow_field, one_array, pa, stored_array, stored_values
 from omnigraph.core.types import MOMENTS, NUMERICS, EnumType, PropertyType, Scalar, ScalarType, item_scalar, scalar_of
 from omnigraph.core.values import MANAGED, StoredValue, coerce_json, spelled_cell
-from omnigraph.engine.comparisons import as_array
-from omnigraph.engine.expressions import Evaluated, Reference, evaluate
 from omnigraph.engine.rows import BoolArray
+from omnigraph.engine.values.comparisons import as_array
+from omnigraph.engine.values.expressions import Evaluated, Reference, evaluate
 from omnigraph.errors import BadRequestError, IntegerOverflowError
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir

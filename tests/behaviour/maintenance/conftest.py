@@ -10,4 +10,4 @@ __all__ = ["spark"]
 @pytest.fixture
 def _few_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Vector indexes for tables that a test can fill."""
-    monkeypatch.setattr("omnigraph.engine.wanted_indexes.VECTOR_INDEX_MIN_ROWS", 8)
+    monkeypatch.setattr("omnigraph.engine.tables.wanted_indexes.VECTOR_INDEX_MIN_ROWS", 8)

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.api.rows import Result
-from omnigraph.engine import executor, operators
+from omnigraph.engine import executor
+from omnigraph.engine.operators import pipeline as operators
 from omnigraph.errors import (
     BadRequestError,
     CompilerError,

@@ -186,7 +186,7 @@ def test_a_vector_property_without_a_vector_is_pending_with_a_reason(docs: Graph
 
 
 def test_a_pending_vector_index_appears_when_there_are_vectors(docs: Graph, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("omnigraph.engine.wanted_indexes.VECTOR_INDEX_MIN_ROWS", 16)
+    monkeypatch.setattr("omnigraph.engine.tables.wanted_indexes.VECTOR_INDEX_MIN_ROWS", 16)
     docs.ensure_indices()
     assert [item.property for item in docs.pending_indexes()] == ["vec"]
     append(docs, Doc=[doc_row(f"v{n:02}", vec=[float(n)] * 4) for n in range(16)])

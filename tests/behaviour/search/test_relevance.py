@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine import ranking, text_search, wanted_indexes
+from omnigraph.engine.ranking.ranked_rows import ranked_rows as ranking
+from omnigraph.engine.tables import text_search, wanted_indexes
 from omnigraph.errors import CompilerError
 from support.search_graphs import (
     WORDS,

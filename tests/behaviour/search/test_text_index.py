@@ -10,7 +10,7 @@ import lance
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine import text_search
+from omnigraph.engine.tables import text_search
 from omnigraph.storage.datasets.reads import column_parts
 from support.search_graphs import SCHEMA, append, dataset_of, doc, doc_row, found, new_graph, ranked, scored, write
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine import expand
+from omnigraph.engine.operators import expand
 from omnigraph.graph import reads
 from support.search_graphs import SCHEMA, cites, doc, new_graph, tag, tagged, write
 

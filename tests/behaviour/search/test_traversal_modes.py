@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine import expand
+from omnigraph.engine.operators import expand
 from omnigraph.graph import reads
 from support.change_feeds import compact
 from support.search_graphs import ZERO, cites, doc, new_graph, set_body, tag, tagged, write

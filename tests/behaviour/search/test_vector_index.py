@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.wanted_indexes import VECTOR_INDEX_MIN_ROWS
+from omnigraph.engine.tables.wanted_indexes import VECTOR_INDEX_MIN_ROWS
 from support.search_graphs import (
     append,
     dataset_of,

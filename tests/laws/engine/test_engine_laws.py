@@ -21,9 +21,12 @@ from hypothesis import strategies as st
 from omnigraph.core.budget import Budget
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
-from omnigraph.engine import adjacency as neighbours
-from omnigraph.engine import adjacency as reachability
-from omnigraph.engine.adjacency import (
+from omnigraph.engine.operators.expand import find_adjacency
+from omnigraph.engine.predicates import keep_true, push_down
+from omnigraph.engine.rows import Rows
+from omnigraph.engine.tables import adjacency as neighbours
+from omnigraph.engine.tables import adjacency as reachability
+from omnigraph.engine.tables.adjacency import (
     Adjacency,
     AdjacentNeighbours,
     IndexedNeighbours,
@@ -36,14 +39,11 @@ from omnigraph.engine.adjacency import (
     ranges,
     reach_within,
 )
-from omnigraph.engine.comparisons import Fixed, Values, holds
-from omnigraph.engine.comparisons import Side as SideCompareLaws
-from omnigraph.engine.context import Context
-from omnigraph.engine.entities import Numbering, row_id_array
-from omnigraph.engine.expand import find_adjacency
-from omnigraph.engine.predicates import keep_true, push_down
-from omnigraph.engine.rows import Rows
-from omnigraph.engine.wanted_indexes import WantedIndex, index_spec
+from omnigraph.engine.tables.context import Context
+from omnigraph.engine.tables.entities import Numbering, row_id_array
+from omnigraph.engine.tables.wanted_indexes import WantedIndex, index_spec
+from omnigraph.engine.values.comparisons import Fixed, Values, holds
+from omnigraph.engine.values.comparisons import Side as SideCompareLaws
 from omnigraph.lang.query.ir import (
     CompareOp,
     Comparison,

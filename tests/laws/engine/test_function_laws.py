@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from omnigraph.core.arrow import arrow_type, stored_values
 from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType, integer_range
 from omnigraph.core.values import parse_date, parse_datetime, to_f32
-from omnigraph.engine.arithmetic import calculate, negate
-from omnigraph.engine.functions import apply
-from omnigraph.lang.query.arguments import Argument
-from omnigraph.lang.query.functions import MAX_DIGITS, UNITS, function_named, names
-from omnigraph.lang.query.operand_types import arithmetic_type, negate_type
+from omnigraph.engine.values.arithmetic import calculate, negate
+from omnigraph.engine.values.functions import apply
+from omnigraph.lang.query.functions.arguments import Argument
+from omnigraph.lang.query.functions.operand_types import arithmetic_type, negate_type
+from omnigraph.lang.query.functions.table import MAX_DIGITS, UNITS, function_named, names
 from support.engine_tables import column
 from support.examples import examples
 from support.oracle import functions as oracle

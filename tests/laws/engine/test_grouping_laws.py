@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from omnigraph.core.arrow import stored_values
 from omnigraph.core.types import Scalar, ScalarType, integer_range
-from omnigraph.engine.grouping import averages, collected, deviations, medians, sums
+from omnigraph.engine.results.grouping import averages, collected, deviations, medians, sums
 from support.engine_tables import column
 
 GROUPS = 4

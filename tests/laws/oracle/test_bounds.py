@@ -18,7 +18,7 @@ from omnigraph.core import budget as budget_module
 from omnigraph.core.budget import Budget, MemoryAccount, ReadLimits
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.engine import executor, rows
-from omnigraph.engine import operators as pipeline
+from omnigraph.engine.operators import pipeline
 from omnigraph.engine.predicates import push_down
 from omnigraph.errors import MAX_DIAGNOSTICS, BadRequestError, QueryCancelledError, ResourceLimitError
 from omnigraph.lang.query import ir

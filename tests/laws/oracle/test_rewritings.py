@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from omnigraph import Graph
 from omnigraph.core.source import SourceText
 from omnigraph.errors import IntegerOverflowError
-from omnigraph.lang.query.parser import parse_queries
-from omnigraph.lang.query.printing import print_queries
+from omnigraph.lang.query.syntax.parser import parse_queries
+from omnigraph.lang.query.syntax.printing import print_queries
 from support.oracle.engines import IndexState, Workshop
 from support.oracle.graphs import World, read_shape, worlds
 from support.oracle.matching import types_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from omnigraph.core.source import SourceText
-from omnigraph.lang.query import ast
-from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.syntax import ast
+from omnigraph.lang.query.syntax.parser import parse_queries
 from support.oracle.queries import (
     AGGREGATES,
     Aggregate,

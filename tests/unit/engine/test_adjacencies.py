@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine import expand
-from omnigraph.engine.adjacency import Side
-from omnigraph.engine.context import Context, EngineCaches
-from omnigraph.engine.expand import find_adjacency, is_adjacency_ready
+from omnigraph.engine.operators import expand
+from omnigraph.engine.operators.expand import find_adjacency, is_adjacency_ready
+from omnigraph.engine.tables.adjacency import Side
+from omnigraph.engine.tables.context import Context, EngineCaches
 from omnigraph.lang.query.ir import Direction
 from omnigraph.lang.schema.catalog import EdgeDef
 from omnigraph.storage.datasets.tables import Table

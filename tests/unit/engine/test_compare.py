@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from omnigraph.core.budget import Budget
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
-from omnigraph.engine.comparisons import Fixed, Side, Values, holds
-from omnigraph.engine.context import Context
-from omnigraph.engine.projection import order_codes, sort_by_codes, total_order
+from omnigraph.engine.results.projection import order_codes, sort_by_codes, total_order
 from omnigraph.engine.rows import Rows
+from omnigraph.engine.tables.context import Context
+from omnigraph.engine.values.comparisons import Fixed, Side, Values, holds
 from omnigraph.lang.query.ir import CompareOp
 from support.compared_values import ASKED, HELD
 from support.engine_tables import column

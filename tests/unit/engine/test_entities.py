@@ -12,10 +12,10 @@ import pytest
 from omnigraph.core.arrow import arrow_type
 from omnigraph.core.budget import Budget
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType
-from omnigraph.engine import entities as module
-from omnigraph.engine.context import EngineCaches
-from omnigraph.engine.entities import Entities, Numbering, row_id_array
 from omnigraph.engine.predicates import push_down
+from omnigraph.engine.tables import entities as module
+from omnigraph.engine.tables.context import EngineCaches
+from omnigraph.engine.tables.entities import Entities, Numbering, row_id_array
 from omnigraph.lang.query.ir import (
     CompareOp,
     Comparison,

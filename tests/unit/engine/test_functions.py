@@ -13,12 +13,12 @@ import pytest
 from omnigraph.core.arrow import stored_values
 from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import StoredValue, parse_date, parse_datetime
-from omnigraph.engine.arithmetic import calculate, negate
-from omnigraph.engine.functions import KERNELS, apply, converted
+from omnigraph.engine.values.arithmetic import calculate, negate
+from omnigraph.engine.values.functions import KERNELS, apply, converted
 from omnigraph.lang.parsing import pattern_problem
-from omnigraph.lang.query.arguments import NULL, Argument
-from omnigraph.lang.query.functions import function_named, names
-from omnigraph.lang.query.operand_types import arithmetic_type
+from omnigraph.lang.query.functions.arguments import NULL, Argument
+from omnigraph.lang.query.functions.operand_types import arithmetic_type
+from omnigraph.lang.query.functions.table import function_named, names
 from support.engine_tables import column
 from support.subtests import each_case
 

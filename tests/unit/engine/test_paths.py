@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from omnigraph.core.budget import Budget
 from omnigraph.core.types import PropertyType, Scalar, ScalarType
-from omnigraph.engine.path_choice import (
+from omnigraph.engine.tables.settings import (
     ADJACENCY_COST_FACTOR,
     EngineSettings,
     TraversalFacts,
@@ -22,7 +22,7 @@ from omnigraph.engine.path_choice import (
     choose_path,
     followed_edges,
 )
-from omnigraph.engine.text_analysis import (
+from omnigraph.engine.tables.text_analysis import (
     MAX_QUERY_TERMS,
     STOP_WORDS,
     Term,
@@ -32,7 +32,7 @@ from omnigraph.engine.text_analysis import (
     stem,
     words_of,
 )
-from omnigraph.engine.text_columns import (
+from omnigraph.engine.tables.text_columns import (
     LiveSegment,
     TextColumn,
     build_segment,
@@ -40,7 +40,7 @@ from omnigraph.engine.text_columns import (
     split_runs,
     unpack_segments,
 )
-from omnigraph.engine.wanted_indexes import (
+from omnigraph.engine.tables.wanted_indexes import (
     VECTOR_INDEX_MIN_ROWS,
     WantedIndex,
     index_spec,

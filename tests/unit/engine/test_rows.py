@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.core.types import PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.engine.context import (
+from omnigraph.engine.rows import Rows, concat_rows
+from omnigraph.engine.tables.context import (
     counts_rows,
     is_hidden,
     live_after,
@@ -17,7 +18,6 @@ from omnigraph.engine.context import (
     variable_names,
     variable_tables,
 )
-from omnigraph.engine.rows import Rows, concat_rows
 from omnigraph.lang.query import ir
 from support.subtests import each_case
 

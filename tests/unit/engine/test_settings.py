@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from omnigraph.engine.path_choice import EngineSettings, TraversalMode
+from omnigraph.engine.tables.settings import EngineSettings, TraversalMode
 from support.subtests import each_case
 
 NUMBERS = {

@@ -152,7 +152,7 @@ def _queries(context: click.Context, _parameter: click.Parameter, incomplete: st
     if not isinstance(file, Path):
         return []
     from omnigraph.lang.query.compiler import read_queries
-    from omnigraph.lang.query.parser import parse_queries_all
+    from omnigraph.lang.query.syntax.parser import parse_queries_all
 
     tree, _ = parse_queries_all(read_queries(file))
     return _beginning((query.name for query in tree.queries), incomplete)

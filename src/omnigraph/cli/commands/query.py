@@ -33,7 +33,7 @@ from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, TableLayout, coun
 if TYPE_CHECKING:
     from omnigraph.api.results import MutationResult
     from omnigraph.core.source import SourceText
-    from omnigraph.lang.query.lint import LintReport
+    from omnigraph.lang.query.describe.lint import LintReport
 
 
 # ---- `omnigraph query`
@@ -165,7 +165,7 @@ def explain(
 ) -> None:
     """Print what a query means, one operator per line; with a graph also how it would run there."""
     from omnigraph.lang.query.compiler import compile_query
-    from omnigraph.lang.query.explain import explain_ir
+    from omnigraph.lang.query.describe.explain import explain_ir
     from omnigraph.lang.schema.compiler import compile_schema_file
 
     if schema is not None and address.is_explicit:
@@ -222,7 +222,7 @@ def lint(address: Address, source: QuerySource, schema: OptionalSchemaFile = Non
 def lint_file(schema: Path, text: SourceText | None) -> LintReport:
     """The lint report of queries against a schema file, or of the schema file alone."""
     from omnigraph.embedding.on_write import no_embedding
-    from omnigraph.lang.query.lint import lint_queries, lint_schema
+    from omnigraph.lang.query.describe.lint import lint_queries, lint_schema
     from omnigraph.lang.schema.compiler import compile_schema_file
 
     compiled = compile_schema_file(schema)
@@ -236,7 +236,7 @@ def lint_file(schema: Path, text: SourceText | None) -> LintReport:
 def lint_graph(address: Address, text: SourceText) -> LintReport:
     """The lint report of queries against the accepted schema of a graph."""
     from omnigraph.embedding.on_write import no_embedding
-    from omnigraph.lang.query.lint import lint_queries
+    from omnigraph.lang.query.describe.lint import lint_queries
 
     with address.open_storage(read_only=True) as graph:
         catalog = graph.catalog()

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from omnigraph.core.source import SourceText
 from omnigraph.errors import CompilerError
 from omnigraph.frozen import frozen
-from omnigraph.lang.query import ast
-from omnigraph.lang.query.parser import parse_queries, progress_of
+from omnigraph.lang.query.syntax import ast
+from omnigraph.lang.query.syntax.parser import parse_queries, progress_of
 
 #: Commands begin with it; no text does.
 DOT = "."

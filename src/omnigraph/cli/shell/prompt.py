@@ -30,8 +30,8 @@ from omnigraph.cli.shell.session import Session, cancelling
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import OmniError
 from omnigraph.errors.text import printable
-from omnigraph.lang.query.completion import completions
-from omnigraph.lang.query.parser import keywords
+from omnigraph.lang.query.describe.completion import completions
+from omnigraph.lang.query.syntax.parser import keywords
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer

@@ -36,8 +36,8 @@ from omnigraph.cli.tables import TableLayout
 from omnigraph.core.ids import short_id
 from omnigraph.core.source import SourceText, with_hint
 from omnigraph.errors import BadRequestError, CompilerError, NotFoundError, OmniError, ParameterError
-from omnigraph.lang.query.ast import MutationBody
-from omnigraph.lang.query.parser import parse_queries, progress_of
+from omnigraph.lang.query.syntax.ast import MutationBody
+from omnigraph.lang.query.syntax.parser import parse_queries, progress_of
 
 if TYPE_CHECKING:
     from omnigraph.api.graph_api import GraphApi

@@ -22,17 +22,18 @@ from omnigraph.core.types import PropertyType
 from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError, QuerySelectionError
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import SCALARS, repeated
-from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.depth import Measuring
-from omnigraph.lang.query.inference import infer_params
-from omnigraph.lang.query.lowering import lower_pattern
-from omnigraph.lang.query.mutations import check_returns, check_statements
-from omnigraph.lang.query.operands import default_value
-from omnigraph.lang.query.parser import SYNTAX_ERROR, parse_queries
-from omnigraph.lang.query.patterns import check_block, check_pattern
-from omnigraph.lang.query.results import check_result
-from omnigraph.lang.query.scope import Context, Scope
+from omnigraph.lang.query import ir
+from omnigraph.lang.query.check.inference import infer_params
+from omnigraph.lang.query.check.lowering import lower_pattern
+from omnigraph.lang.query.check.mutations import check_returns, check_statements
+from omnigraph.lang.query.check.operands import default_value
+from omnigraph.lang.query.check.patterns import check_block, check_pattern
+from omnigraph.lang.query.check.results import check_result
+from omnigraph.lang.query.check.scope import Context, Scope
 from omnigraph.lang.query.signature import Operation, describe
+from omnigraph.lang.query.syntax import ast
+from omnigraph.lang.query.syntax.depth import Measuring
+from omnigraph.lang.query.syntax.parser import SYNTAX_ERROR, parse_queries
 from omnigraph.lang.schema.catalog import Catalog
 
 # ---- Checks of a declaration without a schema

@@ -22,8 +22,8 @@ from omnigraph.core.budget import CancelSignal, LinkedSignal
 from omnigraph.core.source import SourceText
 from omnigraph.errors import BadRequestError, BlobChangedError, BlobRangeError
 from omnigraph.graph.reads import text_result
-from omnigraph.lang.query.commands import Verb, command_of
 from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.query.syntax.commands import Verb, command_of
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.policy.rules import Action

@@ -20,7 +20,7 @@ import pytest
 from omnigraph.core.source import SourceText
 from omnigraph.errors import BadRequestError, CompilerError, Severity
 from omnigraph.lang.query.compiler import compile_file
-from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.query.describe.explain import explain_ir
 from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 from omnigraph.lang.schema.plan import plan_migration
@@ -62,7 +62,7 @@ def test_what_a_schema_says_without_effect_is_explained(path: Path, golden) -> N
 
 @each_case("path", _cases("query_errors", "*.gq"), ids=lambda path: path.stem)
 def test_a_wrong_query_is_explained(path: Path, golden, reading) -> None:
-    from omnigraph.lang.query.lint import lint_queries
+    from omnigraph.lang.query.describe.lint import lint_queries
 
     source = _source(path)
     # Texts are taken to be embedded, but where that is what the file is about.

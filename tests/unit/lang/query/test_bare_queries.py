@@ -10,7 +10,7 @@ from omnigraph.core.parameters import check_params
 from omnigraph.core.source import UNNAMED, SourceText
 from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError
 from omnigraph.lang.query.compiler import compile_query
-from omnigraph.lang.query.parser import parse_queries_all
+from omnigraph.lang.query.syntax.parser import parse_queries_all
 from omnigraph.lang.schema.compiler import compile_schema
 from support.subtests import each_case
 

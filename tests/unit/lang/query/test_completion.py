@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lang.query.completion import completions
-from omnigraph.lang.query.parser import keywords, progress_of
-from omnigraph.lang.query.places import FUNCTIONS
+from omnigraph.lang.query.check.places import FUNCTIONS
+from omnigraph.lang.query.describe.completion import completions
+from omnigraph.lang.query.syntax.parser import keywords, progress_of
 from omnigraph.lang.schema.compiler import compile_schema
 
 SCHEMA = """

@@ -8,7 +8,7 @@ from omnigraph.core.source import SourceText
 from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import CompilerError
 from omnigraph.lang.query.compiler import QueryCompiler, compile_query
-from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.query.describe.explain import explain_ir
 from omnigraph.lang.query.signature import describe_field
 from omnigraph.lang.schema.compiler import compile_schema
 from support.subtests import each_case, named_cases

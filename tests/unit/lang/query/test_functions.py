@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.lang.query.arguments import NULL, Argument, Fault, Misuse
-from omnigraph.lang.query.functions import function_named, moment_of, names
-from omnigraph.lang.query.operand_types import arithmetic_type, common_type, negate_type
+from omnigraph.lang.query.functions.arguments import NULL, Argument, Fault, Misuse
+from omnigraph.lang.query.functions.operand_types import arithmetic_type, common_type, negate_type
+from omnigraph.lang.query.functions.table import function_named, moment_of, names
 from support.subtests import each_case
 
 _LISTS = {"[String]": ListType(Scalar.STRING), "[I32]": ListType(Scalar.I32), "[I64]": ListType(Scalar.I64)}

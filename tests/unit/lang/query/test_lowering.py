@@ -6,11 +6,12 @@ import pytest
 
 from omnigraph.core.source import MAX_PATTERNS, SourceText
 from omnigraph.errors import CompilerError
-from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_query
-from omnigraph.lang.query.explain import explain_ir
-from omnigraph.lang.query.parser import parse_queries
-from omnigraph.lang.query.printing import print_queries
+from omnigraph.lang.query.describe.explain import explain_ir
+from omnigraph.lang.query.syntax import ast
+from omnigraph.lang.query.syntax.parser import parse_queries
+from omnigraph.lang.query.syntax.printing import print_queries
 from support.subtests import each_case, named_cases
 
 

@@ -7,7 +7,7 @@ import pytest
 from omnigraph.core.source import SourceText
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic
 from omnigraph.lang.query.compiler import compile_query
-from omnigraph.lang.query.lint import LintReport, LintStatus, lint_queries
+from omnigraph.lang.query.describe.lint import LintReport, LintStatus, lint_queries
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
 from support.subtests import each_case, named_cases

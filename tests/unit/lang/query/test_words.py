@@ -13,10 +13,10 @@ from omnigraph.errors import (
     MixedMutationError,
     QuerySelectionError,
 )
-from omnigraph.lang.query import ast as tree
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_file, compile_query, read_queries
-from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.syntax import ast as tree
+from omnigraph.lang.query.syntax.parser import parse_queries
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
 from support.subtests import each_case, named_cases

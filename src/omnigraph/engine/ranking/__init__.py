@@ -1,0 +1,1 @@
+"""Entities in the order of a score, or of two."""

@@ -1,0 +1,1 @@
+"""Columns, groups, order and equality of results."""

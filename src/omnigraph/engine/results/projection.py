@@ -1,0 +1,372 @@
+"""Result columns, their equality, keys of order, and the total order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.core.arrow import Array, arrow_type, one_array, pc
+from omnigraph.core.cache import by_identity
+from omnigraph.core.types import BaseType, ListType, Scalar, ScalarType
+from omnigraph.engine.predicates import computed, stored_columns, with_columns
+from omnigraph.engine.rows import Column, IntArray, Rows, concat_rows, plain_numbers
+from omnigraph.engine.tables.context import EDGES, NODES, Context, is_hidden
+from omnigraph.lang.query import ir
+
+# ---- Result columns: values in the types that a result shows
+
+
+#: Where the score of the rank key is attached to rows.
+SCORE_COLUMN: Column = ("~rank", "score")
+_INSTANT = pa.timestamp("ms", tz="UTC")
+
+
+def result_type(base: BaseType) -> pa.DataType:
+    """The Arrow type in a result: as stored, but instants are timestamps in UTC, which every reader understands."""
+    match base:
+        case ScalarType(Scalar.DATETIME):
+            return _INSTANT
+        case ListType(Scalar.DATETIME):
+            return pa.list_(pa.field("item", _INSTANT))
+        case _:
+            return arrow_type(base)
+
+
+@by_identity
+def result_schema(projections: Sequence[ir.Projection]) -> pa.Schema:
+    """The columns of a result."""
+    return pa.schema(
+        [
+            pa.field(
+                item.name,
+                result_type(item.type.base),
+                nullable=item.type.nullable or isinstance(item.expression, ir.Aggregate),
+            )
+            for item in projections
+        ]
+    )
+
+
+def shown(column: Array, base: BaseType, wanted: pa.DataType | None = None) -> Array:
+    """A stored column in the type of a result, `wanted` where the caller knows it."""
+    wanted = result_type(base) if wanted is None else wanted
+    if column.type == wanted:
+        return column
+    if pa.types.is_date64(column.type):
+        return column.cast(pa.int64()).cast(wanted)
+    if base == ListType(Scalar.DATETIME):
+        return column.cast(pa.list_(pa.int64())).cast(wanted)
+    return column.cast(wanted)
+
+
+def project(context: Context, rows: Rows, projections: Sequence[ir.Projection], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as a batch of result columns."""
+    rows = with_columns(context, rows, _read_columns(projections))
+    arrays = [
+        shown(value_column(context, rows, item.expression), item.type.base, schema.field(place).type)
+        for place, item in enumerate(projections)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@by_identity
+def _read_columns(projections: Sequence[ir.Projection]) -> tuple[Column, ...]:
+    """The stored columns behind result columns that are not a score."""
+    read = [item.expression for item in projections if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf)]
+    return tuple(dict.fromkeys(stored_columns(read)))
+
+
+def value_column(context: Context, rows: Rows, expression: ir.Expression | ir.Rank) -> Array:
+    """The values of a column, in stored form; what is stored of it is best read already."""
+    match expression:
+        case ir.PropertyRef(variable, name) if (variable, name) in rows.columns:
+            return rows.columns[variable, name]
+        case ir.Nearest() | ir.Bm25() | ir.Rrf():
+            return rows.columns[SCORE_COLUMN]
+        case _:
+            return computed(context, rows, expression)
+
+
+# ---- Equality keys of columns
+
+
+def with_one_zero(column: Array) -> Array:
+    """A column in which both zeros are 0, those in its lists too."""
+    if pa.types.is_floating(column.type):
+        one_zero: Array = pc.add(column, pa.scalar(0.0, column.type))
+        return one_zero
+    if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
+        lengths = pc.fill_null(pc.list_value_length(column), 0)
+        ends = np.cumsum(np.asarray(lengths.to_numpy(zero_copy_only=False)))
+        items = with_one_zero(pc.list_flatten(column))
+        offsets = pa.array(np.append(0, ends), pa.int32())
+        lists: Array = pa.ListArray.from_arrays(offsets, items, type=column.type, mask=column.is_null())
+        return lists
+    return column
+
+
+def groupable(column: Array) -> Array:
+    """A column whose values group exactly as these do: both zeros are one value, lists become texts."""
+    if pa.types.is_floating(column.type):
+        return with_one_zero(column)
+    if pa.types.is_fixed_size_list(column.type):
+        width = pa.list_(column.type.value_type)
+        return groupable(column.cast(width))
+    if pa.types.is_list(column.type):
+        return _list_texts(column)
+    return column
+
+
+def _list_texts(column: Array) -> Array:
+    """One text per list, different for different lists."""
+    items = pc.list_flatten(column)
+    texts = items if pa.types.is_string(items.type) else _plain_texts(items)
+    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), ",", "\\,")
+    marked = pc.fill_null(escaped, "\\N")
+    lengths = pc.fill_null(pc.list_value_length(column), 0)
+    offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths.to_numpy(zero_copy_only=False)))])
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), marked)
+    # An empty list and a list of one empty text differ by their length.
+    joined = pc.binary_join_element_wise(lengths.cast(pa.utf8()), pc.binary_join(lists, ","), ":")
+    found: Array = pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.utf8()))
+    return found
+
+
+def _plain_texts(items: Array) -> Array:
+    if pa.types.is_date64(items.type):
+        items = items.cast(pa.int64())
+    return groupable(items).cast(pa.utf8())
+
+
+# ---- Total, deterministic order
+
+
+#: Codes of null where it does not stand where its direction says.
+_BEFORE_ALL, _BEHIND_ALL = -(2**62), 2**62
+_RANKS = pc.RankOptions(sort_keys="ascending", tiebreaker="dense")
+
+
+def order_codes(column: Array, *, descending: bool, nulls_first: bool | None = None) -> IntArray:
+    """Numbers that sort as the values do: null first, then NaN, or last descending; equal values have equal numbers.
+
+    `nulls_first` puts null elsewhere. Lists have an order too, which means nothing but makes others total.
+    """
+    values = groupable(plain_numbers(column))
+    ranks = pc.rank(values, options=_RANKS)
+    codes = np.asarray(ranks.to_numpy(zero_copy_only=False)).astype(np.int64) + 1
+    # Where these two stand in the order of Arrow depends on its release.
+    if pa.types.is_floating(values.type):
+        codes[np.asarray(pc.fill_null(pc.is_nan(values), False).to_numpy(zero_copy_only=False))] = 1
+    nulls = np.asarray(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else None
+    if nulls is not None:
+        codes[nulls] = 0
+    if descending:
+        codes = -codes
+    if nulls is not None and nulls_first is not None:
+        codes[nulls] = _BEFORE_ALL if nulls_first else _BEHIND_ALL
+    return codes
+
+
+def path_codes(edges: Array, *, descending: bool = False, nulls_first: bool | None = None) -> IntArray:
+    """Numbers that sort as paths do: edge by edge, a path before those that go on from its end."""
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(edges), 0).to_numpy(zero_copy_only=False))
+    items = order_codes(pc.list_flatten(edges), descending=False)
+    paths = np.zeros((len(edges), lengths.max(initial=0)), np.int64)
+    paths[np.arange(paths.shape[1]) < lengths[:, None]] = items
+    numbers = _numbers_of(list(paths.T), len(edges))
+    return order_codes(
+        pa.array(numbers, mask=np.asarray(edges.is_null())), descending=descending, nulls_first=nulls_first
+    )
+
+
+def _numbers_of(codes: Sequence[IntArray], count: int) -> IntArray:
+    """One number per row that sorts as its codes do; rows with equal codes have equal numbers."""
+    order = sort_by_codes(codes, count)
+    is_new = np.zeros(count, np.bool_)
+    for code in codes:
+        in_order = code[order]
+        is_new[1:] |= in_order[1:] != in_order[:-1]
+    numbers = np.empty(count, np.int64)
+    numbers[order] = np.cumsum(is_new)
+    return numbers
+
+
+def sort_by_codes(codes: Sequence[IntArray], count: int) -> IntArray:
+    """The places of rows in order; earlier codes weigh more."""
+    if not codes:
+        return np.arange(count)
+    if len(codes) == 1:
+        return np.argsort(codes[0], kind="stable")
+    return np.lexsort(tuple(reversed(codes)))
+
+
+def total_order(
+    context: Context, rows: Rows, codes: Sequence[IntArray], limit: int | None, *, first: str | None = None
+) -> IntArray:
+    """The places of the first `limit` rows in total order: by codes, then by the ids of all named variables.
+
+    The ids of the variable `first` weigh more than those of others, which are taken by name. Ids are read only for rows
+    that the codes leave tied.
+    """
+    budget = context.budget
+    order = budget.patiently(lambda: sort_by_codes(codes, rows.count), rows.count)
+    wanted = len(order) if limit is None else min(limit, len(order))
+    if wanted == 0 or len(order) < 2:
+        return order[:wanted]
+    is_same = np.ones(len(order) - 1, np.bool_)
+    for code in codes:
+        sorted_code = code[order]
+        is_same &= sorted_code[1:] == sorted_code[:-1]
+    if is_same.any():
+        names = (name for name in rows.variables if not is_hidden(name))
+        in_order = sorted(names, key=lambda name: (name != first, name))
+        _break_ties(context, rows, list(in_order), order, (is_same, wanted))
+    return order[:wanted]
+
+
+def _break_ties(
+    context: Context, rows: Rows, variables: Sequence[str], order: IntArray, same: tuple[np.ndarray, int]
+) -> None:
+    """Sort runs of tied rows by the ids of variables, as far as they reach into the wanted part.
+
+    `same` says which rows are tied with the one before, in order, and how many rows are wanted.
+    """
+    if not variables:
+        return
+    is_same, wanted = same
+    run = np.concatenate([[0], np.cumsum(~is_same)])
+    in_run = np.concatenate([[False], is_same]) | np.concatenate([is_same, [False]])
+    tied = np.flatnonzero(in_run & (run <= run[wanted - 1]))
+    if not len(tied):
+        return
+    places = order[tied]
+    codes = [run[tied]]
+    for name in variables:
+        row_ids = rows.variables[name]
+        if (name, ir.PathPart.EDGES) in rows.columns:
+            ids = rows.columns[name, ir.PathPart.EDGES].take(pa.array(places, pa.int64()))
+            codes.append(context.budget.patiently(partial(path_codes, ids), len(tied)))
+            continue
+        ids = context.columns(name, row_ids[places], ("id",))["id"]
+        codes.append(context.budget.patiently(partial(order_codes, ids, descending=False), len(tied)))
+        if context.tables.get(name) in (NODES, EDGES):
+            types = context.type_names(name, row_ids[places])
+            codes.append(order_codes(types, descending=False))
+    order[tied] = places[context.budget.patiently(lambda: sort_by_codes(codes, len(tied)), len(tied))]
+
+
+# ---- Order keys
+
+
+#: Rows that are held before those that cannot be among the first are dropped.
+_PRUNE_ROWS = 1 << 19
+
+
+def key_codes(
+    context: Context, rows: Rows, query: ir.ReadIR, keys: Sequence[ir.OrderKey] | None = None
+) -> tuple[Rows, list[IntArray]]:
+    """The rows with the values of order keys, and numbers that sort as those do; all keys unless some are given."""
+    keys = query.order if keys is None else keys
+    operands = [key_operand(query, key.expression) for key in keys]
+    plain = [item for item in operands if not isinstance(item, ir.Nearest | ir.Bm25 | ir.Rrf)]
+    rows = with_columns(context, rows, stored_columns(plain))
+    columns = [value_column(context, rows, operand) for operand in operands]
+    codes = [
+        context.budget.patiently(
+            partial(
+                path_codes if isinstance(operand, ir.PathRef) else order_codes,
+                column,
+                descending=key.descending,
+                nulls_first=key.nulls_first,
+            ),
+            rows.count,
+        )
+        for operand, column, key in zip(operands, columns, keys, strict=True)
+    ]
+    return rows, codes
+
+
+def key_operand(query: ir.ReadIR, key: ir.Expression) -> ir.Expression | ir.Rank:
+    """What an order key is made of: the expression of the column that it names, or itself."""
+    if not isinstance(key, ir.ColumnRef):
+        return key
+    return next(item.expression for item in query.projections if item.name == key.name)
+
+
+def first_rows(context: Context, batches: Iterator[Rows], query: ir.ReadIR) -> Rows:
+    """All rows, or the first that are wanted, in total order. Memory follows how many are wanted."""
+    budget = context.budget
+    held: list[Rows] = []
+    count, size = 0, 0
+    for rows in batches:
+        held.append(rows)
+        count, size = count + rows.count, size + budget.hold(rows.nbytes)
+        if context.wanted is not None and count > _prune_at(context.wanted):
+            held = [_sorted(context, held, query)]
+            budget.release(size)
+            count, size = held[0].count, budget.hold(held[0].nbytes)
+    return _sorted(context, held, query)
+
+
+def _prune_at(wanted: int) -> int:
+    return max(_PRUNE_ROWS, 4 * wanted)
+
+
+def _sorted(context: Context, parts: list[Rows], query: ir.ReadIR) -> Rows:
+    budget = context.budget
+    budget.enter("Order")
+    count = sum(part.count for part in parts)
+    # All rows once more, a number per row and order key, and the places in order.
+    budget.allow(sum(part.nbytes for part in parts) * 2 + count * 8 * (2 + len(query.order)))
+    rows = concat_rows(parts)
+    if not rows.count:
+        return rows
+    rows, codes = key_codes(context, rows, query)
+    order = total_order(context, rows, codes, context.wanted)
+    return budget.patiently(lambda: rows.take(order), len(order))
+
+
+def sort_groups(context: Context, groups: pa.Table, query: ir.ReadIR) -> pa.Table:
+    """Groups in order: by the order keys, ties by the group columns."""
+    if not query.order:
+        return groups
+    context.budget.allow(groups.nbytes + groups.num_rows * 8 * (len(query.projections) + 2))
+    return context.budget.patiently(lambda: _sorted_groups(groups, query), groups.num_rows)
+
+
+def _sorted_groups(groups: pa.Table, query: ir.ReadIR) -> pa.Table:
+    codes = [
+        order_codes(_group_column(groups, query, key), descending=key.descending, nulls_first=key.nulls_first)
+        for key in query.order
+    ]
+    ordered = {key.expression.name for key in query.order if isinstance(key.expression, ir.ColumnRef)}
+    codes += [
+        order_codes(one_array(groups[item.name]), descending=False)
+        for item in query.projections
+        # What is ordered by already breaks no tie.
+        if item.name not in ordered
+    ]
+    return groups.take(sort_by_codes(codes, groups.num_rows))
+
+
+def _group_column(groups: pa.Table, query: ir.ReadIR, key: ir.OrderKey) -> Array:
+    assert isinstance(key.expression, ir.ColumnRef), "groups are ordered by what is returned"
+    return one_array(groups[key.expression.name])
+
+
+# ---- Limits
+
+
+def first_of_each(codes: Sequence[IntArray], limit: int, count: int) -> IntArray:
+    """The places of the first `limit` rows of each group of rows with equal codes, in order."""
+    group_of = _numbers_of(codes, count)
+    by_group = np.argsort(group_of, kind="stable")
+    sizes = np.bincount(group_of)
+    starts = np.cumsum(sizes) - sizes
+    number = np.empty(count, np.int64)
+    number[by_group] = np.arange(count) - np.repeat(starts, sizes)
+    found: IntArray = np.flatnonzero(number < limit)
+    return found

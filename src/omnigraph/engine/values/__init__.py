@@ -1,0 +1,1 @@
+"""Expressions and functions over whole columns, in three-valued logic."""

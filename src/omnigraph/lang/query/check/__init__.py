@@ -1,0 +1,1 @@
+"""Checks of a parsed query, and the representation that a checked one becomes."""

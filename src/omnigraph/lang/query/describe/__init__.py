@@ -1,0 +1,1 @@
+"""What tools show of a text: its plan as text, findings, and what may follow."""

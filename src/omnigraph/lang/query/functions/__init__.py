@@ -1,0 +1,1 @@
+"""The functions of values: what they take and give, and the types of operands."""

@@ -1,0 +1,1 @@
+"""Query text, its tree, and the tree as text again."""
