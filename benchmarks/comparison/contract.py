@@ -37,6 +37,12 @@ _ENGINES = {
     "lancedb": "comparison.engines.lancedb:LancedbEngine",
 }
 ENGINES = tuple(_ENGINES)
+#: Stores of another dataset, by engine and the name of the dataset.
+_OTHER_STORES = {
+    "omnigraph/subgraphs": "subgraphs.omnigraph_store:OmniGraphStore",
+    "ladybug/subgraphs": "subgraphs.ladybug_store:LadybugStore",
+    "duckdb/subgraphs": "subgraphs.duckdb_store:DuckdbStore",
+}
 OURS = "omnigraph"
 #: Engines that live in the environment of the peers.
 PEERS = ("ladybug", "duckdb", "lancedb")
@@ -64,8 +70,8 @@ class Engine(Protocol):
 
 
 def engine_class(name: str) -> type[Engine]:
-    """The class of an engine; imports its library."""
-    module, _, attribute = _ENGINES[name].partition(":")
+    """The class of an engine, or of its store of another dataset; imports its library."""
+    module, _, attribute = (_ENGINES | _OTHER_STORES)[name].partition(":")
     found: type[Engine] = getattr(import_module(module), attribute)
     return found
 

@@ -69,7 +69,7 @@ class LocalSession:
 
     def __init__(self, name: str, data: Path, store: Path) -> None:
         kind = engine_class(name)
-        self.name, self.version = name, kind.version
+        self.name, self.version = name.partition("/")[0], kind.version
         self.build_s = ensure_store(kind, data, store)
         self._engine = kind(store)
         self.workloads = frozenset(self._engine.calls)
@@ -108,7 +108,7 @@ class WorkerSession:
     """An engine in a process of another interpreter, asked with one line of JSON at a time over its pipes."""
 
     def __init__(self, name: str, data: Path, store: Path, *, python: Path) -> None:
-        self.name = name
+        self.name = name.partition("/")[0]
         command = [str(python), "-m", "comparison.worker", name, str(data), str(store)]
         self._process = subprocess.Popen(
             command,
