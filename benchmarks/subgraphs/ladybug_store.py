@@ -28,7 +28,8 @@ _QUERIES = {
     "q2": "MATCH (a:Person)-[:Knows]-(b:Person), (a)<-[:CommentCreator]-(:Comment)-[:ReplyToPost]->(p:Post),"
     " (p)-[:PostCreator]->(b)",
     "q3": "MATCH (n:Country), (n)<-[:CityIn]-(:City)<-[:LivesIn]-(a:Person),"
-    " (n)<-[:CityIn]-(:City)<-[:LivesIn]-(b:Person), (n)<-[:CityIn]-(:City)<-[:LivesIn]-(c:Person), (a)-[:Knows]-(b), (b)-[:Knows]-(c), (c)-[:Knows]-(a)",
+    " (n)<-[:CityIn]-(:City)<-[:LivesIn]-(b:Person), (n)<-[:CityIn]-(:City)<-[:LivesIn]-(c:Person),"
+    " (a)-[:Knows]-(b), (b)-[:Knows]-(c), (c)-[:Knows]-(a)",
     "q4": f"{_MESSAGE}, {_CREATOR}, {_LIKER}, {_REPLY}",
     "q5": _TAGS_OF_REPLIES,
     "q6": _TWO_STEPS,
