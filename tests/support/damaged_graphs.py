@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from omnigraph import Graph
-from omnigraph.engine.operators import expand
+from omnigraph.engine.tables import traversal_index
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.graph import reads
 from omnigraph.maintenance import reading_aside
@@ -80,8 +80,8 @@ def make_graph(folder: Path) -> None:
     """Loads, mutations, deletions, blobs, indexes, a fork with data of its own, and a kept traversal index."""
     source = folder.parent / "people.jsonl"
     source.write_text(_lines(), encoding="utf-8")
-    kept = expand.PERSIST_MIN_EDGES
-    expand.PERSIST_MIN_EDGES = reads.PERSIST_MIN_EDGES = 10
+    kept = traversal_index.PERSIST_MIN_EDGES
+    traversal_index.PERSIST_MIN_EDGES = reads.PERSIST_MIN_EDGES = 10
     try:
         with Graph.init(str(folder), SCHEMA) as graph:
             graph.load(str(source), mode="append", engine="local")
@@ -93,7 +93,7 @@ def make_graph(folder: Path) -> None:
             graph.ensure_indices()
             ask(graph)
     finally:
-        expand.PERSIST_MIN_EDGES = reads.PERSIST_MIN_EDGES = kept
+        traversal_index.PERSIST_MIN_EDGES = reads.PERSIST_MIN_EDGES = kept
 
 
 QUERIES = {

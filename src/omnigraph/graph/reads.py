@@ -18,11 +18,12 @@ from omnigraph.core.ids import TableKey
 from omnigraph.core.source import SourceText
 from omnigraph.core.types import VectorType
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.executor import execute, plan_query
-from omnigraph.engine.operators.expand import PERSIST_MIN_EDGES, find_adjacency
+from omnigraph.engine.executor import execute
 from omnigraph.engine.operators.pipeline import Profile
+from omnigraph.engine.plan.explain import plan_query
 from omnigraph.engine.tables.context import Context, variable_tables
 from omnigraph.engine.tables.text_search import keep_text_column
+from omnigraph.engine.tables.traversal_index import PERSIST_MIN_EDGES, find_adjacency
 from omnigraph.engine.tables.wanted_indexes import indexed_texts
 from omnigraph.errors import QuerySelectionError
 from omnigraph.frozen import frozen

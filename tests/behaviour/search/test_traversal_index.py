@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.operators import expand
+from omnigraph.engine.tables import traversal_index
 from omnigraph.graph import reads
 from support.search_graphs import SCHEMA, cites, doc, new_graph, tag, tagged, write
 
@@ -43,7 +43,7 @@ QUERIES = {
 @pytest.fixture(autouse=True)
 def _keep_small_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even a few edges are worth an index on disk, and every traversal takes it."""
-    for module in (expand, reads):
+    for module in (traversal_index, reads):
         monkeypatch.setattr(module, "PERSIST_MIN_EDGES", 2)
     monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
 
@@ -64,7 +64,7 @@ def no_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: Any, **named: Any) -> Iterator[Any]:
         raise AssertionError("the edges were scanned")
 
-    monkeypatch.setattr(expand, "scan_rows", refuse)
+    monkeypatch.setattr(traversal_index, "scan_rows", refuse)
 
 
 def answers(graph: Graph, **target: Any) -> dict[str, list[tuple[object, ...]]]:
@@ -117,7 +117,7 @@ def test_a_maintenance_run_keeps_the_index_of_every_large_edge_type(root: Path):
 
 
 def test_a_small_edge_type_is_not_kept(root: Path, monkeypatch: pytest.MonkeyPatch):
-    for module in (expand, reads):
+    for module in (traversal_index, reads):
         monkeypatch.setattr(module, "PERSIST_MIN_EDGES", 6)
     with Graph.open(root) as graph:
         graph.ensure_indices()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.operators import expand
+from omnigraph.engine.tables import traversal_index
 from omnigraph.graph import reads
 from support.change_feeds import compact
 from support.search_graphs import ZERO, cites, doc, new_graph, set_body, tag, tagged, write
@@ -328,7 +328,7 @@ def check_history(graph: Graph, then: dict[str, Answers]) -> None:
 
 @pytest.fixture
 def _traversal_indexes_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (expand, reads):
+    for module in (traversal_index, reads):
         monkeypatch.setattr(module, "PERSIST_MIN_EDGES", 1)
 
 

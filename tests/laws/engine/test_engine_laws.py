@@ -21,26 +21,23 @@ from hypothesis import strategies as st
 from omnigraph.core.budget import Budget
 from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.operators.expand import find_adjacency
-from omnigraph.engine.predicates import keep_true, push_down
-from omnigraph.engine.rows import Rows
-from omnigraph.engine.tables import adjacency as neighbours
-from omnigraph.engine.tables import adjacency as reachability
-from omnigraph.engine.tables.adjacency import (
-    Adjacency,
+from omnigraph.engine.operators import neighbours as ways
+from omnigraph.engine.operators import reach as reachability
+from omnigraph.engine.operators.neighbours import (
     AdjacentNeighbours,
     IndexedNeighbours,
     Neighbours,
     Reach,
     ScannedNeighbours,
-    Side,
-    build_side,
     neighbours_of,
-    ranges,
-    reach_within,
 )
+from omnigraph.engine.operators.reach import reach_within
+from omnigraph.engine.predicates import keep_true, push_down
+from omnigraph.engine.rows import Rows
+from omnigraph.engine.tables.adjacency import Adjacency, Side, build_side, ranges
 from omnigraph.engine.tables.context import Context
 from omnigraph.engine.tables.entities import Numbering, row_id_array
+from omnigraph.engine.tables.traversal_index import find_adjacency
 from omnigraph.engine.tables.wanted_indexes import WantedIndex, index_spec
 from omnigraph.engine.values.comparisons import Fixed, Values, holds
 from omnigraph.engine.values.comparisons import Side as SideCompareLaws
@@ -449,7 +446,7 @@ def check_reach(world: World, direction: Direction, nodes: list[int], low: int, 
 def test_all_ways_agree_inside_one_type(edges, is_indexed, probe, data) -> None:
     with (
         stored_world(edges, same_type=True, is_indexed=is_indexed) as world,
-        mock.patch.object(neighbours, "_PROBE_IDS", probe),
+        mock.patch.object(ways, "_PROBE_IDS", probe),
     ):
         for direction in Direction:
             check_steps(world, direction, data.draw(asked_nodes(edges, direction)))

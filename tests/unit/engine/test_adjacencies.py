@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.operators import expand
-from omnigraph.engine.operators.expand import find_adjacency, is_adjacency_ready
+from omnigraph.engine.tables import traversal_index
 from omnigraph.engine.tables.adjacency import Side
 from omnigraph.engine.tables.context import Context, EngineCaches
+from omnigraph.engine.tables.traversal_index import find_adjacency, is_adjacency_ready
 from omnigraph.lang.query.ir import Direction
 from omnigraph.lang.schema.catalog import EdgeDef
 from omnigraph.storage.datasets.tables import Table
@@ -56,20 +56,20 @@ def tables(location: GraphLocation) -> dict[str, Table]:
 
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expand, "PERSIST_MIN_EDGES", len(PAIRS))
+    monkeypatch.setattr(traversal_index, "PERSIST_MIN_EDGES", len(PAIRS))
 
 
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables whose edges were scanned."""
     found: list[str] = []
-    scan = expand.scan_rows
+    scan = traversal_index.scan_rows
 
     def noted(table: Table, *arguments: Any, **options: Any) -> Any:
         found.append(table.path)
         return scan(table, *arguments, **options)
 
-    monkeypatch.setattr(expand, "scan_rows", noted)
+    monkeypatch.setattr(traversal_index, "scan_rows", noted)
     return found
 
 
@@ -137,7 +137,7 @@ def test_without_parallel_edges_nothing_is_stored_twice(location, tables, scans)
 
 
 def test_few_edges_are_not_kept_on_disk(monkeypatch, location, tables, scans) -> None:
-    monkeypatch.setattr(expand, "PERSIST_MIN_EDGES", len(PAIRS) + 1)
+    monkeypatch.setattr(traversal_index, "PERSIST_MIN_EDGES", len(PAIRS) + 1)
     assert_right(process(location, tables))
     find_adjacency(process(location, tables), LIKES, keep=True)
     assert set_folders(location) == []

@@ -1,0 +1,261 @@
+"""Neighbours of nodes, from index, lookup or scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from omnigraph.core.arrow import Array, Batch, pa, pc
+from omnigraph.engine.rows import IntArray, Numbers, read_batches
+from omnigraph.engine.tables.adjacency import Adjacency, ends_among, offsets_of, ranges
+from omnigraph.engine.tables.entities import Entities, row_id_array
+from omnigraph.frozen import frozen
+from omnigraph.lang.query.ir import Direction
+from omnigraph.storage.datasets.filters import OneOf
+from omnigraph.storage.datasets.reads import read_rows, scan_rows
+
+# ---- Neighbours of nodes, from index, lookup or scan
+#
+# * `IndexedNeighbours` probes the edge table by node id: a few reads per hop, for small frontiers.
+# * `AdjacentNeighbours` walks the traversal index: no read at all once the index is there.
+# * `ScannedNeighbours` reads the edge table once and joins: for one-off questions without any index.
+#
+# Nodes are numbers inside one of them: dense numbers in the second, row ids in the others.
+
+
+#: Row ids stay below this, so that a small number and a row id fit into one signed integer.
+ROW_ID_STRIDE = 1 << 40
+_SCAN_ROWS = 1 << 17
+#: Ids in the text of one filter.
+_PROBE_IDS = 1000
+
+
+@frozen
+class Reach:
+    """The neighbours of nodes: node `i` of the question has `targets[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: IntArray
+    targets: Numbers
+    #: Row ids of the edges, when each edge counts; without them every neighbour occurs once.
+    edges: Numbers | None = None
+
+
+class Neighbours(Protocol):
+    """The edges of one type, followed in one direction."""
+
+    #: Every number of a node is below it.
+    stride: int
+
+    def numbers(self, row_ids: IntArray) -> IntArray:
+        """The numbers of nodes at the beginning."""
+        ...
+
+    def row_ids(self, numbers: IntArray) -> IntArray:
+        """The row ids of nodes at the end."""
+        ...
+
+    def once(self, numbers: IntArray) -> tuple[IntArray, Reach]:
+        """Each neighbour once; the places in the answer of each asked number, and the answer."""
+        ...
+
+    def edges(self, numbers: IntArray) -> tuple[IntArray, Reach]:
+        """Each edge once, parallel ones included; places and answer as above."""
+        ...
+
+
+class AdjacentNeighbours:
+    """Neighbours from the traversal index."""
+
+    def __init__(self, adjacency: Adjacency, direction: Direction, source: Entities, target: Entities) -> None:
+        self._side = source.budget.patiently(
+            lambda: adjacency.side(direction), 0 if adjacency.has(direction) else adjacency.edge_count
+        )
+        self._source = source.numbering()
+        self._target = target.numbering()
+        self.stride = max(self._target.count, self._source.count, 1)
+
+    def numbers(self, row_ids: IntArray) -> IntArray:
+        """The dense numbers of nodes."""
+        return self._source.numbers(row_ids)
+
+    def row_ids(self, numbers: IntArray) -> IntArray:
+        """The row ids of dense numbers."""
+        return self._target.row_ids(np.asarray(numbers, np.int64))
+
+    def once(self, numbers: IntArray) -> tuple[IntArray, Reach]:
+        """The index answers for all nodes, so a number is its own place."""
+        return numbers, Reach(self._side.distinct_offsets, self._side.distinct_targets)
+
+    def edges(self, numbers: IntArray) -> tuple[IntArray, Reach]:
+        """As `once`, per edge."""
+        return numbers, Reach(self._side.offsets, self._side.targets, self._side.edges)
+
+
+class _ReadNeighbours:
+    """Neighbours from the edge table; subclasses decide how its rows are found."""
+
+    stride = ROW_ID_STRIDE
+
+    def __init__(self, edges: Entities, direction: Direction, source: Entities, target: Entities) -> None:
+        self._budget = edges.budget
+        self._edges = edges
+        self._direction = direction
+        self._source = source
+        self._target = target
+
+    def numbers(self, row_ids: IntArray) -> IntArray:
+        """Row ids are the numbers."""
+        return row_ids
+
+    def row_ids(self, numbers: IntArray) -> IntArray:
+        """Row ids are the numbers."""
+        return np.asarray(numbers, np.int64)
+
+    def once(self, numbers: IntArray) -> tuple[IntArray, Reach]:
+        """Each neighbour once."""
+        asked, places = np.unique(numbers, return_inverse=True)
+        source, target, _ = self._pairs(asked)
+        keys = np.unique(source * ROW_ID_STRIDE + target)
+        source, target = keys // ROW_ID_STRIDE, keys % ROW_ID_STRIDE
+        return places, Reach(offsets_of(source, len(asked)), target)
+
+    def edges(self, numbers: IntArray) -> tuple[IntArray, Reach]:
+        """Each edge once."""
+        asked, places = np.unique(numbers, return_inverse=True)
+        source, target, edge = self._pairs(asked)
+        order = np.lexsort((edge, target, source))
+        source, target, edge = source[order], target[order], edge[order]
+        if self._direction is Direction.BOTH:
+            # A self-loop was found from both of its ends.
+            repeats = (source[1:] == source[:-1]) & (edge[1:] == edge[:-1])
+            first = np.concatenate([[True], ~repeats]) if len(source) else np.zeros(0, np.bool_)
+            source, target, edge = source[first], target[first], edge[first]
+        return places, Reach(offsets_of(source, len(asked)), target, edge)
+
+    def _pairs(self, asked: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Place of the asked node, row id of the neighbour, row id of the edge: once per matching edge and way."""
+        ids = self._source.column(asked, "id")
+        near: list[IntArray] = []
+        far: list[Array] = []
+        edges: list[IntArray] = []
+        for begin, end in _ways(self._direction):
+            for batch in read_batches(self._budget, self._rows(begin, end, ids), self._edges.row_count):
+                found = pc.index_in(batch.column(0), ids)
+                known = np.asarray(found.is_valid().to_numpy(zero_copy_only=False))
+                near.append(np.asarray(found.drop_null().to_numpy()).astype(np.int64))
+                far.append(batch.column(1).filter(pa.array(known)))
+                edges.append(row_id_array(batch)[known])
+        if not near:
+            empty = np.zeros(0, np.int64)
+            return empty, empty, empty
+        encoded = pa.chunked_array(far).combine_chunks().dictionary_encode()
+        neighbours = self._find(encoded.dictionary)
+        codes = np.asarray(encoded.indices.to_numpy())
+        return np.concatenate(near), neighbours[codes], np.concatenate(edges)
+
+    def _rows(self, begin: str, end: str, ids: Array) -> Iterator[Batch]:
+        raise NotImplementedError
+
+    def _find(self, ids: Array) -> IntArray:
+        """The row ids of neighbours by id."""
+        raise NotImplementedError
+
+
+class IndexedNeighbours(_ReadNeighbours):
+    """Neighbours by probing the edge table for the ids of the frontier, then the node table for their ids."""
+
+    def _rows(self, begin: str, end: str, ids: Array) -> Iterator[Batch]:
+        for part in _probes(ids):
+            yield from scan_rows(self._edges.table, (begin, end), OneOf(begin, part))
+
+    def _find(self, ids: Array) -> IntArray:
+        tables = [
+            read_rows(self._target.table, ("id",), OneOf("id", part)) for part in self._budget.steps(_probes(ids))
+        ]
+        if not tables:
+            return np.zeros(0, np.int64)
+        found = pa.concat_tables(tables)
+        places = ends_among(ids, found["id"].combine_chunks(), self._edges.table.path)
+        return row_id_array(found)[places]
+
+
+class ScannedNeighbours(_ReadNeighbours):
+    """Neighbours by reading all edges and all ids of the nodes at their end."""
+
+    def _rows(self, begin: str, end: str, ids: Array) -> Iterator[Batch]:
+        return scan_rows(self._edges.table, (begin, end), batch_rows=_SCAN_ROWS)
+
+    def _find(self, ids: Array) -> IntArray:
+        known = self._target.whole_column("id")
+        numbers = self._budget.patiently(lambda: ends_among(ids, known, self._edges.table.path), len(known))
+        return self._target.numbering().row_ids(numbers)
+
+
+def _ways(direction: Direction) -> tuple[tuple[str, str], ...]:
+    """The columns at which an edge is entered and left."""
+    match direction:
+        case Direction.OUT:
+            return (("src", "dst"),)
+        case Direction.IN:
+            return (("dst", "src"),)
+        case Direction.BOTH:
+            return (("src", "dst"), ("dst", "src"))
+
+
+def _probes(ids: Array) -> Iterator[list[str]]:
+    for start in range(0, len(ids), _PROBE_IDS):
+        yield [str(item) for item in ids.slice(start, _PROBE_IDS).to_pylist()]
+
+
+def neighbours_of(reach: Reach, places: IntArray) -> tuple[IntArray, IntArray]:
+    """Every (index into places, place in the targets) pair."""
+    counts = reach.offsets[places + 1] - reach.offsets[places]
+    index = np.repeat(np.arange(len(places)), counts)
+    return index, ranges(reach.offsets[places], counts)
+
+
+@frozen
+class ReachPart:
+    """A part of a question: the rows `start` to before `stop`, and where their neighbours are."""
+
+    start: int
+    stop: int
+    places: IntArray
+    reach: Reach
+
+    @property
+    def counts(self) -> IntArray:
+        """The number of neighbours each row has in this part."""
+        return self.reach.offsets[self.places + 1] - self.reach.offsets[self.places]
+
+
+def reached_targets(part: ReachPart) -> Numbers:
+    """The neighbours of all rows of a part, one after the other."""
+    places, reach = part.places, part.reach
+    if len(places) > 1 and bool((places[1:] == places[:-1] + 1).all()):
+        return reach.targets[reach.offsets[places[0]] : reach.offsets[places[-1] + 1]]
+    _, spots = neighbours_of(reach, places)
+    return reach.targets[spots]
+
+
+_FIRST_PLACE = np.zeros(1, np.int64)
+
+
+def bounded_parts(reach: Reach, places: IntArray, most: int) -> Iterator[ReachPart]:
+    """A question in parts of at most so many pairs; a node that has more neighbours is in several of them."""
+    counts = reach.offsets[places + 1] - reach.offsets[places]
+    ends = np.cumsum(counts)
+    start, done = 0, 0
+    while start < len(counts):
+        stop = max(int(np.searchsorted(ends, done + most, side="right")), start + 1)
+        if int(ends[stop - 1]) - done <= most:
+            yield ReachPart(start, stop, places[start:stop], reach)
+        else:
+            last = int(reach.offsets[places[start] + 1])
+            for begin in range(int(reach.offsets[places[start]]), last, most):
+                some = replace(reach, offsets=np.array([begin, min(begin + most, last)]))
+                yield ReachPart(start, stop, _FIRST_PLACE, some)
+        start, done = stop, int(ends[stop - 1])
