@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.ranking.ranked_rows import ranked_rows as ranking
+from omnigraph.engine.ranking import ranked_rows as ranking
 from omnigraph.engine.tables import text_search, wanted_indexes
 from omnigraph.errors import CompilerError
 from support.search_graphs import (
