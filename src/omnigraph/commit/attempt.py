@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.notes import NO_NOTE, Note
 from omnigraph.commit.publisher import Changes, Position
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schema_change import SchemaChange, finish_published, prepare, schema_changes
@@ -67,6 +68,7 @@ class Intent:
     operation_id: str = field(default_factory=new_ulid)
     merged_parent_id: str | None = None
     merge_strategy: str | None = None
+    note: Note = NO_NOTE
     schema_change: SchemaChange | None = None
 
 
@@ -157,6 +159,8 @@ class Attempt(AbstractContextManager["Attempt"]):
                 parent_id=head.commit_id,
                 merged_parent_id=intent.merged_parent_id,
                 merge_strategy=intent.merge_strategy,
+                message=intent.note.message,
+                metadata=intent.note.metadata,
                 created_at=self._environment.clock(),
             ),
             tables=tuple(
@@ -237,6 +241,7 @@ class Attempt(AbstractContextManager["Attempt"]):
             actor=intent.actor,
             merged_parent_id=sidecar.commit.merged_parent_id,
             merge_strategy=sidecar.commit.merge_strategy,
+            note=intent.note,
             schema_files=None if change is None else change.files,
         )
         reach(Failpoint.BEFORE_PUBLISH)

@@ -14,6 +14,7 @@ from threading import Lock
 
 from omnigraph.commit.audit import RecoveryAudit
 from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.notes import NO_NOTE, Note
 from omnigraph.commit.publisher import Changes, Manifest, Position
 from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.commit.snapshot import ManifestState
@@ -49,6 +50,7 @@ class NewCommit:
     actor: str | None
     merged_parent_id: str | None = None
     merge_strategy: str | None = None
+    note: Note = NO_NOTE
     #: Set by recovery only: for whom it published, and when that writer wrote.
     recovery_for_actor: str | None = None
     written_at: int | None = None
@@ -144,6 +146,8 @@ class GraphEnvironment:
                 # The moment from which on it is visible, which is not that of a writer that was interrupted.
                 created_at=self.clock(),
                 written_at=commit.written_at,
+                message=commit.note.message,
+                metadata=commit.note.metadata,
                 kind=commit.kind,
                 operation_id=commit.operation_id,
                 schema_hash=changes.schema_hash or head.schema_hash,

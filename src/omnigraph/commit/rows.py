@@ -9,6 +9,7 @@ from functools import cache, wraps
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_NONE, Absent, Document, Key
+from omnigraph.commit.notes import Metadata
 from omnigraph.core.ids import TableKey
 from omnigraph.core.values import render_datetime
 from omnigraph.errors import DamageError, OutsideRootError, StorageFormatError
@@ -68,6 +69,9 @@ class GraphCommit(Document):
     merged_parent_id: Annotated[str | None, Key("merged_parent_commit_id")] = None
     actor: Annotated[str | None, Key("actor_id")] = None
     created_at: int
+    #: Why it was made, in the words of its writer, and what programs want to know about it.
+    message: Annotated[str | None, OMIT_NONE] = None
+    metadata: Annotated[Metadata | None, OMIT_NONE] = None
     #: How a merge decided its row conflicts; None when it had to have none.
     merge_strategy: Annotated[str | None, OMIT_NONE] = None
     #: What the clock of its writer said, where `created_at` is another moment.
@@ -208,6 +212,8 @@ _COMMIT_MEMBERS = {
     "schema_source": "schema_source",
     "schema_contract": "schema_contract",
     "written_at": "written_at",
+    "message": "message",
+    "metadata": "metadata",
 }
 
 

@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
+from omnigraph.commit.notes import Metadata
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.validation import problems_of
@@ -79,6 +88,14 @@ class PlannedCommit(_Stored):
     merged_parent_id: str | None = None
     merge_strategy: str | None = None
     created_at: int
+    message: str | None = None
+    metadata: Metadata | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_empty_notes(self, stored: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Earlier releases refuse members that they do not know: they settle what a writer without a note left."""
+        body: dict[str, object] = stored(self)
+        return {key: value for key, value in body.items() if value is not None or key not in ("message", "metadata")}
 
 
 class SidecarNewTable(_Stored):

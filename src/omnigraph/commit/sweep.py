@@ -15,6 +15,7 @@ from dataclasses import replace
 from omnigraph.commit.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import ROLLBACK_KIND, Expectations, NothingFollows, NotPublished
+from omnigraph.commit.notes import Note
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schema_change import find_prepared, finish_published, refuse_used, schema_changes, withdraw
@@ -304,6 +305,7 @@ def _publish(
             recovery_for_actor=sidecar.actor,
             merged_parent_id=planned.merged_parent_id,
             merge_strategy=planned.merge_strategy,
+            note=Note(planned.message, planned.metadata),
             written_at=planned.created_at,
             schema_files=schema_files,
         )

@@ -18,6 +18,7 @@ from omnigraph.commit.attempt import Attempt, Intent, StagedTable, discard_stage
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.expectations import Expectations, NewBranch, Requirement
 from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
+from omnigraph.commit.notes import NO_NOTE, Note
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.schema_change import SchemaChange
 from omnigraph.commit.sidecar import WriterKind
@@ -84,6 +85,7 @@ class Transaction(AbstractContextManager["Transaction"]):
         *,
         kind: WriterKind,
         actor: str | None = None,
+        note: Note = NO_NOTE,
         policy: RetryPolicy = ONCE,
         new_branch: NewBranch | None = None,
     ) -> None:
@@ -94,6 +96,7 @@ class Transaction(AbstractContextManager["Transaction"]):
         self.new_branch = new_branch
         self._kind = kind
         self._actor = actor
+        self._note = note
         self._policy = policy
         self._forks: dict[TableKey, Table] = {}
         self._schema_hash: str | None = None
@@ -271,6 +274,7 @@ class Transaction(AbstractContextManager["Transaction"]):
             actor=self._actor,
             merged_parent_id=merged_parent_id,
             merge_strategy=merge_strategy,
+            note=self._note,
             schema_change=schema_change,
         )
         attempt = Attempt(self.environment, intent)
