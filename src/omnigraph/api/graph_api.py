@@ -55,6 +55,8 @@ class GraphApi(ShowingApi, MaintenanceApi):
         name: str | None = None,
         branch: str = "main",
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, object] | None = None,
         if_commit: str | None = None,
         max_affected: int | None = None,
         dry_run: bool = False,
@@ -63,7 +65,8 @@ class GraphApi(ShowingApi, MaintenanceApi):
 
         With `if_commit` it runs only while the branch head is that commit, with `max_affected` only if it changes no
         more nodes and edges than that. `dry_run` writes nothing: the receipt counts the rows that would change per
-        type, and shows a few of them before and after.
+        type, and shows a few of them before and after. `message` says why, and `metadata` (texts, numbers, truth values
+        and nulls by name) what programs want to know about it: the commit keeps both, as it does for every write.
 
         >>> import tempfile
         >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key  year: I32? }")
@@ -72,6 +75,9 @@ class GraphApi(ShowingApi, MaintenanceApi):
         >>> (change,) = graph.mutate("update Paper set { year: 2021 } where year = 2020", dry_run=True).examples
         >>> change.before["properties"]["year"], change.after["properties"]["year"]
         (2020, 2021)
+        >>> receipt = graph.mutate("delete Paper where true", message="retracted", metadata={"ticket": 17})
+        >>> receipt.commit.message, receipt.commit.metadata
+        ('retracted', {'ticket': 17})
 
         Raises:
             CompilerError: the query is wrong.
@@ -92,6 +98,8 @@ class GraphApi(ShowingApi, MaintenanceApi):
         branch: str = "main",
         base: str | None = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, object] | None = None,
         engine: str = "auto",
         spark: Session | None = None,
         on_duplicate: str | None = None,
@@ -161,6 +169,8 @@ class GraphApi(ShowingApi, MaintenanceApi):
         allow_data_loss: bool = False,
         backfill: Mapping[str, object] | None = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, object] | None = None,
         engine: str = "auto",
         spark: Session | None = None,
         progress: Progress | None = None,
@@ -223,6 +233,8 @@ class GraphApi(ShowingApi, MaintenanceApi):
         check_minimum: bool = False,
         delete_branch: bool = False,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, object] | None = None,
         engine: str = "auto",
         spark: Session | None = None,
         progress: Progress | None = None,

@@ -130,6 +130,8 @@ class MaintenanceApi:
         engine: str = "auto",
         spark: Session | None = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, object] | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
         timeout_s: float | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
@@ -180,6 +181,20 @@ MaxAffected = Annotated[
 DryRun = Annotated[bool, Field(description="write nothing, and say what would change")]
 
 
+Message = Annotated[str | None, Field(description="why the commit is made; the commit keeps it")]
+_METADATA = "values that the commit keeps for programs: texts, numbers, truth values and nulls by name"
+_METADATA_TEXT = f"{_METADATA}; the text of a JSON object"
+Metadata = Annotated[dict[str, str | int | float | bool | None] | None, Field(description=_METADATA)]
+
+
+def _json_object(text: object) -> object:
+    """A parameter of a query string that is a JSON object."""
+    try:
+        return json.loads(text) if isinstance(text, str) else text
+    except ValueError as error:
+        raise ValueError("this is not the text of a JSON object") from error
+
+
 class MutateBody(_Strict):
     """A mutation in `.gq`."""
 
@@ -189,6 +204,8 @@ class MutateBody(_Strict):
     branch: str | None = None
     max_affected: MaxAffected = None
     dry_run: DryRun = False
+    message: Message = None
+    metadata: Metadata = None
 
 
 class StoredQueryBody(_Strict):
@@ -202,6 +219,8 @@ class StoredQueryBody(_Strict):
     first: FirstRows = None
     max_affected: MaxAffected = None
     dry_run: DryRun = False
+    message: Message = None
+    metadata: Metadata = None
 
 
 # ---- writes
@@ -219,6 +238,8 @@ class LoadBody(_Strict):
     check_minimum: bool = False
     on_duplicate: str | None = None
     dangling: str | None = None
+    message: Message = None
+    metadata: Metadata = None
     timeout_s: Seconds = None
 
 
@@ -234,6 +255,8 @@ class LoadParams(_Strict):
     on_duplicate: Annotated[str | None, Field(description="of equal ids: `first`, `last` or `error`")] = None
     dangling: Annotated[str | None, Field(description="of edges without an end: `drop` or `error`")] = None
     dry_run: Annotated[bool, Field(description="do everything but the commit")] = False
+    message: Message = None
+    metadata: Annotated[Metadata, BeforeValidator(_json_object), Field(description=_METADATA_TEXT)] = None
     source: Annotated[str | None, Field(description="what reports call the body", max_length=500)] = None
     timeout_s: Seconds = None
 
@@ -255,6 +278,8 @@ class SchemaApplyBody(_Strict):
     schema_source: str
     allow_data_loss: bool = False
     backfill: dict[str, object] | None = None
+    message: Message = None
+    metadata: Metadata = None
 
 
 class BranchBody(_Strict):
@@ -273,6 +298,8 @@ class MergeBody(_Strict):
     strategy: str | None = None
     dry_run: bool = False
     check_minimum: bool = False
+    message: Message = None
+    metadata: Metadata = None
     timeout_s: Seconds = None
 
 

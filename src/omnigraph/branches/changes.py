@@ -20,6 +20,7 @@ from omnigraph.branches.deltas import (
     operation,
 )
 from omnigraph.codec import OMIT_NONE, Document
+from omnigraph.commit.notes import Metadata
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.snapshot import History, snapshot_at
 from omnigraph.core.ids import TableKey
@@ -62,6 +63,8 @@ class Cause(Document):
     authored_branch: str
     actor_id: Annotated[str | None, OMIT_NONE]
     authored_at: int
+    message: Annotated[str | None, OMIT_NONE] = None
+    metadata: Annotated[Metadata | None, OMIT_NONE] = None
 
 
 @frozen(kw_only=True)
@@ -151,6 +154,8 @@ def cause_of(commit: GraphCommit) -> Cause:
         authored_branch=commit.branch,
         actor_id=commit.actor,
         authored_at=commit.created_at,
+        message=commit.message,
+        metadata=commit.metadata,
     )
 
 

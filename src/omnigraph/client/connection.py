@@ -18,6 +18,7 @@ from omnigraph.api.operation import IF_GRAPH_COMMIT, JSON, Operation
 from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
 from omnigraph.client.pool import Pool
+from omnigraph.commit.notes import note_of
 from omnigraph.commit.read_target import Target
 from omnigraph.core.budget import Budget
 from omnigraph.core.ids import DEFAULT_GRAPH, check_branch_name, is_ulid_part
@@ -548,6 +549,17 @@ def mutation_bounds(max_affected: int | None, dry_run: bool) -> dict[str, object
     """The bounds of a mutation as members of a body; left out where there are none."""
     bounds: dict[str, object] = {} if max_affected is None else {"max_affected": max_affected}
     return {**bounds, "dry_run": True} if dry_run else bounds
+
+
+def note_members(message: str | None, metadata: Mapping[str, object] | None) -> dict[str, object]:
+    """What a writer says about its commit, as members of a body; left out where it says nothing.
+
+    Raises:
+        BadRequestError: it is too long or has another form.
+    """
+    note = note_of(message, metadata)
+    members = {"message": note.message, "metadata": None if note.metadata is None else dict(note.metadata)}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def refused_method(name: str) -> Callable[..., NoReturn]:

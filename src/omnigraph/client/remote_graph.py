@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import update_wrapper
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 from typing_extensions import override
 
 from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
 from omnigraph.api.listings import branch_list, commit_list
-from omnigraph.api.operation import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, SNAPSHOT_ID, Operation
+from omnigraph.api.operation import EXPORTED_TYPES, NDJSON, SNAPSHOT_ID, Operation
 from omnigraph.api.operations import OPERATIONS
 from omnigraph.api.reading_api import FilterKeywords, PastKeywords, TargetKeywords
 from omnigraph.api.results import (
@@ -39,6 +39,7 @@ from omnigraph.client.connection import (
     in_terms_of,
     mutation_bounds,
     named_after,
+    note_members,
     only_graph,
     perform,
     refuse_actor,
@@ -50,7 +51,9 @@ from omnigraph.client.connection import (
     understood,
     with_advice,
 )
+from omnigraph.client.stored_queries import ROWS, StoredQueries
 from omnigraph.client.streams import LineCount, RemoteBlob, RemoteCell, held_back, opened_target
+from omnigraph.commit.notes import note_of
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.core.budget import Budget, CancelSignal
@@ -62,11 +65,9 @@ from omnigraph.errors import (
     BadRequestError,
     CompilerError,
     DirectOnlyError,
-    NotFoundError,
     OmniError,
     PreconditionFailedError,
     ResourceLimitError,
-    UnexpectedAnswerError,
 )
 from omnigraph.lang.schema.steps import SchemaSteps
 
@@ -83,10 +84,8 @@ else:
     httpx = LateModule("httpx")
     globals().update(late_types({"omnigraph.api.rows": "Result"}))
 
-_ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}
 
-
-class RemoteGraph(GraphApi):
+class RemoteGraph(StoredQueries, GraphApi):
     """A graph behind a server, with the methods, results and errors of `Graph`: see `GraphApi`.
 
     What the catalogue answers alone has no method here. Thread-safe; close it, or use it in a `with` statement.
@@ -96,8 +95,7 @@ class RemoteGraph(GraphApi):
     read_only = False
 
     def __init__(self, connection: Connection, graph_id: str) -> None:
-        self._connection = connection
-        self._path = f"/graphs/{graph_id}"
+        super().__init__(connection, f"/graphs/{graph_id}")
         self.graph_id = graph_id
 
     @classmethod
@@ -191,7 +189,7 @@ class RemoteGraph(GraphApi):
         budget = Budget(cancel=cancel)
 
         def ask() -> httpx.Response:
-            response = self._connection.open("POST", f"{self._path}/query", body=body, headers=_ROWS)
+            response = self._connection.open("POST", f"{self._path}/query", body=body, headers=ROWS)
             if cancel is not None and cancel.is_set():
                 # Its reader stopped waiting, so it is closed here.
                 response.close()
@@ -368,6 +366,8 @@ class RemoteGraph(GraphApi):
         name: str | None = None,
         branch: str = MAIN,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, object] | None = None,
         if_commit: str | None = None,
         max_affected: int | None = None,
         dry_run: bool = False,
@@ -378,7 +378,7 @@ class RemoteGraph(GraphApi):
             head = self._connection.request("GET", f"{self._path}/snapshot", params={"branch": branch})
             raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))
         operation = OPERATIONS["mutate" if if_commit is None else "mutate_if_graph_commit"]
-        given = {"text": text, "name": name, "params": params, "branch": branch}
+        given = {"text": text, "name": name, "params": params, "branch": branch, **note_members(message, metadata)}
         arguments = {**given, **mutation_bounds(max_affected, dry_run)}
         result: MutationResult = perform(self._connection, self._path, operation, arguments, condition(if_commit))
         return result
@@ -394,6 +394,8 @@ class RemoteGraph(GraphApi):
         branch: str = MAIN,
         base: str | None = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, object] | None = None,
         engine: str = "auto",
         spark: Session | None = None,
         on_duplicate: str | None = None,
@@ -419,6 +421,7 @@ class RemoteGraph(GraphApi):
             raise DirectOnlyError("load with a mapping" if frames is None else "load of frames")
         if quarantine is not None:
             raise DirectOnlyError("load with a quarantine", NO_QUARANTINE)
+        note = note_of(message, metadata)
         files = RecordFiles(source, are_lines=grammar != "compatible")
         params = {
             "branch": branch,
@@ -432,6 +435,8 @@ class RemoteGraph(GraphApi):
             "dry_run": dry_run,
             "source": BODY_NAME,
             "timeout_s": timeout_s,
+            "message": note.message,
+            "metadata": None if note.metadata is None else json.dumps(note.metadata),
         }
         headers = {"Content-Type": NDJSON}
         if files.size is not None:
@@ -457,6 +462,8 @@ class RemoteGraph(GraphApi):
         allow_data_loss: bool = False,
         backfill: Mapping[str, object] | None = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, object] | None = None,
         engine: str = "auto",
         spark: Session | None = None,
         progress: Progress | None = None,
@@ -468,110 +475,11 @@ class RemoteGraph(GraphApi):
             raise DirectOnlyError("apply_schema with validate")
         source = schema_source(schema)
         arguments = {"schema": source, "allow_data_loss": allow_data_loss, "backfill": dict(backfill or {}) or None}
+        arguments |= note_members(message, metadata)
         result: SchemaApplyResult = perform(self._connection, self._path, OPERATIONS["apply_schema"], arguments)
         return replace(
             result, plan=SchemaSteps(steps=result.plan.steps, warnings=named_after(source, result.plan.warnings))
         )
-
-    # ---- stored queries, which only a server has
-
-    def queries(self) -> list[dict[str, Any]]:
-        """The stored queries that the token may run: `name`, `tool_name`, `mutation`, `params`, and descriptions."""
-        body = self._connection.request("GET", f"{self._path}/queries")
-        with understood("stored queries"):
-            return list(body["queries"])
-
-    @overload
-    def run(
-        self,
-        name: str,
-        params: Mapping[str, object] | None = None,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        expect_mutation: Literal[False],
-        if_commit: None = None,
-        timeout_s: float | None = None,
-    ) -> Result: ...
-
-    @overload
-    def run(
-        self,
-        name: str,
-        params: Mapping[str, object] | None = None,
-        *,
-        branch: str = MAIN,
-        snapshot: None = None,
-        expect_mutation: Literal[True],
-        if_commit: str | None = None,
-        timeout_s: None = None,
-        max_affected: int | None = None,
-        dry_run: bool = False,
-    ) -> MutationResult: ...
-
-    @overload
-    def run(
-        self,
-        name: str,
-        params: Mapping[str, object] | None = None,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        expect_mutation: bool | None = None,
-        if_commit: str | None = None,
-        timeout_s: float | None = None,
-        max_affected: int | None = None,
-        dry_run: bool = False,
-    ) -> Result | MutationResult: ...
-
-    def run(
-        self,
-        name: str,
-        params: Mapping[str, object] | None = None,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        expect_mutation: bool | None = None,
-        if_commit: str | None = None,
-        timeout_s: float | None = None,
-        max_affected: int | None = None,
-        dry_run: bool = False,
-    ) -> Result | MutationResult:
-        """Run a stored query: rows of a read, the receipt of a mutation.
-
-        `expect_mutation` refuses one of the other kind; `timeout_s` bounds a read. `if_commit`, `max_affected` and
-        `dry_run` are those of `mutate`.
-
-        Raises:
-            NotFoundError: there is no such stored query, or the token may not run it.
-            ParameterError: the parameters do not fit it.
-            BadRequestError: it is of the other kind.
-            ServerUnreachableError: `outcome_unknown` says whether a mutation may have happened.
-        """
-        if not name.isidentifier():
-            raise NotFoundError("there is no stored query of that name")
-        target = Target(branch=branch, snapshot=snapshot)
-        body: dict[str, object] = {
-            "params": json_params(params),
-            "expect_mutation": expect_mutation,
-            **timed(timeout_s),
-            **mutation_bounds(max_affected, dry_run),
-        }
-        body |= {"branch": branch} if snapshot is None else {"snapshot": snapshot}
-        path = f"{self._path}/queries/{name}" + ("" if if_commit is None else "/if-graph-commit")
-        headers = {**_ROWS, **(condition(if_commit) or {})}
-        is_write = expect_mutation is not False
-        response = self._connection.open("POST", path, body=body, headers=headers, is_write=is_write)
-        if response.headers.get("content-type", "").startswith(ARROW_STREAM):
-            if expect_mutation:
-                response.close()
-                raise UnexpectedAnswerError("the server sent rows for a mutation")
-            return self._rows(response, target)
-        answer = self._connection.body_of(response, is_write=True)
-        if expect_mutation is False:
-            raise UnexpectedAnswerError("the server sent no rows for a read")
-        with understood("a receipt"):
-            return MutationResult.from_json(answer)
 
 
 # ---- Methods without code of their own

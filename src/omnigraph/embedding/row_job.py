@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from omnigraph.codec import Document, Key
 from omnigraph.commit.environment import GraphEnvironment
+from omnigraph.commit.notes import Note
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
@@ -119,6 +120,7 @@ class EmbedCall:
     engine: str
     spark: Session | None
     actor: str | None
+    note: Note
     dry_run: bool
     progress: Progress
     limits: ReadLimits = NO_LIMITS
@@ -137,7 +139,9 @@ POLICY = RetryPolicy(outside=None, lost=(*LOST_RACES, VectorsGoneError), keeps_s
 def embed_graph(environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: EmbedCall) -> EmbedResult:
     """Run one call; all vectors become visible at once, or none does."""
     budget = call.limits.budget()
-    transaction = Transaction(environment, call.branch, kind=WriterKind.EMBED, actor=call.actor, policy=POLICY)
+    transaction = Transaction(
+        environment, call.branch, kind=WriterKind.EMBED, actor=call.actor, note=call.note, policy=POLICY
+    )
     schema = schema_of(transaction.snapshot.schema_hash)
     catalog = schema.catalog
     for name in call.types or ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from omnigraph.branches.merge import MergeInput, MergeJob
 from omnigraph.branches.truth_table import find_base
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.expectations import BaseStays
+from omnigraph.commit.notes import Note, note_of
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, Head
 from omnigraph.commit.sidecar import WriterKind
@@ -135,6 +136,7 @@ class MergeCall:
     dry_run: bool
     check_minimum: bool
     actor: str | None
+    note: Note
     workers: ElasticWorkers
     progress: Progress
 
@@ -156,6 +158,8 @@ def merge(
     check_minimum: bool = False,
     delete_branch: bool = False,
     actor: str | None = None,
+    message: str | None = None,
+    metadata: Mapping[str, object] | None = None,
     engine: str = "auto",
     spark: Session | None = None,
     progress: Progress | None = None,
@@ -175,6 +179,7 @@ def merge(
         dry_run=dry_run,
         check_minimum=check_minimum,
         actor=actor,
+        note=note_of(message, metadata),
         workers=ElasticWorkers(engine, spark, shown),
         progress=shown,
     )
@@ -215,7 +220,7 @@ def _merge(graph: OpenGraph, call: MergeCall, limits: ReadLimits) -> tuple[Head,
     environment, budget = graph.environment, limits.budget()
     with (
         Transaction(
-            environment, call.target, kind=WriterKind.BRANCH_MERGE, actor=call.actor, policy=POLICY
+            environment, call.target, kind=WriterKind.BRANCH_MERGE, actor=call.actor, note=call.note, policy=POLICY
         ) as transaction,
         bounded(budget, MERGE),
         # Not longer: the forks of a source that is deleted afterwards go only while nothing reads.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from omnigraph.api.results import LoadedType, LoadQuarantine, LoadResult
 from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.expectations import NewBranch
+from omnigraph.commit.notes import Note
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import ManifestState, Snapshot
@@ -58,6 +59,7 @@ class LoadCall:
     branch: str
     base: str | None
     actor: str | None
+    note: Note
     engine: str
     spark: Session | None
     #: What happens to equal ids and to edges without an end; None: as the mapping says.
@@ -112,7 +114,7 @@ def load_graph(graph: OpenGraph, call: LoadCall, state: ManifestState) -> LoadRe
             raise BranchNotFoundError(call.branch, hint)
         new, policy = NewBranch.at(state, call.branch, call.base), replace(POLICY, tries=1)
     transaction = Transaction(
-        environment, call.branch, kind=WriterKind.LOAD, actor=call.actor, policy=policy, new_branch=new
+        environment, call.branch, kind=WriterKind.LOAD, actor=call.actor, note=call.note, policy=policy, new_branch=new
     )
     with (
         operation("load", environment.location.uri),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from omnigraph.commit.notes import note_of
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.budget import CancelSignal, ReadLimits
@@ -93,6 +94,8 @@ def embed(
     engine: str = "auto",
     spark: Session | None = None,
     actor: str | None = None,
+    message: str | None = None,
+    metadata: Mapping[str, object] | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
     timeout_s: float | None = None,
@@ -111,6 +114,7 @@ def embed(
         engine=engine,
         spark=spark,
         actor=actor,
+        note=note_of(message, metadata),
         dry_run=dry_run,
         progress=progress or Silent(),
         limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.api.results import AFFECTED_RESOURCE, ExampleChange, LoadResult, MutationResult
 from omnigraph.commit.expectations import HeadIs
+from omnigraph.commit.notes import NO_NOTE, Note, note_of
 from omnigraph.commit.rows import MAIN, GraphCommit, TypeChanges
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot
@@ -47,15 +48,18 @@ def mutate(
     name: str | None = None,
     branch: str = MAIN,
     actor: str | None = None,
+    message: str | None = None,
+    metadata: Mapping[str, object] | None = None,
     if_commit: str | None = None,
     max_affected: int | None = None,
     dry_run: bool = False,
 ) -> MutationResult:
+    note = note_of(message, metadata)
     command = command_of(text)
     if command is not None:
         if params or name is not None or if_commit is not None or max_affected is not None or dry_run:
             raise BadRequestError(f"`{command.name}` stands alone: it takes no parameters, name, condition or dry run")
-        return _run_command(graph, command, actor)
+        return _run_command(graph, command, actor, note)
     branch = check_branch_name(branch)
     if not dry_run:
         graph.require_writable()
@@ -123,7 +127,9 @@ def mutate(
 
     with graph.reading():
         for _ in range(MAX_TRIES):
-            transaction = Transaction(graph.environment, branch, kind=WriterKind.MUTATION, actor=actor, policy=POLICY)
+            transaction = Transaction(
+                graph.environment, branch, kind=WriterKind.MUTATION, actor=actor, note=note, policy=POLICY
+            )
             try:
                 with graph.queue.turn(branch):
                     result = transaction.run(prepare)
@@ -138,12 +144,14 @@ def mutate(
     raise ConflictError("the texts to embed kept changing; nothing was written, try again")
 
 
-def _run_command(graph: OpenGraph, command: Command, actor: str | None) -> MutationResult:
+def _run_command(graph: OpenGraph, command: Command, actor: str | None, note: Note) -> MutationResult:
     """Create, delete or merge a branch; the receipt is that of a mutation which changed no row itself."""
     # Lazy: mutations of rows need no merge.
     from omnigraph.graph import branches
 
     methods, commit, branch = MethodsOf(graph), None, command.branch
+    if note != NO_NOTE and command.verb is not Verb.MERGE:
+        raise BadRequestError(f"`{command.name}` makes no commit that could keep a message or metadata")
     match command.verb:
         case Verb.CREATE:
             branches.create_branch(methods, command.branch, command.other or MAIN, actor)
@@ -151,7 +159,9 @@ def _run_command(graph: OpenGraph, command: Command, actor: str | None) -> Mutat
             branches.delete_branch(methods, command.branch, actor)
         case Verb.MERGE:
             branch = command.other or MAIN
-            commit = branches.merge(methods, command.branch, branch, actor=actor).commit
+            commit = branches.merge(
+                methods, command.branch, branch, actor=actor, message=note.message, metadata=note.metadata
+            ).commit
         case _:
             raise QuerySelectionError(f"`{command.name}` is a read: run it with `query`", (command.name,))
     return MutationResult(
@@ -211,6 +221,8 @@ def load(
     branch: str = MAIN,
     base: str | None = None,
     actor: str | None = None,
+    message: str | None = None,
+    metadata: Mapping[str, object] | None = None,
     engine: str = "auto",
     spark: Session | None = None,
     on_duplicate: str | None = None,
@@ -238,6 +250,7 @@ def load(
         branch=check_branch_name(branch),
         base=None if base is None else check_branch_name(base),
         actor=actor,
+        note=note_of(message, metadata),
         engine=engine,
         spark=spark,
         on_duplicate=on_duplicate,

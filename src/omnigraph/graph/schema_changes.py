@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from omnigraph.api.results import SchemaApplyResult, SchemaDiff
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.expectations import OnlyBranch
+from omnigraph.commit.notes import note_of
 from omnigraph.commit.rows import MAIN, Head
 from omnigraph.commit.schema_change import SchemaChange
 from omnigraph.commit.schemas import GraphSchema
@@ -82,6 +83,8 @@ def apply_schema(
     allow_data_loss: bool = False,
     backfill: Mapping[str, object] | None = None,
     actor: str | None = None,
+    message: str | None = None,
+    metadata: Mapping[str, object] | None = None,
     engine: str = "auto",
     spark: Session | None = None,
     progress: Progress | None = None,
@@ -91,6 +94,7 @@ def apply_schema(
     from omnigraph.spark import ElasticWorkers
 
     graph.require_writable()
+    note = note_of(message, metadata)
     call = SchemaCall(
         wanted=as_compiled(schema),
         allow_data_loss=allow_data_loss,
@@ -102,7 +106,7 @@ def apply_schema(
     graph.heal()
     first = call.plan(graph, graph.environment.manifest.state().head(MAIN))
     kind = WriterKind.SCHEMA_APPLY
-    with Transaction(graph.environment, kind=kind, actor=actor, policy=POLICY) as transaction:
+    with Transaction(graph.environment, kind=kind, actor=actor, note=note, policy=POLICY) as transaction:
         return transaction.run(lambda it: _try(graph, it, call, first))
 
 

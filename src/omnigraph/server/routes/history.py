@@ -106,6 +106,8 @@ async def _merge(request: Request, _operation: Operation) -> Response:
                 check_minimum=body.check_minimum,
                 delete_branch=may_delete,
                 actor=call.actor,
+                message=body.message,
+                metadata=body.metadata,
                 engine="local",
                 timeout_s=timeout_s,
                 cancel=signal,

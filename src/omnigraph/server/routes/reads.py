@@ -375,6 +375,8 @@ async def _apply_schema(request: Request, _operation: Operation) -> Response:
                 allow_data_loss=body.allow_data_loss,
                 backfill=body.backfill,
                 actor=call.actor,
+                message=body.message,
+                metadata=body.metadata,
                 engine="local",
                 validate=check_queries,
             )

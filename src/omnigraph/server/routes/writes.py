@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from tempfile import NamedTemporaryFile
@@ -67,6 +67,8 @@ async def answer_mutation(
             if_commit=expected,
             max_affected=body.max_affected,
             dry_run=body.dry_run,
+            message=body.message,
+            metadata=body.metadata,
         )
 
     with call.admitted(size):
@@ -134,8 +136,9 @@ async def _invoke(request: Request, operation: Operation) -> Response:
     if not stored.is_mutation:
         if operation.is_conditional:
             raise BadRequestError(f"`{stored.name}` is a read: run it without a condition")
-        if body.dry_run or body.max_affected is not None:
-            raise BadRequestError(f"`{stored.name}` is a read: dry_run and max_affected are about mutations")
+        if body.dry_run or any(item is not None for item in (body.max_affected, body.message, body.metadata)):
+            members = "dry_run, max_affected, message and metadata"
+            raise BadRequestError(f"`{stored.name}` is a read: {members} are about mutations")
         return await answer_query(
             call,
             stored.source,
@@ -187,6 +190,8 @@ class _LoadRequest:
     upsert: bool = False
     check_minimum: bool = False
     dry_run: bool = False
+    message: str | None = None
+    metadata: Mapping[str, object] | None = None
     source: str = _BODY
 
 
@@ -205,6 +210,8 @@ async def _load_ndjson(request: Request, _operation: Operation) -> Response:
         upsert=params.upsert,
         check_minimum=params.check_minimum,
         dry_run=params.dry_run,
+        message=params.message,
+        metadata=params.metadata,
         source=params.source or _BODY,
     )
     await _authorize(call, wanted)
@@ -237,6 +244,8 @@ async def _load_text(request: Request, operation: Operation) -> Response:
             check_minimum=body.check_minimum,
             on_duplicate=body.on_duplicate,
             dangling=body.dangling,
+            message=body.message,
+            metadata=body.metadata,
             timeout_s=call.settings.write_timeout_s(body.timeout_s),
         )
         await _authorize(call, wanted)
@@ -279,6 +288,8 @@ def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal
             branch=wanted.branch,
             base=wanted.base,
             actor=call.actor,
+            message=wanted.message,
+            metadata=wanted.metadata,
             on_duplicate=wanted.on_duplicate,
             dangling=wanted.dangling,
             dry_run=wanted.dry_run,
