@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -152,6 +153,44 @@ ConfiguredGraph = Annotated[
 ]
 
 
+Message = Annotated[
+    str | None, Option("--message", "-m", metavar="TEXT", help="why; the commit keeps it", show_default=False)
+]
+MetadataValues = Annotated[
+    list[str] | None,
+    Option(
+        "--metadata",
+        metavar="NAME=TEXT",
+        help="for programs, kept with the commit; may be given again; or one JSON object",
+        show_default=False,
+    ),
+]
+
+
+def metadata_of(given: Sequence[str] | None) -> dict[str, object] | None:
+    """The metadata of a commit: texts by name, or the values of a JSON object.
+
+    Raises:
+        click.BadParameter: a flag has another form, or a name is given twice.
+    """
+    found: dict[str, object] = {}
+    for text in given or ():
+        if text.lstrip().startswith("{"):
+            try:
+                values = json.loads(text)
+            except ValueError as error:
+                raise click.BadParameter(f"--metadata begins with a brace and is not a JSON object: {error}") from error
+        else:
+            name, equals, value = text.partition("=")
+            if not equals or not name.strip():
+                raise click.BadParameter(f"give --metadata NAME=TEXT or one JSON object, not {text!r}")
+            values = {name.strip(): value}
+        if repeated := next((name for name in values if name in found), None):
+            raise click.BadParameter(f"--metadata gives {repeated!r} twice")
+        found |= values
+    return found or None
+
+
 # ---- Flags that stand together in several commands: a parameter of such a type gets all of them
 
 
@@ -187,6 +226,29 @@ class Point:
             "version": self.graph_version,
             "as_of": self.as_of,
         }
+
+
+class NoteArguments(TypedDict):
+    """The arguments of methods that write."""
+
+    message: str | None
+    metadata: dict[str, object] | None
+
+
+@frozen
+class CommitNote:
+    """What the commit keeps about its reason."""
+
+    message: Message = None
+    metadata: MetadataValues = None
+
+    def arguments(self) -> NoteArguments:
+        """The note as methods take it.
+
+        Raises:
+            click.BadParameter: metadata have another form.
+        """
+        return {"message": self.message, "metadata": metadata_of(self.metadata)}
 
 
 class FilterArguments(TypedDict):

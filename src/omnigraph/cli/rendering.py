@@ -189,6 +189,8 @@ def _row(lanes: list[str | None], marks: Mapping[int, str]) -> str:
 
 #: Room for the name of a branch: lines of commits with short ones stand in columns.
 BRANCH_WIDTH = 8
+#: Longest beginning of a message behind its commit.
+_MESSAGE_WIDTH = 72
 
 
 def commit_text(commit_id: str) -> str:
@@ -205,7 +207,14 @@ def commit_line(commit: GraphCommit, *, branch: str | None = None, branch_width:
     """One commit as a line; `branch` is what is said about its branch, if that is not the name alone."""
     name, actor = one_line(branch or commit.branch), one_line(commit.actor or "-")
     when = time_text(commit.created_at)
-    return f"{commit_text(commit.commit_id)}  {when}  {name:<{branch_width}} {commit.kind:<14} {actor}"
+    line = f"{commit_text(commit.commit_id)}  {when}  {name:<{branch_width}} {commit.kind:<14} {actor}"
+    return line if commit.message is None else f"{line}  {first_line(commit.message)}"
+
+
+def first_line(message: str) -> str:
+    """The beginning of a message, as a list of commits shows it."""
+    line, *others = message.splitlines()
+    return fit(one_line(f"{line} …" if others else line), _MESSAGE_WIDTH)
 
 
 def cause_line(cause: Cause) -> str:
@@ -214,7 +223,8 @@ def cause_line(cause: Cause) -> str:
     provenance = "" if merged is None else f", merged {commit_text(merged)}"
     author = "" if actor is None else f" by {one_line(actor)}"
     when = time_text(cause.authored_at)
-    return f"commit {commit_text(cause.graph_commit_id)}  {when}  {cause.authored_branch}{author}{provenance}"
+    reason = "" if cause.message is None else f"  {first_line(cause.message)}"
+    return f"commit {commit_text(cause.graph_commit_id)}  {when}  {cause.authored_branch}{author}{provenance}{reason}"
 
 
 def time_text(microseconds: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import update_wrapper
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import click
 from click.exceptions import Exit
@@ -28,9 +28,12 @@ from omnigraph.cli.flags import (
     Consent,
     EngineChoice,
     GraphVersion,
+    Message,
+    MetadataValues,
     Quiet,
     SnapshotId,
     Timeout,
+    metadata_of,
     refuse_address,
 )
 from omnigraph.cli.scope import Address, ScopeFlags, check_flags, is_graph_folder, looks_like_graph
@@ -351,6 +354,8 @@ _SHARED = {
     "as_of": AsOf,
     "engine": EngineChoice,
     "timeout_s": Timeout,
+    "message": Message,
+    "metadata": MetadataValues,
 }
 _EMPTY = inspect.Parameter.empty
 
@@ -366,6 +371,8 @@ def derived(operation_id: str) -> Callable[[Callable[[_Result], Iterable[str]]],
         def run(address: Address, *, json: bool, yes: bool = False, quiet: bool = False, **values: object) -> None:
             if "actor" in declared:
                 values["actor"] = address.actor
+            if "metadata" in declared:
+                values["metadata"] = metadata_of(cast("list[str] | None", values["metadata"]))
             if values.get("engine", Engine.AUTO) is not Engine.AUTO:
                 address.refuse_on_server("--engine")
             if command.loss is not None:

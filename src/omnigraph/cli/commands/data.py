@@ -20,6 +20,7 @@ from omnigraph.cli.flags import (
     QUARANTINED,
     AsJson,
     Branch,
+    CommitNote,
     Consent,
     EngineChoice,
     Kind,
@@ -96,6 +97,7 @@ CheckMinimum = Annotated[bool, Option("--check-minimum", help="every node needs 
 @scoped("load")
 def load(
     address: Address,
+    *,
     data: Data = None,
     mapping: MappingFile = None,
     mode: Annotated[Mode | None, Option("--mode", help="required")] = None,
@@ -110,6 +112,7 @@ def load(
     on_error: OnError = None,
     dry_run: DryRun = False,
     report: ReportFile = None,
+    note: CommitNote,
     timeout: Timeout = None,
     yes: Consent = False,
     quiet: Quiet = False,
@@ -136,6 +139,7 @@ def load(
         "dangling": dangling,
         "quarantine": quarantine,
         "timeout_s": timeout,
+        **note.arguments(),
     }
     _load(address, data, mapping, mode, branch, base, dry_run, report, yes, quiet, json, choices)
 

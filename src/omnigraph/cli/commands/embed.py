@@ -10,7 +10,7 @@ import click
 
 from omnigraph.cli.command_line import Option
 from omnigraph.cli.console import print_result, terminal_progress
-from omnigraph.cli.flags import AsJson, Quiet, Timeout, Types, above_zero
+from omnigraph.cli.flags import AsJson, CommitNote, Quiet, Timeout, Types, above_zero
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
@@ -52,6 +52,7 @@ DryRun = Annotated[bool, Option("--dry-run", help="count what would be embedded"
 @scoped("embed")
 def embed(
     address: Address,
+    *,
     graph: OnGraph = False,
     branch: GraphBranch = None,
     engine: Annotated[
@@ -68,6 +69,7 @@ def embed(
     select: Select = None,
     types: Types = None,
     reembed_all: ReembedAll = False,
+    note: CommitNote,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -84,7 +86,15 @@ def embed(
         "--clean": clean,
         "--select": select,
     }
-    of_graphs = {"--branch": branch, "--engine": engine, "--rate": rate, "--dry-run": dry_run, "--timeout": timeout}
+    of_graphs = {
+        "--branch": branch,
+        "--engine": engine,
+        "--rate": rate,
+        "--dry-run": dry_run,
+        "--timeout": timeout,
+        "--message": note.message,
+        "--metadata": note.metadata,
+    }
     # A flag that the other half of the command has is an error, never ignored.
     if foreign := next((flag for flag, value in (of_files if graph else of_graphs).items() if value), None):
         other = "--graph" if graph else "files: give --graph to embed a graph"
@@ -107,6 +117,7 @@ def embed(
             rate=rate,
             engine=engine or Engine.AUTO,
             actor=address.actor,
+            **note.arguments(),
             dry_run=dry_run,
             progress=terminal_progress(quiet=quiet),
             timeout_s=timeout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -47,6 +48,7 @@ from omnigraph.cli.scoped import CommandGroup, derived, scoped
 from omnigraph.cli.screen import print_pages
 from omnigraph.cli.tables import counted
 from omnigraph.errors import BranchNotFoundError
+from omnigraph.errors.text import one_line
 from omnigraph.pipeline.engine_choice import Engine
 
 if TYPE_CHECKING:
@@ -196,6 +198,8 @@ def show_commit(commit: GraphCommit) -> Iterator[str]:
         "merge strategy": commit.merge_strategy,
         "actor": commit.actor or "none",
         "recovered for": commit.recovery_for_actor,
+        "message": None if commit.message is None else f"\n{'':<15}".join(map(one_line, commit.message.splitlines())),
+        "metadata": None if commit.metadata is None else json.dumps(commit.metadata, ensure_ascii=False),
         "created": time_text(commit.created_at),
         "written": None if commit.written_at is None else time_text(commit.written_at),
         "kind": commit.kind,

@@ -14,7 +14,17 @@ from click.exceptions import Exit
 from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.config import Alias, Defaults, config_path, read_operator_config
 from omnigraph.cli.console import print_json, print_result, print_text, print_warning
-from omnigraph.cli.flags import AsJson, Branch, OptionalSchemaFile, Point, QueryName, Quiet, ReadBranch, Timeout
+from omnigraph.cli.flags import (
+    AsJson,
+    Branch,
+    CommitNote,
+    OptionalSchemaFile,
+    Point,
+    QueryName,
+    Quiet,
+    ReadBranch,
+    Timeout,
+)
 from omnigraph.cli.input import (
     ASK_ABOVE,
     STORED,
@@ -102,13 +112,14 @@ def mutate(
     yes: Annotated[
         bool, Option("--yes", help=f"change more than {ASK_ABOVE:,} nodes and edges without being asked")
     ] = False,
+    note: CommitNote,
     json: AsJson = False,
 ) -> None:
     """Run one mutation query; all of it becomes visible at once, or nothing does.
 
     With a source, NAME selects the query inside it; without one, it is a stored query of a server.
     """
-    text, given = source.text_or(name), parameters.read()
+    text, given, reason = source.text_or(name), parameters.read(), note.arguments()
     actor = address.actor
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or json or dry_run)
     if isinstance(text, str):
@@ -124,6 +135,7 @@ def mutate(
                     if_commit=if_commit,
                     max_affected=bound,
                     dry_run=dry_run,
+                    **reason,
                 )
 
             result = confirmed(invoke, asks=asks)
@@ -141,6 +153,7 @@ def mutate(
                     if_commit=if_commit,
                     max_affected=bound,
                     dry_run=dry_run,
+                    **reason,
                 )
 
             result = confirmed(change, asks=asks)

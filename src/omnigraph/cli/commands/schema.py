@@ -12,7 +12,7 @@ from click.exceptions import Exit
 from omnigraph.cli.command_line import Argument, Option
 from omnigraph.cli.commands.infer import init_from_data
 from omnigraph.cli.console import print_json, print_result, print_text, print_warning, terminal_progress
-from omnigraph.cli.flags import AsJson, Consent, EngineChoice, OnError, Quiet, SchemaFile
+from omnigraph.cli.flags import AsJson, CommitNote, Consent, EngineChoice, OnError, Quiet, SchemaFile
 from omnigraph.cli.rendering import commit_text
 from omnigraph.cli.scope import Address, storage_uri
 from omnigraph.cli.scoped import CommandGroup, scoped
@@ -153,6 +153,8 @@ def apply(
     allow_data_loss: AllowDataLoss = False,
     backfill: Backfills = None,
     engine: EngineChoice = Engine.AUTO,
+    *,
+    note: CommitNote,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -161,7 +163,7 @@ def apply(
     actor = address.actor
     if engine is not Engine.AUTO:
         address.refuse_on_server("--engine")
-    fills = _backfills(backfill)
+    fills, reason = _backfills(backfill), note.arguments()
     if allow_data_loss:
         address.require_consent("destroys what the schema drops in", yes=yes, json=json)
     address.echo("schema apply to", quiet=quiet)
@@ -171,6 +173,7 @@ def apply(
             allow_data_loss=allow_data_loss,
             backfill=fills,
             actor=actor,
+            **reason,
             engine=engine.value,
             progress=terminal_progress(quiet=quiet),
         )
