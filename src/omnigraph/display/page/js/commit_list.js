@@ -68,6 +68,7 @@ export function createCommitList(onChoose) {
         (labels.get(id) ?? []).map((branch) => el("span", { class: "branch-label", text: branch })),
         el("span", { class: "commit-kind", text: words(commit.kind ?? "commit") }),
         el("span", { class: "commit-actor", text: commit.actor_id ?? "" }),
+        el("span", { class: "commit-message", text: (commit.message ?? "").split("\n", 1)[0] }),
       ),
       el(
         "span",

@@ -47,6 +47,8 @@ export function createHistoryView(root) {
       branch: commit.graph_branch,
       version: commit.graph_manifest_version,
       actor: commit.actor_id,
+      message: commit.message,
+      metadata: commit.metadata && JSON.stringify(commit.metadata),
       parent: commit.parent_commit_id,
       "merged parent": commit.merged_parent_commit_id,
       "merge strategy": commit.merge_strategy,
