@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.publisher import Manifest
 from omnigraph.commit.read_target import Target, microseconds
+from omnigraph.commit.references import read_reference
 from omnigraph.commit.rows import GraphCommit, TablePin
 from omnigraph.commit.snapshot import ManifestState, Snapshot, branch_of, snapshot_at, snapshot_of
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid, is_ulid_part
@@ -90,11 +91,26 @@ def one_commit(name: str, found: Sequence[str]) -> str | None:
 
 
 def full_commit_id(manifest: Manifest, name: str) -> str:
-    """The id of the commit that a text names, by its beginning or its end too; a text that names none as it is.
+    """The id of the commit that a text names: by its beginning or its end too, by a branch, or by a way as `main~3`.
+
+    A text that names none is returned as it is.
 
     Raises:
         AmbiguousCommitError: several commits are named.
+        BadRequestError: it has a sign of such a way and another form.
+        NotFoundError: the way leads nowhere.
     """
+    reference = read_reference(name)
+    if reference is not None:
+        start = manifest.state().heads.get(reference.base)
+        commits = manifest.commits()
+        found_id = full_commit_id(manifest, reference.base) if start is None else start.commit_id
+        if found_id not in commits:
+            raise CommitNotFoundError(name)
+        return reference.resolve(found_id, commits)
+    # Not a look-up: callers without a type checker name a commit by anything.
+    if (head := next((it for it in manifest.state().heads.values() if it.branch == name), None)) is not None:
+        return head.commit_id
     if not is_ulid_part(name) or is_ulid(name):
         return name
     commits = manifest.commits()

@@ -14,6 +14,7 @@ from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.commit.environment import BranchQueue, GraphEnvironment, GraphSettings
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.read_target import Target
+from omnigraph.commit.references import read_reference
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.snapshot import ManifestState, Snapshot
@@ -128,11 +129,16 @@ class OpenGraph:
         """The id of the commit that a text means: by its beginning or its end too; a text that means none as it is.
 
         With a policy only in full: which commits a caller may meet is not known here, and one may name another one.
+        Branches, and ways from them such as `main~3`, mean the same everywhere.
 
         Raises:
             AmbiguousCommitError: several commits are meant.
         """
-        return name if self._gate is not None else full_commit_id(self.environment.manifest, name)
+        if self._gate is not None:
+            reference = read_reference(name)
+            if (name if reference is None else reference.base) not in self.state().heads:
+                return name
+        return full_commit_id(self.environment.manifest, name)
 
     def state_name(self, name: str) -> str:
         """The name of a state, without surrounding blanks: a branch as it is, a commit in full."""

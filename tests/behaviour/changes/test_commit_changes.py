@@ -114,7 +114,7 @@ def test_what_is_no_commit_or_one_of_a_deleted_branch_is_not_found(graph: Graph)
     missing = "there is no commit"
     for name, said in (
         ("01ARZ3NDEKTSV4RRFFQ69G5FAV", missing),
-        ("main", missing),
+        ("no-branch", missing),
         ("", missing),
         (gone, "was deleted"),
     ):
