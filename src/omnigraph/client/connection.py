@@ -20,6 +20,7 @@ from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token
 from omnigraph.client.pool import Pool
 from omnigraph.commit.notes import note_of
 from omnigraph.commit.read_target import Target
+from omnigraph.commit.references import read_reference
 from omnigraph.core.budget import Budget
 from omnigraph.core.ids import DEFAULT_GRAPH, check_branch_name, is_ulid_part
 from omnigraph.core.parameters import json_params
@@ -538,7 +539,7 @@ def _path_of(operation: Operation, members: dict[str, Any]) -> str:
     """The path of an operation below its graph; what stands in it is not sent again."""
     values = {name: str(members.pop(name)) for name in operation.path_parameters}
     commit_id = values.get("commit_id")
-    if commit_id is not None and not is_ulid_part(commit_id):
+    if commit_id is not None and read_reference(commit_id) is None and not is_ulid_part(commit_id):
         raise CommitNotFoundError(commit_id)
     if "branch" in values:
         values["branch"] = check_branch_name(values["branch"])

@@ -12,6 +12,7 @@ import anyio
 import structlog
 
 from omnigraph.commit.read_target import Target
+from omnigraph.commit.references import Reference, read_reference
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.targets import commits_named, one_commit
 from omnigraph.core.budget import LinkedSignal
@@ -21,6 +22,7 @@ from omnigraph.errors import (
     BranchNotFoundError,
     CommitNotFoundError,
     ForbiddenHostError,
+    HistoryReclaimedError,
     InternalError,
     NotFoundError,
     QueryCancelledError,
@@ -212,13 +214,44 @@ class GraphCall(Call):
         """The id of the commit that a shortened id names among those that the caller may read; else the text itself.
 
         Without a policy the graph completes it, among all of its commits.
+
+        Raises:
+            CommitNotFoundError: a way such as `main~3` begins at what the caller must not read, or at nothing.
         """
-        if self.served.gate is None or not is_ulid_part(name) or is_ulid(name):
+        if self.served.gate is None:
+            return name
+        reference = read_reference(name)
+        if reference is None and name in self.graph.branches():
+            reference = Reference.to_head(name)
+        if reference is not None:
+            return self._end_of(reference, action)
+        if not is_ulid_part(name) or is_ulid(name):
             return name
         commits = {commit.commit_id: commit for commit in self.graph.log()}
         named = commits_named(name, commits)
         visible = [commit_id for commit_id in named if self._may_see(commits[commit_id], action)]
         return one_commit(name, visible) or name
+
+    def _end_of(self, reference: Reference, action: Action) -> str:
+        """Where a way leads that begins at a branch or commit that the caller may read; else there is no such commit.
+
+        Whether its end may be read is for the caller of this to find out.
+        """
+        commits = {commit.commit_id: commit for commit in self.graph.log()}
+        if reference.base in self.graph.branches():
+            is_readable = self.decide(action, branch=reference.base).allowed
+            start = self.graph.snapshot(branch=reference.base).commit_id if is_readable else None
+        else:
+            start = self.visible_id(reference.base, action)
+            if start not in commits or not self._may_see(commits[start], action):
+                start = None
+        if start is None:
+            raise CommitNotFoundError(reference.text)
+        try:
+            return reference.resolve(start, commits)
+        except (NotFoundError, HistoryReclaimedError):
+            # Messages name commits on the way, which the caller may not know.
+            raise CommitNotFoundError(reference.text) from None
 
     def _may_see(self, commit: GraphCommit, action: Action) -> bool:
         return self.decide(action, branch=commit.branch).allowed or self._is_inherited(commit.commit_id, action)
@@ -245,6 +278,8 @@ class GraphCall(Call):
             NotFoundError: there is no such commit, or its branch must not be read; the error is the same.
             AmbiguousCommitError: several commits are named.
         """
+        if read_reference(name) is not None:
+            return self.visible_commit(name)
         if not is_ulid_part(name) or name in self.graph.branches():
             return None
         try:

@@ -399,6 +399,7 @@ def test_who_reads_a_branch_reads_its_past_and_nothing_of_branches_that_must_not
         assert agent.get(f"{GRAPH}/commits/{hidden}").status_code == 404
         assert agent.post(f"{GRAPH}/query", json={"query": people, "snapshot": hidden}).status_code == 404
         check_short_names(agent, people, inherited, hidden)
+        check_references(agent, people, inherited)
         # A branch that is hidden is not suggested.
         assert agent.get(f"{GRAPH}/snapshot?branch=mein").json()["hint"] == "known here: `draft`"
         assert owner.get(f"{GRAPH}/snapshot?branch=mein").json()["hint"] == "did you mean `main`?"
@@ -435,6 +436,22 @@ def check_short_names(agent, people, inherited, hidden):
         "branch": secret,
     }
     assert unknown["kind"] == "branch_not_found"
+
+
+def check_references(agent, people, inherited):
+    """Ways lead from what the caller may read to what it may read; any other is one to no commit."""
+    answer = agent.post(f"{GRAPH}/query", json={"query": people, "snapshot": "draft~0"}).json()
+    assert answer["target"] == {"snapshot": inherited}
+    assert agent.get(f"{GRAPH}/commits/draft").json()["graph_commit_id"] == inherited
+    assert agent.get(f"{GRAPH}/commits/{inherited[-8:]}~1").status_code == 200
+    assert agent.get(f"{GRAPH}/diff?from=draft~1&to=draft").status_code == 200
+    for way in ("main", "main~0", "main~1", "main~99", "main@2500-01-01", "nowhere~1", "draft^2", "draft~99"):
+        for path in (f"commits/{way}", f"commits/{way}/changes", f"snapshot?snapshot={way}"):
+            refused = agent.get(f"{GRAPH}/{path}")
+            assert (refused.status_code, refused.json()["error"]) == (404, f"there is no commit {way}"), path
+        created = agent.post(f"{GRAPH}/branches", json={"name": "mine", "from": way})
+        assert created.status_code == 403, way
+    assert agent.get(f"{GRAPH}/commits/draft~x").status_code == 400
 
 
 def test_a_commit_of_a_deleted_branch_is_told_to_whom_it_was_no_secret(uri, tmp_path):
