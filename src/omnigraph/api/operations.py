@@ -232,7 +232,7 @@ _ENTRIES = (
         text="One commit, of any branch that the caller may read.",
         result="commit.rows:GraphCommit",
         call="commit",
-        command=Command("commit show", {"commit_id": Flag("commit id", "ID")}),
+        command=Command("commit show", {"commit_id": Flag("commit: its id, or main~1", "COMMIT")}),
     ),
     Operation(
         id="get_diff",

@@ -95,14 +95,16 @@ QueryName = Annotated[
         words=Words.QUERY,
     ),
 ]
-CommitId = Annotated[str, Argument(metavar="ID", help="commit id", callback=refuse_address)]
+CommitId = Annotated[str, Argument(metavar="COMMIT", help="commit: its id, or main~1", callback=refuse_address)]
 AsJson = Annotated[bool, Option("--json", help="print one JSON document")]
 
 Branch = Annotated[str, Option("--branch", metavar="NAME", help="branch", words=Words.BRANCH)]
 ReadBranch = Annotated[
     str | None, Option("--branch", metavar="NAME", help="branch; main is the default", words=Words.BRANCH)
 ]
-SnapshotId = Annotated[str | None, Option("--snapshot", metavar="ID", help="read the graph right after a commit")]
+SnapshotId = Annotated[
+    str | None, Option("--snapshot", metavar="COMMIT", help="read the graph right after a commit: its id, or main~1")
+]
 GraphVersion = Annotated[int | None, Option("--graph-version", metavar="N", help="read the branch at a version")]
 AsOf = Annotated[str | None, Option("--as-of", metavar="TIME", help="read the branch at a moment")]
 OptionalSchemaFile = Annotated[
