@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from omnigraph.codec import OMIT_NONE, Document, Key, Text
 from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.tags import Tag
 from omnigraph.errors.writes import RowImage
 from omnigraph.frozen import frozen
 from omnigraph.lang.query.signature import FieldDescriptor, Operation
@@ -41,6 +42,13 @@ class Commits(Document):
     """Commits, newest first."""
 
     commits: list[GraphCommit]
+
+
+@frozen(kw_only=True)
+class Tags(Document):
+    """Tags, sorted by name."""
+
+    tags: list[Tag]
 
 
 @frozen(kw_only=True)

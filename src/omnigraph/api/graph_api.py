@@ -14,6 +14,7 @@ from omnigraph.core.source import SourceText
 
 if TYPE_CHECKING:
     from omnigraph.api.results import BranchReceipt, LoadResult, MergeResult, MutationResult, SchemaApplyResult
+    from omnigraph.commit.tags import Tag
     from omnigraph.core.budget import CancelSignal
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.lang.schema.compiler import CompiledSchema
@@ -24,6 +25,7 @@ else:
         late_types(
             {
                 "omnigraph.api.results": "BranchReceipt LoadResult MergeResult MutationResult SchemaApplyResult",
+                "omnigraph.commit.tags": "Tag",
                 "omnigraph.core.budget": "CancelSignal",
                 "omnigraph.lang.schema.catalog": "Catalog",
                 "omnigraph.lang.schema.compiler": "CompiledSchema",
@@ -220,6 +222,36 @@ class GraphApi(ShowingApi, MaintenanceApi):
         Raises:
             BranchNotFoundError: there is no such branch.
             BadRequestError: it is main, or other branches began at it or read its tables.
+        """
+        raise NotImplementedError
+
+    def create_tag(
+        self,
+        name: str,
+        commit: str = "main",
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> Tag:
+        """Name a commit: the head of a branch, or any other one (`main~3`). A tag never moves.
+
+        Wherever a commit is named, its tag can be given. What it shows stays readable through every cleanup; a branch
+        that it was made on cannot be deleted, and no schema change destroys data.
+
+        Raises:
+            TagExistsError: there is such a tag.
+            NotFoundError: there is no such commit.
+            HistoricalVersionReclaimedError: its data was cleaned up.
+            BadRequestError: a branch has the name, or no tag can have it.
+        """
+        raise NotImplementedError
+
+    def delete_tag(self, name: str, actor: str | None = None) -> Tag:
+        """Delete a tag; the commit stays, as long as something else keeps it.
+
+        Raises:
+            TagNotFoundError: there is no such tag.
         """
         raise NotImplementedError
 

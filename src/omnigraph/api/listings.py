@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from omnigraph.commit.rows import MAIN, GraphCommit
+from omnigraph.commit.tags import Tag
 from omnigraph.core.ids import check_branch_name
 from omnigraph.core.values import render_datetime
 from omnigraph.display.listings import Listing
@@ -43,6 +44,21 @@ def _commit_columns(commits: Sequence[GraphCommit]) -> list[Column]:
 
 def _moment(microseconds: int) -> str:
     return render_datetime(microseconds // 1000)[:19].replace("T", " ")
+
+
+def tag_list(tags: Iterable[Tag]) -> list[Tag]:
+    """Tags as a table of their names, commits, times, actors and messages."""
+    return Listing(tags, _tag_columns, "tag")
+
+
+def _tag_columns(tags: Sequence[Tag]) -> list[Column]:
+    return [
+        Column(name="tag", values=[tag.name for tag in tags]),
+        Column(name="commit", values=[tag.commit_id for tag in tags], is_id=True),
+        Column(name="created (UTC)", values=[_moment(tag.created_at) for tag in tags], is_id=True),
+        Column(name="actor", values=[tag.actor for tag in tags]),
+        Column(name="message", values=[tag.message for tag in tags]),
+    ]
 
 
 def branch_list(names: Iterable[str]) -> list[str]:

@@ -289,6 +289,15 @@ class BranchBody(_Strict):
     from_: Annotated[str | None, Field(alias="from", description="branch or commit id")] = None
 
 
+class TagBody(_Strict):
+    """A tag to create."""
+
+    name: str
+    commit: Annotated[str | None, Field(description="commit id, branch, or `main~1`; `main` is the default")] = None
+    message: Message = None
+    metadata: Metadata = None
+
+
 class MergeBody(_Strict):
     """A merge."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.branches.feed import FeedPage
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.commit.tags import Tag
     from omnigraph.core.budget import CancelSignal
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.pipeline.workers import Progress
@@ -35,6 +36,7 @@ else:
                 "omnigraph.branches.feed": "FeedPage",
                 "omnigraph.commit.rows": "GraphCommit",
                 "omnigraph.commit.snapshot": "Snapshot",
+                "omnigraph.commit.tags": "Tag",
                 "omnigraph.core.budget": "CancelSignal",
                 "omnigraph.lang.schema.catalog": "Catalog",
                 "omnigraph.pipeline.workers": "Progress",
@@ -78,6 +80,20 @@ class ReadingApi:
 
     def branches(self) -> list[str]:
         """The names of all branches, sorted."""
+        raise NotImplementedError
+
+    def tags(self) -> list[Tag]:
+        """All tags, sorted by name: names of commits that never move.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
+        >>> tag = graph.create_tag("v1", message="nothing yet")
+        >>> [tag.name for tag in graph.tags()]
+        ['v1']
+        >>> graph.snapshot(snapshot="v1").commit_id == tag.commit_id
+        True
+        """
         raise NotImplementedError
 
     @property

@@ -18,6 +18,7 @@ from omnigraph.commit.notes import NO_NOTE, Note
 from omnigraph.commit.publisher import Changes, Manifest, Position
 from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.commit.snapshot import ManifestState
+from omnigraph.commit.tags import Tag, TagEvent
 from omnigraph.core.env_settings import Variable, WholeNumber
 from omnigraph.core.ids import fnv1a64
 from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError
@@ -165,6 +166,11 @@ class GraphEnvironment:
         """As `Manifest.publish_branch`, under the tenure of this window."""
         self.tenure.check()
         return self.manifest.publish_branch(make_head, tenure=self.tenure)
+
+    def publish_tag(self, make_event: Callable[[ManifestState, Mapping[str, Tag], int], TagEvent]) -> Tag:
+        """As `Manifest.publish_tag`, under the tenure of this window."""
+        self.tenure.check()
+        return self.manifest.publish_tag(make_event, tenure=self.tenure)
 
     def write_object(self, name: str, data: bytes) -> None:
         """Write a control object as the holder of the lock: what a successor wrote meanwhile is not replaced.

@@ -48,6 +48,7 @@ from omnigraph.commit.snapshot import (
     snapshot_of,
     state_of,
 )
+from omnigraph.commit.tags import TAG_ROWS, Tag, TagEvent, read_tag, tag_row, tags_after
 from omnigraph.core.cache import LruCache
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import LeaseLostError, RetryableCommitConflictError, StorageError
@@ -126,6 +127,7 @@ class Manifest:
         #: do not all scan it after a commit.
         self._history: LruCache[History] = LruCache(1)
         self._commits: LruCache[Mapping[str, GraphCommit]] = LruCache(1)
+        self._tags: LruCache[Mapping[str, Tag]] = LruCache(1)
 
     def create(self, genesis: GraphCommit, pins: tuple[TablePin, ...]) -> ManifestState:
         """The first version of the manifest: branch `main` with one parentless commit."""
@@ -330,6 +332,7 @@ class Manifest:
                 versions=tuple(read_version(row) for row in view.read_rows("table_version")),
                 tombstones=tuple(read_tombstone(row) for row in view.read_rows("table_tombstone")),
                 heads=state.all_heads,
+                tagged=frozenset(tag.commit_id for tag in self._tags_of(view, state).values()),
             )
 
         return self._history.get_or_build(state.manifest_version, read)
@@ -354,6 +357,36 @@ class Manifest:
             return {commit.commit_id: commit for commit in found}
 
         return self._commits.get_or_build(state.manifest_version, read)
+
+    def tags(self) -> Mapping[str, Tag]:
+        """Every tag by its name, sorted."""
+        return self._read(self._tags_of)
+
+    def _tags_of(self, view: ManifestView, state: ManifestState) -> Mapping[str, Tag]:
+        return self._tags.get_or_build(state.manifest_version, lambda: tags_after(_tag_events(view)))
+
+    def publish_tag(
+        self, make_event: Callable[[ManifestState, Mapping[str, Tag], int], TagEvent], *, tenure: Tenure = UNFENCED
+    ) -> Tag:
+        """Create or delete a tag: one row; `make_event` gets the state, the tags and the number of the event.
+
+        Raises:
+            LeaseLostError: a later holder of the commit lock was here; nothing happened.
+        """
+
+        def append(view: ManifestView, state: ManifestState, metadata: Mapping[str, str]) -> _Made[TagEvent]:
+            events = _tag_events(view)
+            event = make_event(state, tags_after(events), 1 + max((item.number for item in events), default=0))
+            rows = to_arrow([tag_row(event, state.graph_version)])
+            is_due = view.fragment_count > FOLD_THRESHOLD
+            without = _superseded(view, state.all_heads) if is_due else None
+            return self._table.append(view, rows, without=without, metadata=metadata), None, event
+
+        _, event = self._commit(tenure, append)
+        if tenure.is_lost and event not in self._read(lambda view, _: _tag_events(view)):
+            tenure.lose()
+            raise LeaseLostError
+        return event.tag
 
     def commit_rows(self) -> list[GraphCommit]:
         """Every row of a commit as it is in the manifest; a damaged one holds a commit twice."""
@@ -439,6 +472,10 @@ class Manifest:
         raise RetryableCommitConflictError(
             f"the manifest was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; nothing happened, try again"
         )
+
+
+def _tag_events(view: ManifestView) -> list[TagEvent]:
+    return [read_tag(row) for row in view.read_rows(TAG_ROWS)]
 
 
 def _superseded(view: ManifestView, heads: tuple[Head, ...]) -> list[str]:

@@ -158,7 +158,7 @@ def branch_key(branch: str, incarnation: int) -> str:
 
 def table_row(pin: TablePin, graph_version: int) -> Row:
     """The row that introduces a dataset."""
-    return _row(
+    return manifest_row(
         object_id=f"table:{pin.table_key}#{pin.incarnation}",
         object_type="table",
         location=pin.location,
@@ -170,7 +170,7 @@ def table_row(pin: TablePin, graph_version: int) -> Row:
 
 def version_row(pin: TablePin, branch_key_: str, graph_version: int) -> Row:
     """The row of one published version."""
-    return _row(
+    return manifest_row(
         object_id=f"version:{pin.table_key}#{pin.incarnation}@{branch_key_}@v={pin.version}",
         object_type="table_version",
         location=pin.location,
@@ -186,7 +186,7 @@ def version_row(pin: TablePin, branch_key_: str, graph_version: int) -> Row:
 def tombstone_row(tombstone: Tombstone) -> Row:
     """The row of a dropped dataset."""
     key, incarnation, version = tombstone.table_key, tombstone.incarnation, tombstone.version
-    return _row(
+    return manifest_row(
         object_id=f"tombstone:{key}#{incarnation}@v={version}",
         object_type="table_tombstone",
         metadata=_json({"incarnation": incarnation}),
@@ -221,7 +221,7 @@ def commit_row(commit: GraphCommit) -> Row:
     """The row of a commit."""
     body = {stored: getattr(commit, name) for stored, name in _COMMIT_MEMBERS.items()}
     parents = [parent for parent in (commit.parent_id, commit.merged_parent_id) if parent]
-    return _row(
+    return manifest_row(
         object_id=f"commit:{commit.commit_id}",
         object_type="graph_commit",
         metadata=_json({key: value for key, value in body.items() if value is not None}),
@@ -255,7 +255,7 @@ def head_row(head: Head) -> Row:
         "deleted": head.deleted,
         "committed_at": head.committed_at,
     }
-    return _row(
+    return manifest_row(
         object_id=f"head:{head.branch_key}@{head.graph_version}",
         object_type="graph_head",
         metadata=_json(body),
@@ -264,7 +264,7 @@ def head_row(head: Head) -> Row:
     )
 
 
-def _from_manifest(read: Callable[[ManifestRow], T]) -> Callable[[ManifestRow], T]:
+def from_manifest(read: Callable[[ManifestRow], T]) -> Callable[[ManifestRow], T]:
     """A reader of rows that are stored, and may be damaged."""
 
     @wraps(read)
@@ -278,7 +278,7 @@ def _from_manifest(read: Callable[[ManifestRow], T]) -> Callable[[ManifestRow], 
     return checked
 
 
-@_from_manifest
+@from_manifest
 def read_head(row: ManifestRow) -> Head:
     """The inverse of `head_row`."""
     body = json.loads(row["metadata"])
@@ -310,7 +310,7 @@ def read_head(row: ManifestRow) -> Head:
     )
 
 
-@_from_manifest
+@from_manifest
 def read_commit(row: ManifestRow) -> GraphCommit:
     """The inverse of `commit_row`."""
     body = json.loads(row["metadata"])
@@ -324,7 +324,7 @@ def read_commit(row: ManifestRow) -> GraphCommit:
     return GraphCommit(**members)
 
 
-@_from_manifest
+@from_manifest
 def read_version(row: ManifestRow) -> PublishedVersion:
     """The inverse of `version_row`."""
     body = json.loads(row["metadata"])
@@ -339,7 +339,7 @@ def read_version(row: ManifestRow) -> PublishedVersion:
     return PublishedVersion(pin=pin, branch_key=body["branch_key"], graph_version=row["graph_version"])
 
 
-@_from_manifest
+@from_manifest
 def read_tombstone(row: ManifestRow) -> Tombstone:
     """The inverse of `tombstone_row`."""
     return Tombstone(
@@ -392,7 +392,8 @@ def _own(check: Callable[[_Text], _Text], text: _Text) -> _Text:
         ) from error
 
 
-def _row(**values: object) -> Row:
+def manifest_row(**values: object) -> Row:
+    """A row of the manifest; what is not given is null."""
     return {name: values.get(name) for name in manifest_schema().names}
 
 

@@ -65,6 +65,8 @@ class History:
     tombstones: tuple[Tombstone, ...]
     #: The newest head row of every branch that ever existed, deleted ones included.
     heads: tuple[Head, ...]
+    #: The commits that tags name.
+    tagged: frozenset[str] = frozenset()
 
     @cached_property
     def versions_by_branch(self) -> Mapping[str, list[PublishedVersion]]:
@@ -292,6 +294,26 @@ def branch_at(origin: Snapshot, name: str, graph_version: int, fork_name: str, a
         pins=origin.pins,
         actor=actor,
     )
+
+
+def check_untagged(head: Head, tagged: Mapping[str, GraphCommit]) -> None:
+    """Make sure that no tag names a commit that was made on a branch: its rows would go with the branch.
+
+    `tagged` are the commits by the names of their tags.
+
+    Raises:
+        BadRequestError: one does.
+    """
+    names = sorted(
+        name
+        for name, commit in tagged.items()
+        if commit.branch == head.branch and commit.graph_version > head.incarnation
+    )
+    if names:
+        raise BadRequestError(
+            f"branch {head.branch!r} cannot be deleted: its commits have the tags {', '.join(names)}; "
+            "delete these first, or tag the merge instead"
+        )
 
 
 def deleted_branch(

@@ -91,7 +91,7 @@ def one_commit(name: str, found: Sequence[str]) -> str | None:
 
 
 def full_commit_id(manifest: Manifest, name: str) -> str:
-    """The id of the commit that a text names: by its beginning or its end too, by a branch, or by a way as `main~3`.
+    """The id of the commit that a text names: by its beginning or end too, by a branch or tag, or as `main~3`.
 
     A text that names none is returned as it is.
 
@@ -111,7 +111,11 @@ def full_commit_id(manifest: Manifest, name: str) -> str:
     # Not a look-up: callers without a type checker name a commit by anything.
     if (head := next((it for it in manifest.state().heads.values() if it.branch == name), None)) is not None:
         return head.commit_id
-    if not is_ulid_part(name) or is_ulid(name):
+    if is_ulid_part(name) and is_ulid(name):
+        return name
+    if (tag := next((it for it in manifest.tags().values() if it.name == name), None)) is not None:
+        return tag.commit_id
+    if not is_ulid_part(name):
         return name
     commits = manifest.commits()
     found = commits_named(name, (commit.commit_id for commit in newest_first(commits.values())))

@@ -6,6 +6,7 @@
     │   ├── ConfigurationError           a configuration file is wrong; carries diagnostics
     │   ├── AmbiguousCommitError         several commit ids begin or end with the given letters
     │   ├── BranchExistsError            the name of a new branch is taken
+    │   ├── TagExistsError               the name of a new tag is taken
     │   ├── ParameterError               query parameters do not fit their declaration
     │   ├── IntegerOverflowError         integers of a query went beyond 64 bits; names the rows
     │   ├── LoadRejectedError            records of a load are wrong; carries a report
@@ -19,7 +20,8 @@
     ├── InputFileError                   a file that the caller named cannot be read
     ├── NotFoundError                    what was named does not exist
     │   ├── BranchNotFoundError
-    │   └── CommitNotFoundError
+    │   ├── CommitNotFoundError
+    │   └── TagNotFoundError
     ├── ConflictError                    *lost*: nothing happened, a repetition may succeed
     │   ├── ExpectedVersionMismatchError a touched table moved
     │   ├── BranchesExistError           other branches are in the way of a schema change
@@ -86,15 +88,17 @@ from omnigraph.errors.base import StorageError as StorageError
 from omnigraph.errors.base import StorageFailure as StorageFailure
 from omnigraph.errors.base import StorageFormatError as StorageFormatError
 from omnigraph.errors.base import is_panic as is_panic
+from omnigraph.errors.names import AmbiguousCommitError as AmbiguousCommitError
+from omnigraph.errors.names import BranchExistsError as BranchExistsError
+from omnigraph.errors.names import BranchNotFoundError as BranchNotFoundError
+from omnigraph.errors.names import CommitNotFoundError as CommitNotFoundError
+from omnigraph.errors.names import TagExistsError as TagExistsError
+from omnigraph.errors.names import TagNotFoundError as TagNotFoundError
 from omnigraph.errors.requests import MAX_DIAGNOSTICS as MAX_DIAGNOSTICS
-from omnigraph.errors.requests import AmbiguousCommitError as AmbiguousCommitError
 from omnigraph.errors.requests import BadRequestError as BadRequestError
 from omnigraph.errors.requests import BlobChangedError as BlobChangedError
 from omnigraph.errors.requests import BlobIntegrityError as BlobIntegrityError
 from omnigraph.errors.requests import BlobRangeError as BlobRangeError
-from omnigraph.errors.requests import BranchExistsError as BranchExistsError
-from omnigraph.errors.requests import BranchNotFoundError as BranchNotFoundError
-from omnigraph.errors.requests import CommitNotFoundError as CommitNotFoundError
 from omnigraph.errors.requests import CompilerError as CompilerError
 from omnigraph.errors.requests import ConfigurationError as ConfigurationError
 from omnigraph.errors.requests import DirectOnlyError as DirectOnlyError
@@ -222,6 +226,8 @@ __all__ = [
     "StorageError",
     "StorageFailure",
     "StorageFormatError",
+    "TagExistsError",
+    "TagNotFoundError",
     "TooManyRequestsError",
     "TransportError",
     "UnauthorizedError",

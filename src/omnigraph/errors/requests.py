@@ -20,8 +20,6 @@ MAX_DIAGNOSTICS = 100
 _MAX_LISTED = MAX_DIAGNOSTICS
 #: How many rows a message names.
 _SHOWN_ROWS = 3
-#: How many commits a message lists.
-_SHOWN_COMMITS = 5
 #: How many findings there are; told where an error does not carry all of them.
 DiagnosticTotal = Annotated[
     int,
@@ -177,63 +175,6 @@ class NotFoundError(OmniError):
     kind = "not_found"
     code = "not_found"
     http_status = 404
-
-
-class BranchNotFoundError(NotFoundError):
-    """No branch of that name exists."""
-
-    kind = "branch_not_found"
-    branch: str
-    #: What may be meant.
-    hint: Annotated[str | None, OMIT_NONE]
-
-    def __init__(self, branch: str, hint: str | None = None) -> None:
-        self.branch = branch
-        self.hint = hint
-        super().__init__(f"there is no branch `{branch}`" + (f": {hint}" if hint else ""))
-
-
-class CommitNotFoundError(NotFoundError):
-    """No commit has this id, or an id that begins or ends with it; `candidates` are ids that are near."""
-
-    kind = "commit_not_found"
-    commit: str
-    candidates: tuple[str, ...]
-
-    def __init__(self, commit: object, candidates: tuple[str, ...] = ()) -> None:
-        # Callers without a type checker name it by anything.
-        self.commit = str(commit)
-        self.candidates = candidates
-        hint = f": did you mean {' or '.join(candidates)}?" if candidates else ""
-        super().__init__(f"there is no commit {commit}{hint}")
-
-
-class AmbiguousCommitError(BadRequestError):
-    """Several commit ids begin or end with the given letters. `candidates` lists the first of them."""
-
-    kind = "ambiguous_commit"
-    commit: str
-    candidates: tuple[str, ...]
-
-    def __init__(self, commit: str, candidates: tuple[str, ...]) -> None:
-        self.commit = commit
-        self.candidates = candidates[:_MAX_LISTED]
-        hidden = len(candidates) - _SHOWN_COMMITS
-        listing = ", ".join([*candidates[:_SHOWN_COMMITS], *([f"and {hidden:,} more"] if hidden > 0 else [])])
-        super().__init__(f"{len(candidates):,} commit ids begin or end with {commit}: {listing}; give more letters")
-
-
-class BranchExistsError(BadRequestError):
-    """A branch of that name exists already; nothing happened."""
-
-    kind = "branch_exists"
-    code = "conflict"
-    http_status = 409
-    branch: str
-
-    def __init__(self, branch: str) -> None:
-        self.branch = branch
-        super().__init__(f"branch {branch!r} exists already")
 
 
 #: Names of bounded resources, which programs read → how people call them, and whether they are counted in bytes.

@@ -14,19 +14,21 @@ from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.expectations import BaseStays
 from omnigraph.commit.notes import Note, note_of
 from omnigraph.commit.read_target import Target
-from omnigraph.commit.rows import MAIN, Head
+from omnigraph.commit.rows import MAIN, GraphCommit, Head
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import (
     ManifestState,
     Snapshot,
     branch_at,
     check_new_branch,
+    check_untagged,
     deleted_branch,
     free_fork_name,
     snapshot_at,
     snapshot_of,
 )
 from omnigraph.commit.sweep import settled_window
+from omnigraph.commit.tags import refuse_tag_name
 from omnigraph.commit.targets import check_pins, resolve_target
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import CancelSignal, ReadLimits, bounded
@@ -62,6 +64,7 @@ def create_branch(graph: OpenGraph, name: str, base: str = MAIN, actor: str | No
 
     def make_head(state: ManifestState, graph_version: int) -> Head:
         check_new_branch(state, name)
+        refuse_tag_name(name, graph.environment.manifest.tags())
         origin = _snapshot_of_base(graph.environment, state, base)
         reach(Failpoint.BEFORE_BRANCH_PUBLISH)
         return branch_at(origin, name, graph_version, free_fork_name(state, name), actor)
@@ -105,11 +108,19 @@ def _delete(environment: GraphEnvironment, name: str, actor: str | None, expecte
 
     def make_head(state: ManifestState, graph_version: int) -> Head:
         head = deleted_branch(state, name, graph_version, actor, expected)
+        check_untagged(head, _tagged_commits(environment))
         reach(Failpoint.BEFORE_BRANCH_PUBLISH)
         return head
 
     _publish(environment, make_head)
     reclaim_forks_quietly(environment)
+
+
+def _tagged_commits(environment: GraphEnvironment) -> dict[str, GraphCommit]:
+    """The commits that have tags, by the names of these."""
+    tags = environment.manifest.tags()
+    commits = environment.manifest.commits() if tags else {}
+    return {name: commits[tag.commit_id] for name, tag in tags.items() if tag.commit_id in commits}
 
 
 def _publish(environment: GraphEnvironment, make_head: Callable[[ManifestState, int], Head]) -> None:

@@ -238,6 +238,10 @@ class Graph(GraphApi):
     merge = late_method(GraphApi.merge, "branches")
     branches = late_method(GraphApi.branches, "branches")
 
+    tags = late_method(GraphApi.tags, "tags")
+    create_tag = late_method(GraphApi.create_tag, "tags")
+    delete_tag = late_method(GraphApi.delete_tag, "tags")
+
     commits = late_method(GraphApi.commits, "history")
     commit = late_method(GraphApi.commit, "history")
     log = late_method(GraphApi.log, "history")

@@ -15,6 +15,7 @@ from omnigraph.commit.notes import Note
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import ManifestState, Snapshot
+from omnigraph.commit.tags import refuse_tag_name
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.ids import TableKey
@@ -112,6 +113,7 @@ def load_graph(graph: OpenGraph, call: LoadCall, state: ManifestState) -> LoadRe
         if call.base is None:
             hint = "give the branch that it should begin at (`--from`, base=) to create it"
             raise BranchNotFoundError(call.branch, hint)
+        refuse_tag_name(call.branch, environment.manifest.tags())
         new, policy = NewBranch.at(state, call.branch, call.base), replace(POLICY, tries=1)
     transaction = Transaction(
         environment, call.branch, kind=WriterKind.LOAD, actor=call.actor, note=call.note, policy=policy, new_branch=new

@@ -20,7 +20,7 @@ from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.snapshot import ManifestState, Snapshot
 from omnigraph.commit.targets import full_commit_id, near_commits, newest_first, open_pin, resolve_target
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
-from omnigraph.core.source import did_you_mean
+from omnigraph.core.source import did_you_mean, nearest
 from omnigraph.engine.tables.context import EngineCaches
 from omnigraph.engine.tables.settings import EngineSettings
 from omnigraph.errors import (
@@ -30,6 +30,7 @@ from omnigraph.errors import (
     NotFoundError,
     StorageError,
     StorageFailure,
+    TagNotFoundError,
 )
 from omnigraph.lang.query.compiler import QueryCompiler
 from omnigraph.lang.schema.catalog import Catalog
@@ -129,14 +130,15 @@ class OpenGraph:
         """The id of the commit that a text means: by its beginning or its end too; a text that means none as it is.
 
         With a policy only in full: which commits a caller may meet is not known here, and one may name another one.
-        Branches, and ways from them such as `main~3`, mean the same everywhere.
+        Branches and tags, and ways from them such as `main~3`, mean the same everywhere.
 
         Raises:
             AmbiguousCommitError: several commits are meant.
         """
         if self._gate is not None:
             reference = read_reference(name)
-            if (name if reference is None else reference.base) not in self.state().heads:
+            start = name if reference is None else reference.base
+            if start not in self.state().heads and start not in self.environment.manifest.tags():
                 return name
         return full_commit_id(self.environment.manifest, name)
 
@@ -153,6 +155,8 @@ class OpenGraph:
             hint = did_you_mean(error.branch, self.state().heads)
             return BranchNotFoundError(error.branch, "; ".join(text for text in (error.hint, hint) if text) or None)
         if isinstance(error, CommitNotFoundError):
+            if (near_tag := nearest(error.commit, self.environment.manifest.tags())) is not None:
+                return TagNotFoundError(error.commit, f"did you mean `{near_tag}`?")
             commits = newest_first(self.environment.manifest.commits().values())
             near = near_commits(error.commit, [commit.commit_id for commit in commits])
             return CommitNotFoundError(error.commit, near)

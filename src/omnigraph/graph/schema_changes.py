@@ -15,10 +15,10 @@ from omnigraph.commit.rows import MAIN, Head
 from omnigraph.commit.schema_change import SchemaChange
 from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import Snapshot
+from omnigraph.commit.snapshot import Snapshot, snapshot_at
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.ids import TableKey, new_ulid
-from omnigraph.errors import ConflictError, SchemaViolationsError, UnsupportedSchemaError
+from omnigraph.errors import BadRequestError, ConflictError, SchemaViolationsError, UnsupportedSchemaError
 from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.schema.accepted import AcceptedSchema
@@ -129,6 +129,7 @@ def _try(graph: OpenGraph, transaction: Transaction, call: SchemaCall, first: Mi
     if call.validate is not None:
         call.validate(call.wanted.catalog)
     migrations = plan_tables(plan, graph.catalog_of(transaction.snapshot), call.wanted.catalog)
+    _refuse_loss_of_tagged(transaction, migrations)
     wanted = GraphSchema(
         source=call.wanted.source.text,
         accepted=AcceptedSchema(catalog=call.wanted.catalog, identities=plan.resolution.identities),
@@ -141,6 +142,29 @@ def _try(graph: OpenGraph, transaction: Transaction, call: SchemaCall, first: Mi
             raise SchemaViolationsError(work.violations.report())
         commit = transaction.commit(schema_change=_change(graph.environment, migrations, wanted))
     return SchemaApplyResult(uri=graph.uri, plan=plan, graph_version=commit.graph_version, commit=commit)
+
+
+def _refuse_loss_of_tagged(transaction: Transaction, migrations: TableMigrations) -> None:
+    """Make sure that nothing is destroyed that a tag shows.
+
+    Raises:
+        BadRequestError: a table loses its past, or goes, in which a tag has rows.
+    """
+    manifest = transaction.environment.manifest
+    tags = manifest.tags() if migrations.purged else {}
+    history = manifest.history()
+    doomed = {transaction.snapshot.pins[key].location for key in migrations.purged}
+    names = [
+        name
+        for name, tag in tags.items()
+        if tag.commit_id in history.commits
+        and any(pin.location in doomed for pin in snapshot_at(history, tag.commit_id).pins.values())
+    ]
+    if names:
+        raise BadRequestError(
+            f"this change destroys data that the tags {', '.join(names)} show; nothing happened: delete these tags "
+            "first, or drop without --allow-data-loss, which keeps the past readable"
+        )
 
 
 def _change(environment: GraphEnvironment, migrations: TableMigrations, wanted: GraphSchema) -> SchemaChange:

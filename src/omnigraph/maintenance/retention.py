@@ -111,6 +111,7 @@ class Reason(StrEnum):
     HEAD = "head"
     FORK = "fork"
     MERGE_BASE = "merge_base"
+    TAG = "tag"
     COUNT = "count"
     AGE = "age"
     READER = "reader"
@@ -144,10 +145,10 @@ def reachable(
 ) -> Retained:
     """What a cleanup has to keep.
 
-    Always: heads, the commits at which live branches began, and the states that merges of live branches can need: the
-    data of a deleted branch is the base of later merges between branches that took its work over. With
-    `reader_grace_us` also every state that a branch had in that time, because a reader may be at it. `named` are
-    versions that interrupted writes name, as directory, fork and version.
+    Always: heads, commits that tags name, the commits at which live branches began, and the states that merges of live
+    branches can need: the data of a deleted branch is the base of later merges between branches that took its work
+    over. With `reader_grace_us` also every state that a branch had in that time, because a reader may be at it. `named`
+    are versions that interrupted writes name, as directory, fork and version.
     """
     reasons: defaultdict[str, set[Reason]] = defaultdict(set)
     live = [head for head in history.heads if not head.deleted]
@@ -159,6 +160,8 @@ def reachable(
         for age_us, reason in ((policy.age_us, Reason.AGE), (reader_grace_us, Reason.READER)):
             for commit in () if age_us is None else _states_since(line, now_us - age_us):
                 reasons[commit.commit_id].add(reason)
+    for commit_id in history.tagged & history.commits.keys():
+        reasons[commit_id].add(Reason.TAG)
     for base in _bases(history.commits, [head.commit_id for head in live]):
         reasons[base].add(Reason.MERGE_BASE)
     for fork in _forks(history, live, reasons):

@@ -124,7 +124,10 @@ def test_the_report_counts_what_stays_and_why(graph: Graph):
     graph.create_branch("dev", base=graph.commits()[4].commit_id)
     report = graph.cleanup(keep=3)
     assert report.commits_kept == 6
-    assert report.kept_because == {**{"head": 2, "fork": 1, "merge_base": 1, "count": 6}, **{"age": 0, "reader": 0}}
+    assert report.kept_because == {
+        **{"head": 2, "fork": 1, "merge_base": 1, "count": 6, "tag": 0},
+        **{"age": 0, "reader": 0},
+    }
     document = report.to_json()
     (person,) = [item for item in document["datasets"] if item["type_key"] == "node:Person"]
     assert person["old_versions_removed"] == 3

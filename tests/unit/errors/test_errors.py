@@ -211,6 +211,8 @@ SAMPLES: list[OmniError] = [
     errors.CommitNotFoundError("3A", (COMMIT,)),
     errors.AmbiguousCommitError("3A", (COMMIT, COMMIT[::-1])),
     errors.BranchExistsError("draft"),
+    errors.TagNotFoundError("v1", "did you mean `v2`?"),
+    errors.TagExistsError("v1"),
     errors.ResourceLimitError("body", 10, 11, "send less"),
     errors.QueryTimeoutError(2.5, "Expand $a Knows $b"),
     errors.QueryCancelledError("Order"),
