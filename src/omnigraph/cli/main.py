@@ -139,6 +139,7 @@ _GROUPS = {
     "schema": "schema.app",
     "blob": "data.app",
     "branch": "history.branch_app",
+    "tag": "history.tag_app",
     "commit": "history.commit_app",
     "changes": "history.changes_app",
     "recovery": "maintenance.app",

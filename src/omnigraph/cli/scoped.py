@@ -416,7 +416,10 @@ def _parameters(entry: Entry, declared: Mapping[str, inspect.Parameter]) -> Iter
 
 
 #: The parameters of derived commands that are branches.
-_BRANCHES = {("branch create", "base"), ("branch delete", "name"), ("branch merge", "source"), ("branch merge", "into")}
+_BRANCHES = {
+    *(("branch create", "base"), ("branch delete", "name"), ("branch merge", "source"), ("branch merge", "into")),
+    ("tag create", "commit"),
+}
 
 
 def _parameter_of(declared: inspect.Parameter, flag: Flag | None, command: str) -> inspect.Parameter:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from typing_extensions import override
 
 from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
-from omnigraph.api.listings import branch_list, commit_list
+from omnigraph.api.listings import branch_list, commit_list, tag_list
 from omnigraph.api.operation import EXPORTED_TYPES, NDJSON, SNAPSHOT_ID, Operation
 from omnigraph.api.operations import OPERATIONS
 from omnigraph.api.reading_api import FilterKeywords, PastKeywords, TargetKeywords
@@ -56,6 +56,7 @@ from omnigraph.client.streams import LineCount, RemoteBlob, RemoteCell, held_bac
 from omnigraph.commit.notes import note_of
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, GraphCommit
+from omnigraph.commit.tags import Tag
 from omnigraph.core.budget import Budget, CancelSignal
 from omnigraph.core.ids import is_ulid_part
 from omnigraph.core.lazy_exports import LateModule, late_types
@@ -320,6 +321,10 @@ class RemoteGraph(StoredQueries, GraphApi):
     @override
     def branches(self) -> list[str]:
         return branch_list(perform(self._connection, self._path, OPERATIONS["list_branches"], {}))
+
+    @override
+    def tags(self) -> list[Tag]:
+        return tag_list(perform(self._connection, self._path, OPERATIONS["list_tags"], {}))
 
     # ---- blob cells
 

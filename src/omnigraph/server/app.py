@@ -30,7 +30,7 @@ from omnigraph.server.boot import install_reload
 from omnigraph.server.calls import authorize_server, enter, visible_graphs
 from omnigraph.server.http_input import is_not_modified
 from omnigraph.server.responses import install_handlers, internal_response, json_response, logger
-from omnigraph.server.routes import history, reads, writes
+from omnigraph.server.routes import history, reads, tags, writes
 from omnigraph.server.routing import catalogue_routes, handles, openapi_document
 from omnigraph.server.service import Service
 
@@ -120,7 +120,7 @@ def _assets() -> dict[str, Traversable]:
 
 
 #: Modules that register handlers of operations.
-_HANDLERS = (mcp, history, reads, writes)
+_HANDLERS = (mcp, history, reads, tags, writes)
 
 
 # ---- Middleware: request ids, logs, counts and headers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +14,7 @@ import structlog
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.references import Reference, read_reference
 from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.tags import Tag, find_tag, tag_name
 from omnigraph.commit.targets import commits_named, one_commit
 from omnigraph.core.budget import LinkedSignal
 from omnigraph.core.ids import is_ulid, is_ulid_part
@@ -221,7 +222,7 @@ class GraphCall(Call):
         if self.served.gate is None:
             return name
         reference = read_reference(name)
-        if reference is None and name in self.graph.branches():
+        if reference is None and (name in self.graph.branches() or name in self._tags()):
             reference = Reference.to_head(name)
         if reference is not None:
             return self._end_of(reference, action)
@@ -241,6 +242,8 @@ class GraphCall(Call):
         if reference.base in self.graph.branches():
             is_readable = self.decide(action, branch=reference.base).allowed
             start = self.graph.snapshot(branch=reference.base).commit_id if is_readable else None
+        elif (tag := self._tags().get(reference.base)) is not None:
+            start = tag.commit_id if self._shows(tag, commits, action) else None
         else:
             start = self.visible_id(reference.base, action)
             if start not in commits or not self._may_see(commits[start], action):
@@ -252,6 +255,28 @@ class GraphCall(Call):
         except (NotFoundError, HistoryReclaimedError):
             # Messages name commits on the way, which the caller may not know.
             raise CommitNotFoundError(reference.text) from None
+
+    def _tags(self) -> dict[str, Tag]:
+        return {tag.name: tag for tag in self.graph.tags()}
+
+    def visible_tags(self) -> list[Tag]:
+        """The tags whose commits the caller may read."""
+        tags = self.graph.tags()
+        if self.served.gate is None or not tags:
+            return tags
+        commits = {commit.commit_id: commit for commit in self.graph.log()}
+        return [tag for tag in tags if self._shows(tag, commits, Action.READ)]
+
+    def visible_tag(self, name: str) -> Tag:
+        """A tag whose commit the caller may read.
+
+        Raises:
+            TagNotFoundError: there is none; the error is the same.
+        """
+        return find_tag(tag_name(name), {tag.name: tag for tag in self.visible_tags()})
+
+    def _shows(self, tag: Tag, commits: Mapping[str, GraphCommit], action: Action) -> bool:
+        return tag.commit_id in commits and self._may_see(commits[tag.commit_id], action)
 
     def _may_see(self, commit: GraphCommit, action: Action) -> bool:
         return self.decide(action, branch=commit.branch).allowed or self._is_inherited(commit.commit_id, action)
@@ -280,7 +305,11 @@ class GraphCall(Call):
         """
         if read_reference(name) is not None:
             return self.visible_commit(name)
-        if not is_ulid_part(name) or name in self.graph.branches():
+        if name in self.graph.branches():
+            return None
+        if name in self._tags():
+            return self.visible_commit(name)
+        if not is_ulid_part(name):
             return None
         try:
             return self.visible_commit(name)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from pydantic import BaseModel, ValidationError
 
-from omnigraph.api.operation import JSON, NDJSON
+from omnigraph.api.operation import GRAPH, JSON, NDJSON
 from omnigraph.api.reading_api import TargetKeywords
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.validation import listed, problems_of
 from omnigraph.errors import (
     BadRequestError,
+    NotFoundError,
     RequestTimeoutError,
     ResourceLimitError,
     TransportError,
@@ -291,6 +292,23 @@ def target_of(members: Mapping[str, Any]) -> Target:
 def arguments_of(target: Target) -> TargetKeywords:
     """A target as the methods of a graph take it."""
     return {"branch": target.branch, "snapshot": target.snapshot, "version": target.version, "as_of": target.as_of}
+
+
+#: Slashes of the path of one thing of a graph.
+_SLASHES = GRAPH.count("/") + 2
+
+
+def one_segment(request: Request, parameter: str) -> str:
+    """The name at the end of the path, which must not be spread over several segments.
+
+    Raises:
+        NotFoundError: it is.
+    """
+    name: str = request.path_params[parameter]
+    raw: bytes = request.scope.get("raw_path", b"")
+    if raw.partition(b"?")[0].count(b"/") > _SLASHES:
+        raise NotFoundError("there is nothing at this path: encode a `/` in the name as %2F")
+    return name
 
 
 # ---- HTTP ranges and preconditions

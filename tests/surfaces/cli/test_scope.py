@@ -359,7 +359,7 @@ def test_a_query_by_its_name_stands_behind_the_graph(og: Run, past: History, tmp
         ("snapshot one.omni two.omni", "unexpected extra argument two.omni"),
         ("branch list x --store g.omni", "give the graph once"),
         ("diff main side more --store x", "unexpected extra argument more"),
-        ("commit show papers.omni", "Missing argument 'ID'"),
+        ("commit show papers.omni", "Missing argument 'COMMIT'"),
         ("query papers.gq", "pass it with --query papers.gq"),
         ("mutate g.omni papers.gq", "pass it with --query papers.gq"),
         ("lint papers.pg", "papers.pg looks like a schema file: pass it with --schema papers.pg"),

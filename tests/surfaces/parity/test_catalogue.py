@@ -140,6 +140,12 @@ STORIES: Mapping[str, Story] = {
         call=lambda g: g.merge("draft/one", delete_branch=True),
         request={"json": {"source": "draft/one", "delete_branch": True}},
     ),
+    "list_tags": Story(call=lambda g: g.tags()),
+    "create_tag": Story(
+        call=lambda g: g.create_tag("v2", "main~1", message="so", metadata={"n": 1}),
+        request={"json": {"name": "v2", "commit": "main~1", "message": "so", "metadata": {"n": 1}}},
+    ),
+    "delete_tag": Story(call=lambda g: g.delete_tag("v2"), path=lambda _: {"tag": "v2"}),
     "delete_branch": Story(call=lambda g: g.delete_branch("fresh"), path=lambda _: {"branch": "fresh"}),
     "apply_schema": Story(call=lambda g: g.apply_schema(WIDER), request={"json": {"schema_source": WIDER}}),
 }

@@ -400,6 +400,7 @@ def test_who_reads_a_branch_reads_its_past_and_nothing_of_branches_that_must_not
         assert agent.post(f"{GRAPH}/query", json={"query": people, "snapshot": hidden}).status_code == 404
         check_short_names(agent, people, inherited, hidden)
         check_references(agent, people, inherited)
+        check_tags(owner, agent, people, inherited)
         # A branch that is hidden is not suggested.
         assert agent.get(f"{GRAPH}/snapshot?branch=mein").json()["hint"] == "known here: `draft`"
         assert owner.get(f"{GRAPH}/snapshot?branch=mein").json()["hint"] == "did you mean `main`?"
@@ -436,6 +437,23 @@ def check_short_names(agent, people, inherited, hidden):
         "branch": secret,
     }
     assert unknown["kind"] == "branch_not_found"
+
+
+def check_tags(owner, agent, people, inherited):
+    """Tags are known to those who may read their commits."""
+    assert owner.post(f"{GRAPH}/tags", json={"name": "secret"}).status_code == 200
+    assert owner.post(f"{GRAPH}/tags", json={"name": "shown", "commit": "draft"}).status_code == 200
+    assert [tag["name"] for tag in owner.get(f"{GRAPH}/tags").json()["tags"]] == ["secret", "shown"]
+    assert [tag["name"] for tag in agent.get(f"{GRAPH}/tags").json()["tags"]] == ["shown"]
+    answer = agent.post(f"{GRAPH}/query", json={"query": people, "snapshot": "shown"}).json()
+    assert answer["target"] == {"snapshot": inherited}
+    for name in ("secret", "secret~0", "nowhere"):
+        refused = agent.get(f"{GRAPH}/commits/{name}")
+        assert (refused.status_code, refused.json()["error"]) == (404, f"there is no commit {name}")
+    assert agent.post(f"{GRAPH}/tags", json={"name": "mine"}).status_code == 403
+    assert agent.delete(f"{GRAPH}/tags/shown").status_code == 403
+    assert owner.delete(f"{GRAPH}/tags/none").status_code == 404
+    assert owner.delete(f"{GRAPH}/tags/secret").status_code == 200
 
 
 def check_references(agent, people, inherited):
@@ -533,6 +551,12 @@ REQUESTS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("POST", "/branches/merge", {"json": {"source": "nope"}}),
     ],
     "delete_branch": [("DELETE", "/branches/other", {}), ("DELETE", "/branches/main", {})],
+    "list_tags": [("GET", "/tags", {})],
+    "create_tag": [
+        ("POST", "/tags", {"json": {"name": "v1"}}),
+        ("POST", "/tags", {"json": {"name": "v2", "commit": "nope"}}),
+    ],
+    "delete_tag": [("DELETE", "/tags/v1", {}), ("DELETE", "/tags/nope", {})],
     "list_queries": [("GET", "/queries", {})],
     "invoke_query": [("POST", "/queries/people", {}), ("POST", "/queries/people", {"json": {"params": {"x": 1}}})],
     "invoke_query_if_graph_commit": [("POST", "/queries/people/if-graph-commit", {})],

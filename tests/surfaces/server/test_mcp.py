@@ -30,7 +30,9 @@ from support.servers import POLICY_WITH_GUEST, TOKEN_SETTINGS, TOKENS, client_of
 from support.subtests import each_case
 
 PATH = "/graphs/default/mcp"
-READ_TOOLS = frozenset(("health", "schema", "snapshot", "query", "explain", "branches", "commits", "diff", "changes"))
+READ_TOOLS = frozenset(
+    ("health", "schema", "snapshot", "query", "explain", "branches", "tag_list", "commits", "diff", "changes")
+)
 QUERIES = """
 query people() @description("Everybody, by name") @instruction("Takes nothing.") {
   match { $p: Person } return { $p.name as name } order { $p.name } }
@@ -121,7 +123,7 @@ def test_an_agent_that_may_write_sees_what_writes(guarded: Service) -> None:
     writing = {name for name, hint in hints.items() if not hint.read_only_hint}
     assert writing == BUILT_IN_TOOLS - READ_TOOLS | {"add_person"}
     additive = {name for name in writing if not hints[name].destructive_hint}
-    assert additive == {"branch_create", "add_person"}
+    assert additive == {"branch_create", "tag_create", "add_person"}
 
 
 def test_an_actor_that_may_do_nothing_here_has_no_tools_of_the_graph(uri: str, root: Path) -> None:

@@ -40,6 +40,7 @@ from omnigraph.cli.rendering import (
     conflict_lines,
     diff_lines,
     draw_commits,
+    first_line,
     time_text,
     type_changes_line,
 )
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from omnigraph.branches.feed import FeedPage
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.commit.tags import Tag
 
 _Page = TypeVar("_Page", "ChangesPage", "FeedPage")
 
@@ -117,6 +119,38 @@ def merge_lines(result: MergeResult) -> Iterator[str]:
     yield from (type_changes_line(change, width=width) for change in result.changes)
     if result.branch_deleted:
         yield f"deleted branch {source}"
+
+
+# ---- `omnigraph tag`
+
+
+tag_app = CommandGroup(help="Name commits, so that their states stay readable.")
+
+
+@tag_app.register("create")
+@derived("create_tag")
+def create_tag(tag: Tag) -> Iterator[str]:
+    """Name a commit, by default the newest one of main. A tag never moves."""
+    yield f"created tag {tag.name} at commit {commit_text(tag.commit_id)}"
+
+
+@tag_app.register("list")
+@derived("list_tags")
+def list_tags(tags: list[Tag]) -> Iterator[str]:
+    """List the tags, sorted by name."""
+    width = max((len(tag.name) for tag in tags), default=0)
+    for tag in tags:
+        reason = "" if tag.message is None else f"  {first_line(tag.message)}"
+        yield f"{tag.name:<{width}}  {commit_text(tag.commit_id)}  {time_text(tag.created_at)}{reason}"
+    if not tags:
+        yield "no tags"
+
+
+@tag_app.register("delete")
+@derived("delete_tag")
+def delete_tag(tag: Tag) -> Iterator[str]:
+    """Delete a tag. Its commit stays, as long as something else keeps it."""
+    yield f"deleted tag {tag.name} of commit {commit_text(tag.commit_id)}"
 
 
 # ---- `omnigraph diff`

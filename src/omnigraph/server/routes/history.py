@@ -20,11 +20,11 @@ from omnigraph.commit.lineage import log_of
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import newest_first
-from omnigraph.errors import BranchNotFoundError, NotFoundError
+from omnigraph.errors import BranchNotFoundError
 from omnigraph.policy.rules import Action
 from omnigraph.server.admission import BRANCH_OPERATION_BYTES
 from omnigraph.server.calls import GraphCall, enter_graph
-from omnigraph.server.http_input import parse_query, read_json
+from omnigraph.server.http_input import one_segment, parse_query, read_json
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.routing import handles
 from omnigraph.server.streams import Sink, produced
@@ -64,24 +64,11 @@ async def _create_branch(request: Request, _operation: Operation) -> Response:
 @handles("delete_branch")
 async def _delete_branch(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
-    name = _one_segment(request)
+    name = one_segment(request, "branch")
     call.authorize(Action.BRANCH_DELETE, target=name)
     with call.admitted(BRANCH_OPERATION_BYTES):
         gone = await call.write(lambda: call.graph.delete_branch(name, actor=call.actor))
     return json_response(replace(gone, uri=call.served.address).document())
-
-
-def _one_segment(request: Request) -> str:
-    """The name at the end of the path, which must not be spread over several segments.
-
-    Raises:
-        NotFoundError: it is.
-    """
-    name: str = request.path_params["branch"]
-    raw: bytes = request.scope.get("raw_path", b"")
-    if raw.partition(b"?")[0].count(b"/") > _SLASHES:
-        raise NotFoundError("there is nothing at this path: encode a `/` in the name as %2F")
-    return name
 
 
 @handles("merge_branches")
