@@ -10,7 +10,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.core.arrow import Array, pc
+from omnigraph.core.arrow import Array, arrow_type, pc, records
 from omnigraph.core.types import FLOATS, INTEGERS, ListType, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.rows import BATCH_ROWS, BoolArray, Column, IntArray, Rows
@@ -195,6 +195,8 @@ class RowSource:
                 return self._stored(variable, name)
             case ir.EntityRef(variable):
                 return self._stored(variable, ID)
+            case ir.PathRef(path, ir.PathPart.STEPS):
+                return path_steps(self.rows, path)
             case ir.PathRef(path, part):
                 return self.rows.columns[path, part]
             case ir.TypeOf(variable):
@@ -222,6 +224,28 @@ class RowSource:
             return pa.array(found)
         known = self._stored(condition.field.variable, condition.field.property).is_valid()
         return pa.array(found, mask=~np.asarray(known.to_numpy(zero_copy_only=False), np.bool_))
+
+
+def path_steps(rows: Rows, path: str) -> Array:
+    """Paths as lists of their nodes, each with the edge that leads to it."""
+    part = ir.PathPart
+    nodes, edges = rows.columns[path, part.NODES], rows.columns[path, part.EDGES]
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(nodes), 0).to_numpy(zero_copy_only=False)).astype(np.int64)
+    ends = np.cumsum(lengths)
+    # A path has one edge less than nodes: none leads to its first one.
+    is_first = np.zeros(lengths.sum(), np.bool_)
+    is_first[(ends - lengths)[lengths > 0]] = True
+    places = pa.array(np.cumsum(~is_first) - 1, mask=is_first)
+    columns = [
+        pc.list_flatten(nodes),
+        pc.list_flatten(rows.columns[path, part.NODE_TYPES]),
+        pc.list_flatten(edges).take(places),
+        pc.list_flatten(rows.columns[path, part.EDGE_TYPES]).take(places),
+    ]
+    steps = records(arrow_type(ir.STEP), columns)
+    offsets = pa.array(np.append(0, ends), pa.int32())
+    found: Array = pa.ListArray.from_arrays(offsets, steps, mask=nodes.is_null())
+    return found
 
 
 def text_mask(context: Context, rows: Rows, condition: ir.TextMatch) -> BoolArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from omnigraph.core.arrow import Array, arrow_type, pa, pc, repeated
-from omnigraph.core.types import ListType
+from omnigraph.core.types import ListType, RecordListType
 from omnigraph.engine.operators.pipeline import block_start, has_solution, run_pipeline
 from omnigraph.engine.predicates import without_overflow
 from omnigraph.engine.results.aggregate import Grouping
@@ -57,7 +57,7 @@ def _completed(made: Array, aggregate: ir.Aggregate) -> Array:
     if aggregate.function is ir.AggregateFunction.COUNT:
         counts: Array = pc.fill_null(made, 0)
         return counts
-    if isinstance(aggregate.type.base, ListType):
+    if isinstance(aggregate.type.base, ListType | RecordListType):
         empty = pa.array([[]], arrow_type(aggregate.type.base))
         lists: Array = pc.if_else(made.is_null(), repeated(empty[0], len(made)), made.cast(empty.type))
         return lists

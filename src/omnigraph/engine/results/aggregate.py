@@ -388,14 +388,14 @@ class Grouping:
         unique = {
             key.variable
             for key in self._keys
-            if isinstance(key, ir.PropertyRef | ir.EntityRef) and self._is_unique(key)
+            if isinstance(key, ir.PropertyRef | ir.EntityRef | ir.Record) and self._is_unique(key)
         }
         return unique.issuperset(self._variables)
 
-    def _is_unique(self, key: ir.PropertyRef | ir.EntityRef) -> bool:
+    def _is_unique(self, key: ir.PropertyRef | ir.EntityRef | ir.Record) -> bool:
         if not self._context.is_plain(key.variable):
             return False
-        if isinstance(key, ir.EntityRef) or key.property == ID:
+        if not isinstance(key, ir.PropertyRef) or key.property == ID:
             return True
         definition = self._context.catalog.nodes.get(self._context.tables[key.variable].name)
         return definition is not None and definition.key is not None and definition.key.members == (key.property,)

@@ -92,6 +92,16 @@ def optional_variables(ops: Sequence[ir.Op]) -> frozenset[str]:
 
 
 @by_identity
+def walked_paths(projections: Sequence[ir.Projection]) -> frozenset[str]:
+    """The paths whose steps are returned, with the types of their nodes and edges."""
+    return frozenset(
+        item.expression.path
+        for item in projections
+        if isinstance(item.expression, ir.PathRef) and item.expression.part is ir.PathPart.STEPS
+    )
+
+
+@by_identity
 def live_after(ops: Sequence[ir.Op], needed: frozenset[str]) -> list[frozenset[str]]:
     """Per operator, the variables that something behind it still asks for."""
     live = needed
@@ -310,6 +320,8 @@ class Context:
     blocks: BlockEngine = field(default_factory=_NoBlocks)
     #: The variables that may be bound to nothing.
     optional: frozenset[str] = frozenset()
+    #: The paths that are returned step by step.
+    walked: frozenset[str] = frozenset()
     #: How many rows of the result are wanted in order, those that the offset leaves out included; None for all.
     wanted: int | None = None
     #: What the query may use; every operator looks at it.
@@ -342,6 +354,13 @@ class Context:
     def is_plain(self, variable: str) -> bool:
         """Whether a variable is always bound, and to rows of one type."""
         return variable not in self.optional and self.tables[variable] not in (NODES, EDGES)
+
+    def path_parts(self, path: str) -> list[Column]:
+        """The columns of a path: types only where they are asked for."""
+        part = ir.PathPart
+        kept = (part.NODES, part.EDGES)
+        types = (part.NODE_TYPES, part.EDGE_TYPES) if path in self.walked else ()
+        return [(path, name) for name in (*kept, *types)]
 
     # ---- numbers of rows of several types
 

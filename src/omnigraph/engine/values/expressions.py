@@ -11,7 +11,7 @@ from typing import Protocol, assert_never
 
 import numpy as np
 
-from omnigraph.core.arrow import Array, Datum, arrow_type, pa, pc, stored_array
+from omnigraph.core.arrow import Array, Datum, arrow_type, pa, pc, records, stored_array
 from omnigraph.core.types import BaseType, PropertyType
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.rows import BoolArray
@@ -102,6 +102,8 @@ def evaluate(expression: ir.Expression, source: Source) -> Evaluated:
             return _function(expression, source)
         case ir.Case():
             return _case(expression, source)
+        case ir.Record():
+            return _record(expression, source)
         case (
             ir.PropertyRef()
             | ir.EntityRef()
@@ -207,3 +209,10 @@ def _case(expression: ir.Case, source: Source) -> Evaluated:
             overflow = np.where(mask, taken, nowhere if overflow is None else overflow)
         overflow = _either(overflow, condition.overflow)
     return Evaluated(Values(found, expression.type.base), overflow)
+
+
+def _record(expression: ir.Record, source: Source) -> Evaluated:
+    """The entity of each row as a record; its first field is the id, which only what is bound to nothing has not."""
+    columns = [as_array(evaluate(value, source).side, source.count) for _, value in expression.fields]
+    is_missing = columns[0].is_null() if expression.type.nullable else None
+    return Evaluated(Values(records(arrow_type(expression.type.base), columns, is_missing), expression.type.base))

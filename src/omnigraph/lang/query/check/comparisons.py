@@ -12,6 +12,7 @@ from omnigraph.core.types import (
     EnumType,
     ListType,
     PropertyType,
+    RecordType,
     Scalar,
     ScalarType,
     item_scalar,
@@ -80,6 +81,9 @@ def are_texts(left: BaseType, right: BaseType) -> bool:
 
 def report_incomparable(context: Context, expression: ast.Binary, left: ir.Expression, right: ir.Expression) -> None:
     """Record that an operator does not compare these types (T7)."""
+    if isinstance(left.type.base, RecordType) or isinstance(right.type.base, RecordType):
+        context.error("T7", expression.span, "objects are not compared", "compare the nodes, as in `$p = $q`")
+        return
     message = f"`{expression.operator}` cannot compare {left.type} with {right.type}"
     hint = moment_hint(left.type.base, right) or moment_hint(right.type.base, left)
     is_membership = expression.operator is ast.Operator.CONTAINS

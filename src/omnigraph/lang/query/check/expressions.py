@@ -17,8 +17,10 @@ from omnigraph.lang.query.check.calls import (
     argument_of,
     folded,
     function_of_path,
+    object_of,
     path_of,
     report_misplaced_rank,
+    report_misplaced_text,
     report_misuse,
     with_minus_explained,
 )
@@ -48,6 +50,7 @@ from omnigraph.lang.query.check.operands import (
 )
 from omnigraph.lang.query.check.places import (
     AGGREGATES,
+    ENTITY_FUNCTIONS,
     FUNCTIONS,
     IN_MATCH,
     RANK_FUNCTIONS,
@@ -442,12 +445,17 @@ def _call(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Ex
         context.error("Q110", call.span, f"`*` is an argument of `count` only, not of `{name}`")
         return None
     if name in TEXT_FUNCTIONS:
-        return _text(context, scope, call, place)
+        if place.texts:
+            return text_condition(context, scope, call)
+        report_misplaced_text(context, call, place)
+        return None
     if name in RANK_FUNCTIONS:
         report_misplaced_rank(context, call, place)
         return None
     if name == "now":
         return now(context, call)
+    if name in ENTITY_FUNCTIONS:
+        return object_of(context, scope, call, place)
     if (path := path_of(scope, call)) is not None:
         return function_of_path(context, scope, call, path)
     if name in ("date", "datetime") and len(call.arguments) == 1:
@@ -455,14 +463,6 @@ def _call(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Ex
         if isinstance(argument, ast.Literal_) and isinstance(argument.value, str):
             return moment_of_literal(context, call, argument)
     return _function(context, scope, call, place)
-
-
-def _text(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.TextMatch | None:
-    if place.texts:
-        return text_condition(context, scope, call)
-    code = {"statement": "T44", "a constant": "T45"}.get(place.name, "Q111")
-    context.error(code, call.span, f"`{call.function}` is a condition: it belongs into `match`")
-    return None
 
 
 def _function(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Expression | None:

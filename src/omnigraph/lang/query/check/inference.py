@@ -7,7 +7,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from omnigraph.core.source import Findings
-from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
+from omnigraph.core.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    RecordListType,
+    RecordType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    scalar_of,
+)
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import TypeExpr
 from omnigraph.lang.query import ir
@@ -76,6 +87,8 @@ def _written(base: BaseType) -> TypeExpr:
             return TypeExpr("vector", False, dimension=dimension)
         case EnumType():
             return TypeExpr("scalar", False, str(Scalar.STRING))
+        case RecordType() | RecordListType():
+            raise AssertionError("no operand is compared with records")
 
 
 class _Uses:

@@ -34,8 +34,17 @@ VALUE_FUNCTIONS = frozenset({"now", "date", "datetime"})
 PATH_FUNCTIONS = frozenset({"nodes", "edges"})
 
 
+ENTITY_FUNCTIONS = frozenset({"object"})
+
+
 FUNCTIONS = (
-    PATH_FUNCTIONS | AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS | VALUE_FUNCTIONS | frozenset(functions.names())
+    PATH_FUNCTIONS
+    | ENTITY_FUNCTIONS
+    | AGGREGATES
+    | TEXT_FUNCTIONS
+    | RANK_FUNCTIONS
+    | VALUE_FUNCTIONS
+    | frozenset(functions.names())
 )
 
 

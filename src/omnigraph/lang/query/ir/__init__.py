@@ -52,6 +52,7 @@ from omnigraph.lang.query.ir.nodes import (
     OptionalJoin,
     OrderKey,
     PathSearch,
+    Record,
     Search,
     SemiJoin,
     TextMatch,
@@ -67,6 +68,7 @@ from omnigraph.lang.query.ir.terms import (
     RRF_DEPTH_FACTOR,
     RRF_MIN_DEPTH,
     SCORE_TYPE,
+    STEP,
     AggregateFunction,
     ArithmeticOp,
     Bm25,
@@ -104,6 +106,7 @@ __all__ = [
     "RRF_DEPTH_FACTOR",
     "RRF_MIN_DEPTH",
     "SCORE_TYPE",
+    "STEP",
     "Aggregate",
     "AggregateFunction",
     "AntiJoin",
@@ -143,6 +146,7 @@ __all__ = [
     "PathSearch",
     "PropertyRef",
     "Rank",
+    "Record",
     "Rrf",
     "Search",
     "SemiJoin",
@@ -170,6 +174,8 @@ def parts(expression: Expression) -> tuple[Expression, ...]:
         case Case(branches, otherwise):
             inside = tuple(part for branch in branches for part in branch)
             return inside if otherwise is None else (*inside, otherwise)
+        case Record(_, fields):
+            return tuple(value for _, value in fields)
         case Aggregate(argument=argument, order=order, limit=limit):
             keys = tuple(key.expression for key in order)
             return tuple(part for part in (argument, *keys, limit) if part is not None)
