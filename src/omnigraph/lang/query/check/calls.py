@@ -9,7 +9,7 @@ from omnigraph.core.types import PropertyType, RecordType, Scalar, ScalarType, V
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.check.operands import check_arity, entity
 from omnigraph.lang.query.check.places import PATH_FUNCTIONS, Place
-from omnigraph.lang.query.check.scope import Context, EdgeVariable, NodeVariable, PathVariable, Scope
+from omnigraph.lang.query.check.scope import Context, EdgeVariable, PathVariable, Scope
 from omnigraph.lang.query.functions.arguments import Argument, Fault, Misuse
 from omnigraph.lang.query.syntax import ast
 from omnigraph.lang.query.syntax.printing import print_expression
@@ -91,9 +91,7 @@ def object_of(context: Context, scope: Scope, call: ast.Call, place: Place) -> i
     if not check_arity(context, call, 1, 1, "Q110"):
         return None
     (variable,) = call.arguments
-    if not isinstance(variable, ast.Variable) or not isinstance(
-        scope.bound.get(variable.name), NodeVariable | EdgeVariable
-    ):
+    if not isinstance(variable, ast.Variable):
         message = f"`object` takes a node or an edge, found `{print_expression(variable)}`"
         context.error("T7", variable.span, message, "name a variable of the match, as in `object($p)`")
         return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from omnigraph.core.source import Hint
-from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, ScalarType, scalar_of
+from omnigraph.core.types import NUMERICS, ListType, PropertyType, RecordListType, Scalar, ScalarType, scalar_of
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.check.aggregates import aggregate_type, check_sortable, count_value, order_key
 from omnigraph.lang.query.check.calls import (
@@ -32,6 +32,7 @@ from omnigraph.lang.query.check.comparisons import (
     is_comparable,
     moment_hint,
     report_incomparable,
+    report_node_in,
     report_null,
 )
 from omnigraph.lang.query.check.operands import (
@@ -260,25 +261,12 @@ def _compared_side(
 def _membership(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
     left = _compared_side(context, scope, expression.left, place)
     if isinstance(left, ir.EntityRef):
-        _report_node_in(context, scope, expression)
+        report_node_in(context, scope, expression)
         return None
     found = _members(context, scope, expression, left, place)
     if found is None:
         return None
     return ir.Not(found) if expression.operator is ast.Operator.NOT_IN else found
-
-
-def _report_node_in(context: Context, scope: Scope, expression: ast.Binary) -> None:
-    """A node left of `in`: an edge of that name is written in quotes."""
-    left, right = (print_expression(side) for side in (expression.left, expression.right))
-    is_edge = isinstance(expression.right, ast.Variable) and expression.right.name in scope.bound
-    if is_edge and context.catalog.edge("in") is not None:
-        hint = f'the edge is written in quotes: `{left} "in" {right}`'
-    elif isinstance(expression.right, ast.ListLiteral | ast.Variable) and not is_edge:
-        hint = f"find its id: `{left}.@id in {right}`"
-    else:
-        hint = f"compare two nodes with `{left} = {right}`"
-    context.error("T7", expression.span, f"`in` finds values in lists, `{left}` is a node or an edge", hint)
 
 
 def _members(
@@ -311,6 +299,9 @@ def _members(
     list_ = value(context, scope, right, place)
     if left is None or list_ is None:
         return None
+    if isinstance(list_.type.base, RecordListType):
+        report_incomparable(context, expression, left, list_)
+        return None
     if not isinstance(list_.type.base, ListType):
         message = f"`in` needs a list on its right, found {list_.type}"
         hint = "write the values in brackets: `in [1, 2]`"
@@ -332,7 +323,7 @@ def _element(context: Context, scope: Scope, item: ast.Expression, place: Place)
     if isinstance(item, ast.ListLiteral):
         context.error("Q108", item.span, "lists do not nest")
         return None
-    found = check(context, scope, item, replace(place, has_rows=False, names=None))
+    found = check(context, scope, item, replace(place, has_rows=False, names=None, is_listed=True))
     if found is not None and scalar_of(found.type.base) is None:
         context.error("Q108", item.span, f"a list holds single values, found {found.type}")
         return None

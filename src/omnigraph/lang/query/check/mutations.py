@@ -17,6 +17,7 @@ from omnigraph.core.types import (
     Scalar,
     ScalarType,
     item_scalar,
+    record_fields,
     scalar_of,
 )
 from omnigraph.core.values import coerce_json
@@ -63,7 +64,8 @@ def check_returns(context: Context, scope: Scope, body: ast.MutationBody) -> tup
         if _uses_path(context, written.span, (column.expression,)):
             continue
         if scalar_of(column.type.base) is None:
-            context.error("T7", written.span, f"statements return single values, this is {column.type}")
+            what = "made of objects" if record_fields(column.type.base) else str(column.type)
+            context.error("T7", written.span, f"statements return single values, this is {what}")
     return checked.projections
 
 

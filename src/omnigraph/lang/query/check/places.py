@@ -64,6 +64,8 @@ class Place:
     names: Mapping[str, ir.Expression | None] | None = None
     #: The same for `@id` and its like.
     meta_names: Mapping[str, ir.Expression] = field(default_factory=dict)
+    #: Whether it is an element of a list literal, which holds constants.
+    is_listed: bool = False
     #: The names that columns get beside it.
     aliases: frozenset[str] = frozenset()
 
@@ -93,7 +95,11 @@ def is_of_rows(context: Context, place: Place, expression: ast.PropertyAccess | 
         report_not_returned(context, expression)
         return False
     message = f"`{text}` differs from row to row: here stands a constant"
-    context.error("T45", expression.span, message, f"compare in a condition of its own: `$x.property = {text}`")
+    hint = f"compare in a condition of its own: `$x.property = {text}`"
+    if place.is_listed:
+        message = f"`{text}` differs from row to row: a list literal holds constants"
+        hint = f"compare it beside the list: `… or $x.property = {text}`"
+    context.error("T45", expression.span, message, hint)
     return False
 
 
@@ -120,9 +126,11 @@ def bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression 
         message = f"`{name.name}` is a column, and no column is made from another"
         context.error("Q117", name.span, message, f"name the value in `match`: `let ${name.name} = …`")
     elif not place.has_rows or place.name == "statement":
-        what = "a constant" if not place.has_rows else "a value: a new row has none yet"
+        what = "a constant" if not place.has_rows or place.is_listed else "a value: a new row has none yet"
         message = f"`{name.name}` is not {what}"
         hint = f'write `${name.name}` for a parameter, or `"{name.name}"` for a text'
+        if place.is_listed:
+            hint += f"; a property is compared beside the list: `… or x = {name.name}`"
         context.error("T45", name.span, message, hint)
     else:
         message = f"`{name.name}` is not a value: properties are written with their variable"
