@@ -52,6 +52,10 @@ class StatementRows:
             case _:
                 raise AssertionError(f"{expression!r} cannot stand in a statement")
 
+    def block(self, expression: ir.BlockValue) -> tuple[Array, BoolArray | None]:
+        """A value of the match."""
+        raise AssertionError(f"{expression!r} cannot stand in a statement")
+
     def holds(self, predicate: ir.Expression) -> BoolArray:
         """Per row, whether a condition is true; an integer beyond 64 bits makes it unknown."""
         truths = as_array(evaluate(predicate, self).side, self.count)

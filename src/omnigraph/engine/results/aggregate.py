@@ -19,7 +19,7 @@ from omnigraph.core.values import StoredValue
 from omnigraph.engine.predicates import ID, computed, refuse_overflow, stored_columns, with_columns
 from omnigraph.engine.results.group_values import aggregate_all, first_places, numbers_of
 from omnigraph.engine.results.projection import groupable, order_codes, with_one_zero
-from omnigraph.engine.rows import IntArray, Rows
+from omnigraph.engine.rows import BoolArray, IntArray, Rows
 from omnigraph.engine.tables.context import Context, counts_rows, is_hidden
 from omnigraph.engine.values.comparisons import as_array
 from omnigraph.engine.values.expressions import Reference, evaluate
@@ -112,6 +112,10 @@ class Groups:
         if isinstance(expression, ir.ColumnRef):
             return self.columns[expression.name]
         return self.known[expression]
+
+    def block(self, expression: ir.BlockValue) -> tuple[Array, BoolArray | None]:
+        """A block that is a key: what overflows in it is refused before."""
+        return self.known[expression], None
 
 
 class Grouping:

@@ -257,8 +257,8 @@ class BlockEngine(Protocol):
         """Per row, whether a block has a solution."""
         ...
 
-    def value(self, context: Context, rows: Rows, block: ir.BlockValue) -> Array:
-        """Per row, the aggregate over the solutions of a block."""
+    def value(self, context: Context, rows: Rows, block: ir.BlockValue) -> tuple[Array, BoolArray | None]:
+        """Per row, the aggregate over the solutions of a block, and where integers overflow in it, if anywhere."""
         ...
 
 
@@ -268,7 +268,7 @@ class _NoBlocks:
     def exists(self, _context: Context, _rows: Rows, block: ir.Exists) -> BoolArray:
         raise AssertionError(f"nothing runs {block!r}")
 
-    def value(self, _context: Context, _rows: Rows, block: ir.BlockValue) -> Array:
+    def value(self, _context: Context, _rows: Rows, block: ir.BlockValue) -> tuple[Array, BoolArray | None]:
         raise AssertionError(f"nothing runs {block!r}")
 
 
@@ -328,8 +328,6 @@ class Context:
     budget: Budget = field(default_factory=Budget)
     #: Whether the newest state of a branch is read, so that what follows from it is worth being kept on disk.
     is_head: bool = True
-    #: Whether what overflows in a block is unknown, as in a condition of a match, instead of an error.
-    is_lenient: bool = False
     #: Text conditions that were answered for the whole table already.
     matches: dict[tuple[TableKey, ir.TextMatch], IntArray] = field(default_factory=dict)
     #: The relevance of all rows, by the ranking that asked for it.

@@ -41,18 +41,14 @@ class Source(Protocol):
         """What only the batch can tell: a value per row, in stored form."""
         ...
 
+    def block(self, expression: ir.BlockValue) -> tuple[Array, BoolArray | None]:
+        """The values of a block, null where integers overflow in it, and where that is; None where it nowhere is."""
+        ...
+
 
 #: The expressions that a source answers.
 Reference = (
-    ir.PropertyRef
-    | ir.EntityRef
-    | ir.TypeOf
-    | ir.PathRef
-    | ir.ColumnRef
-    | ir.TextMatch
-    | ir.Exists
-    | ir.BlockValue
-    | ir.Aggregate
+    ir.PropertyRef | ir.EntityRef | ir.TypeOf | ir.PathRef | ir.ColumnRef | ir.TextMatch | ir.Exists | ir.Aggregate
 )
 
 
@@ -102,6 +98,9 @@ def evaluate(expression: ir.Expression, source: Source) -> Evaluated:
             return _function(expression, source)
         case ir.Case():
             return _case(expression, source)
+        case ir.BlockValue():
+            values, overflow = source.block(expression)
+            return Evaluated(Values(values, expression.type.base), overflow)
         case ir.Record():
             return _record(expression, source)
         case (
@@ -112,7 +111,6 @@ def evaluate(expression: ir.Expression, source: Source) -> Evaluated:
             | ir.ColumnRef()
             | ir.TextMatch()
             | ir.Exists()
-            | ir.BlockValue()
             | ir.Aggregate()
         ):
             return Evaluated(Values(source.column(expression), expression.type.base))
