@@ -195,11 +195,17 @@ def _block_reads(expression: ir.Expression, catalog: Catalog) -> Iterator[TypeRe
                 pass
 
 
+def types_of_match(query: ir.MutationIR, catalog: Catalog) -> set[TypeRef]:
+    """The types whose rows the match of a mutation looks at, for its blocks in statements too."""
+    reads = set(matched_types(query.match or (), catalog))
+    for statement in query.statements:
+        reads.update(_blocks_read(ir.statement_expressions(statement), catalog))
+    return reads
+
+
 def _mutation_effects(query: ir.MutationIR, catalog: Catalog) -> tuple[set[TypeRef], set[TypeRef]]:
-    reads: set[TypeRef] = set()
+    reads = types_of_match(query, catalog)
     writes: set[TypeRef] = set()
-    if query.match is not None:
-        reads |= set(matched_types(query.match, catalog))
     for statement in query.statements:
         match statement:
             case ir.InsertNode(node_type):

@@ -179,7 +179,7 @@ class _Uses:
         """Look at every part of an expression."""
         if isinstance(expression, ast.Variable):
             self._note(expression, None, scope)
-        for part in _outside_blocks(expression):
+        for part in ast.outside_blocks(expression):
             match part:
                 case ast.Binary():
                     self._of_binary(part, scope)
@@ -296,16 +296,6 @@ class _Uses:
         found = self.types.setdefault(expression.name, set())
         if base is not None:
             found.add(_STRING if isinstance(base, EnumType) else base)
-
-
-def _outside_blocks(expression: ast.Expression) -> Iterator[ast.Expression]:
-    """An expression and everything in it, but what an aggregate of a block is made over."""
-    waiting = [expression]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        if not ast.block_of(found):
-            waiting.extend(reversed(list(ast.parts(found))))
 
 
 def _only_type(function: functions.Function, position: int) -> BaseType | None:

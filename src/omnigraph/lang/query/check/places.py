@@ -64,6 +64,8 @@ class Place:
     names: Mapping[str, ir.Expression | None] | None = None
     #: The same for `@id` and its like.
     meta_names: Mapping[str, ir.Expression] = field(default_factory=dict)
+    #: Whether a statement stands there behind a match, whose blocks it may use.
+    has_match: bool = False
     #: Whether it is an element of a list literal, which holds constants.
     is_listed: bool = False
     #: The names that columns get beside it.
@@ -140,10 +142,11 @@ def bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression 
 
 def allows_blocks(context: Context, place: Place, expression: ast.Expression) -> bool:
     """Whether a block may stand there; T45 where only constants may."""
-    if place.has_rows and place.name != "statement":
+    if place.has_rows and (place.name != "statement" or place.has_match):
         return True
     if place.name == "column":
         report_not_returned(context, expression)
     else:
-        context.error("T45", expression.span, "a block needs the rows of a match and cannot stand here")
+        hint = "write the pattern before the statement: `match { … }`" if place.name == "statement" else None
+        context.error("T45", expression.span, "a block needs the rows of a match and cannot stand here", hint)
     return False
