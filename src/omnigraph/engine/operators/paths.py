@@ -135,8 +135,10 @@ class PathOperator:
 
     def _types(self, variable: str, numbers: IntArray) -> Array:
         """Lists of the types of nodes or edges, one list per row of numbers."""
-        context = self._context.narrowed({_AT: NODES, _EDGE: EDGES})
-        return _lists(context.type_names(variable, numbers.ravel()), numbers)
+        context, flat = self._context.narrowed({_AT: NODES, _EDGE: EDGES}), numbers.ravel()
+        # There are few types: their names are looked up once each.
+        _, first, places = np.unique(context.type_numbers_of(flat), return_index=True, return_inverse=True)
+        return _lists(context.type_names(variable, flat[first]).take(pa.array(places)), numbers)
 
     def _ids(self, variable: str, numbers: IntArray) -> Array:
         """Lists of the ids of nodes or edges, one list per row of numbers."""

@@ -152,10 +152,16 @@ def _list_texts(column: Array) -> Array:
 
 def _record_texts(column: Array) -> Array:
     """One text per record, different for different records."""
-    parts = [_marked(_plain_texts(part)) for part in record_columns(column)]
+    parts = [_marked(_plain_texts(part)) for part in _telling_fields(column)]
     joined = pc.binary_join_element_wise(*parts, ",")
     found: Array = pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.utf8()))
     return found
+
+
+def _telling_fields(column: Array) -> list[Array]:
+    """The fields that tell records from each other: of an entity its system fields, the others follow from these."""
+    fields = dict(zip(column.type.names, record_columns(column), strict=True))
+    return [part for name, part in fields.items() if name.startswith("@")] or list(fields.values())
 
 
 def _marked(texts: Array) -> Array:
@@ -183,10 +189,10 @@ def order_codes(column: Array, *, descending: bool, nulls_first: bool | None = N
     """Numbers that sort as the values do: null first, then NaN, or last descending; equal values have equal numbers.
 
     `nulls_first` puts null elsewhere. Lists have an order too, which means nothing but makes others total; records
-    are in that of their fields.
+    are in that of the fields that tell them apart.
     """
     if pa.types.is_struct(column.type):
-        parts = [order_codes(part, descending=False) for part in record_columns(column)]
+        parts = [order_codes(part, descending=False) for part in _telling_fields(column)]
         column = pa.array(_numbers_of(parts, len(column)), mask=np.asarray(column.is_null()))
     values = groupable(plain_numbers(column))
     ranks = pc.rank(values, options=_RANKS)
