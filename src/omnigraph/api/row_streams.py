@@ -15,7 +15,18 @@ from omnigraph.api.rows import Result
 from omnigraph.commit.read_target import Target
 from omnigraph.core.arrow import Batch, Schema, json_column
 from omnigraph.core.arrow import pa as _pa
-from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    RecordListType,
+    RecordType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    record_fields,
+)
 from omnigraph.errors import OmniError, UnexpectedAnswerError
 from omnigraph.errors.bodies import error_from_body
 
@@ -227,6 +238,14 @@ def _type_json(type_: PropertyType) -> dict[str, object]:
             return {"list": str(item), "nullable": nullable}
         case VectorType(dimension):
             return {"vector": dimension, "nullable": nullable}
+        case RecordType():
+            return {"record": _fields_json(type_.base), "nullable": nullable}
+        case RecordListType():
+            return {"records": _fields_json(type_.base), "nullable": nullable}
+
+
+def _fields_json(base: BaseType) -> list[object]:
+    return [[name, _type_json(type_)] for name, type_ in record_fields(base)]
 
 
 def _type_from_json(body: Mapping[str, Any]) -> PropertyType:
@@ -238,9 +257,17 @@ def _type_from_json(body: Mapping[str, Any]) -> PropertyType:
             base = EnumType(tuple(values))
         case {"list": item}:
             base = ListType(Scalar(item))
+        case {"record": fields}:
+            base = _record(fields)
+        case {"records": fields}:
+            base = RecordListType(_record(fields))
         case _:
             base = VectorType(body["vector"])
     return PropertyType(base, body["nullable"])
+
+
+def _record(fields: Iterable[tuple[str, Mapping[str, Any]]]) -> RecordType:
+    return RecordType(tuple((name, _type_from_json(body)) for name, body in fields))
 
 
 # ---- Results as one JSON document

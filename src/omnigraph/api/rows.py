@@ -16,7 +16,7 @@ from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.budget import Budget
 from omnigraph.core.extras import need
 from omnigraph.core.lazy_exports import LateModule, late_types
-from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, VectorType, scalar_of
+from omnigraph.core.types import NUMERICS, ListType, PropertyType, RecordListType, Scalar, VectorType, scalar_of
 from omnigraph.display.tables import Column, Table
 from omnigraph.display.text import SHOWN_ITEMS, SHOWN_LENGTH, Shown, counted, short_text
 from omnigraph.errors import BadRequestError, OmniError
@@ -268,7 +268,7 @@ def _shown_column(column: pa.ChunkedArray[Any], name: str, type_: PropertyType) 
     """A column of a table for people; long values are cut before anything is made of them."""
     array, base = column.combine_chunks(), type_.base
     values: Sequence[object]
-    if isinstance(base, ListType | VectorType):
+    if isinstance(base, ListType | VectorType | RecordListType):
         values = [*map(_shown_list, json_column(_first_items(array), base), pc.list_value_length(array).to_pylist())]
     elif scalar_of(base) is Scalar.STRING:
         values = [*map(_shown_text, _beginnings(array).to_pylist(), pc.utf8_length(array).to_pylist())]

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 import pyarrow
 
-from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    RecordListType,
+    RecordType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
 from omnigraph.core.values import StoredValue, render_date, render_datetime
 
 if TYPE_CHECKING:
@@ -85,6 +95,11 @@ def arrow_type(base: BaseType) -> pyarrow.DataType:
             return pyarrow.list_(pyarrow.field("item", _SCALARS[item], nullable=True))
         case VectorType(dimension):
             return pyarrow.list_(pyarrow.field("item", pyarrow.float32(), nullable=True), dimension)
+        case RecordType(fields):
+            # Every field may be null in Arrow: it is where the record is null.
+            return pyarrow.struct([(name, arrow_type(type_.base)) for name, type_ in fields])
+        case RecordListType(item):
+            return pyarrow.list_(pyarrow.field("item", arrow_type(item), nullable=True))
         case _:
             assert_never(base)
 
@@ -101,6 +116,21 @@ def repeated(value: pyarrow.Scalar[Any], count: int) -> Array:
     """A column of one value; Arrow repeats no list zero times."""
     column: Array = pa.repeat(value, count) if count else pa.array([], value.type)
     return column
+
+
+def record_columns(column: Array) -> list[Array]:
+    """The fields of records as columns, null where the record is."""
+    whole: Any = column
+    fields: list[Array] = whole.flatten()
+    return fields
+
+
+def records(type_: pyarrow.DataType, columns: Iterable[Array], is_missing: Array | None = None) -> Array:
+    """Records of a struct type from the columns of their fields; null where `is_missing` says so."""
+    fields = list(cast("pyarrow.StructType", type_))
+    parts = [column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
+    found: Array = pa.StructArray.from_arrays(parts, fields=fields, mask=is_missing)
+    return found
 
 
 def stored_array(type_: pyarrow.DataType, values: Iterable[StoredValue]) -> Array:
@@ -165,6 +195,11 @@ def json_column(column: Array, base: BaseType) -> list[object]:
             return [_present(render_date, day) for day in column.cast(pyarrow.int32()).to_pylist()]
         case ScalarType(Scalar.DATETIME):
             return [_present(render_datetime, ms) for ms in column.cast(pyarrow.int64()).to_pylist()]
+        case RecordType(fields):
+            return _json_records(column, fields)
+        case RecordListType(record):
+            records = iter(json_column(pc.list_flatten(column), record))
+            return [None if length is None else [next(records) for _ in range(length)] for length in _lengths(column)]
         case ListType(Scalar.DATE | Scalar.DATETIME as item):
             narrow = pyarrow.int32() if item is Scalar.DATE else pyarrow.int64()
             return [_moments(values, item) for values in column.cast(pa.list_(narrow)).to_pylist()]
@@ -179,6 +214,17 @@ def json_column(column: Array, base: BaseType) -> list[object]:
             return [_number(value) for value in column.to_pylist()]
 
 
+def _json_records(column: Array, fields: Iterable[tuple[str, PropertyType]]) -> list[object]:
+    """Records as objects, with every field of each."""
+    columns = [json_column(part, type_.base) for part, (_, type_) in zip(record_columns(column), fields, strict=True)]
+    names = column.type.names
+    rows = zip(*columns, strict=True)
+    return [
+        dict(zip(names, row, strict=True)) if present else None
+        for row, present in zip(rows, column.is_valid().to_pylist(), strict=True)
+    ]
+
+
 def _narrow_floats(column: Array) -> list[object]:
     """32-bit floats with as many digits as they have: 0.1, not 0.10000000149011612."""
     texts = column.cast(pyarrow.utf8())
@@ -190,7 +236,8 @@ def _lengths(column: Array) -> list[int | None]:
     if pyarrow.types.is_fixed_size_list(lists.type):
         size = lists.type.list_size
         return [size if present else None for present in lists.is_valid().to_pylist()]
-    return [None if item is None else len(item) for item in lists.to_pylist()]
+    lengths: list[int | None] = pc.list_value_length(lists).to_pylist()
+    return lengths
 
 
 def _present(render: Callable[[int], str], value: int | None) -> str | None:

@@ -100,7 +100,30 @@ class VectorType:
         return f"Vector({self.dimension})"
 
 
-BaseType = ScalarType | EnumType | ListType | VectorType
+@frozen
+class RecordType:
+    """Named values side by side: an entity as an object, or a step of a path.
+
+    Results have records; no property and no parameter is one. Fields are scalars and lists of them.
+    """
+
+    fields: tuple[tuple[str, PropertyType], ...]
+
+    def __str__(self) -> str:
+        return f"{{{', '.join(f'{name}: {type_}' for name, type_ in self.fields)}}}"
+
+
+@frozen
+class RecordListType:
+    """A list of records; none of them is null."""
+
+    item: RecordType
+
+    def __str__(self) -> str:
+        return f"[{self.item}]"
+
+
+BaseType = ScalarType | EnumType | ListType | VectorType | RecordType | RecordListType
 
 
 @frozen
@@ -128,16 +151,25 @@ def is_wider(new: BaseType, old: BaseType) -> bool:
 
 
 def scalar_of(base: BaseType) -> Scalar | None:
-    """The scalar that values of `base` compare as: enums are strings, lists and vectors are None."""
+    """The scalar that values of `base` compare as: enums are strings; lists, vectors and records are None."""
     match base:
         case ScalarType(scalar):
             return scalar
         case EnumType():
             return Scalar.STRING
-        case ListType() | VectorType():
+        case ListType() | VectorType() | RecordType() | RecordListType():
             return None
 
 
 def item_scalar(base: BaseType) -> Scalar | None:
     """The scalar of a value, or of the items of a list."""
     return base.item if isinstance(base, ListType) else scalar_of(base)
+
+
+def record_fields(base: BaseType) -> tuple[tuple[str, PropertyType], ...]:
+    """The fields of a record, or of the records of a list; other types have none."""
+    match base:
+        case RecordType(fields) | RecordListType(RecordType(fields)):
+            return fields
+        case _:
+            return ()

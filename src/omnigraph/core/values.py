@@ -16,6 +16,8 @@ from omnigraph.core.types import (
     EnumType,
     ListType,
     PropertyType,
+    RecordListType,
+    RecordType,
     Scalar,
     ScalarType,
     VectorType,
@@ -193,6 +195,8 @@ def coerce_json(type_: PropertyType, value: object) -> StoredValue:
             return tuple(None if part is None else coerce_scalar(item, part) for part in value)
         case VectorType(dimension):
             return _coerce_vector(dimension, value)
+        case RecordType() | RecordListType():
+            raise ValueError("a record is not a stored value")
 
 
 def canonical_spelling(base: BaseType, value: StoredValue) -> str:

@@ -104,6 +104,8 @@ class LoadTaskVectors:
         #: By dimension, the parts with the digests of texts that this task met.
         self._own: defaultdict[int, dict[bytes, str]] = defaultdict(dict)
         self._used: defaultdict[int, set[str]] = defaultdict(set)
+        #: By dimension, the parts whose digests are known.
+        self._seen = {size: set(parts) for size, parts in plan.parts.items()}
         self._embedded = 0
 
     def embed(self, vector: EmbeddedVector, wanted: Sequence[str]) -> NDArray[np.float32]:
@@ -130,16 +132,34 @@ class LoadTaskVectors:
             # They were removed meanwhile.
             missing = list(places)
         self._used[size].update(part_of.values())
-        for batch in work_steps(_batches(missing)):
+        for wanted_now in work_steps(_batches(missing)):
+            self._learn(kept, size)
+            met = {digest: part for digest in wanted_now if (part := own.get(digest)) is not None}
+            known = {digest: places[digest] for digest in met}
+            if met and fill_vectors(kept, dict.fromkeys(met.values()), known, made):
+                self._used[size].update(met.values())
+            else:
+                met = {}
+            batch = [digest for digest in wanted_now if digest not in met]
+            if not batch:
+                continue
             vectors = self._ask([text_of[digest] for digest in batch], size)
             part = kept.keep(batch, vectors)
             reach(Failpoint.EMBED_VECTORS_KEPT)
             own.update(dict.fromkeys(batch, part))
+            self._seen[size].add(part)
             self._used[size].add(part)
             self._embedded += len(batch)
             for digest, values in zip(batch, vectors, strict=True):
                 made[places[digest]] = values
         return made
+
+    def _learn(self, kept: KeptVectors, size: int) -> None:
+        """Take note of what other tasks of the load have kept meanwhile: no text is embedded in each of them."""
+        for part in kept.parts():
+            if part not in self._seen[size]:
+                self._seen[size].add(part)
+                self._own[size].update(dict.fromkeys(kept.digests(part), part))
 
     def _ask(self, texts: Sequence[str], size: int) -> list[tuple[float, ...]]:
         plan = self._plan

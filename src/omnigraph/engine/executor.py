@@ -33,6 +33,7 @@ from omnigraph.engine.tables.context import (
     needed_variables,
     optional_variables,
     result_expressions,
+    walked_paths,
 )
 from omnigraph.errors import ParameterError
 from omnigraph.frozen import frozen
@@ -107,6 +108,7 @@ def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) 
         return ResultStream(schema, iter(()))
     context.blocks = _BLOCKS
     context.optional = optional_variables(query.pipeline)
+    context.walked = walked_paths(query.projections)
     context.wanted = None if query.per else window.end
     make = _grouped if query.grouped else _plain
     return ResultStream(schema, _bounded(context.budget, make(context, query, window, schema, profile)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.core.arrow import Array, pc
+from omnigraph.core.arrow import Array, arrow_type, pc, records
+from omnigraph.core.cache import by_identity
 from omnigraph.core.types import FLOATS, INTEGERS, ListType, ScalarType, scalar_of
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.rows import BATCH_ROWS, BoolArray, Column, IntArray, Rows
@@ -21,6 +21,7 @@ from omnigraph.engine.values.expressions import Reference, evaluate
 from omnigraph.errors import IntegerOverflowError
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
+from omnigraph.lang.query.functions.table import function_named
 from omnigraph.lang.query.ir import CompareOp, Comparison, Constant, Operand, ParamRef, PropertyRef, value_of
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, HasItem, HasText, IsNull
 
@@ -195,6 +196,8 @@ class RowSource:
                 return self._stored(variable, name)
             case ir.EntityRef(variable):
                 return self._stored(variable, ID)
+            case ir.PathRef(path, ir.PathPart.STEPS):
+                return path_steps(self.rows, path)
             case ir.PathRef(path, part):
                 return self.rows.columns[path, part]
             case ir.TypeOf(variable):
@@ -203,12 +206,14 @@ class RowSource:
                 return self._text(expression)
             case ir.Exists():
                 return pa.array(context.blocks.exists(context, self.rows, expression))
-            case ir.BlockValue():
-                return context.blocks.value(context, self.rows, expression)
             case ir.ColumnRef() | ir.Aggregate():
                 raise AssertionError(f"{expression!r} belongs to groups, not to rows of a match")
             case _:
                 assert_never(expression)
+
+    def block(self, expression: ir.BlockValue) -> tuple[Array, BoolArray | None]:
+        """The values of a block, and where integers overflow in it."""
+        return self._context.blocks.value(self._context, self.rows, expression)
 
     def _stored(self, variable: str, name: str) -> Array:
         self.rows = with_columns(self._context, self.rows, ((variable, name),))
@@ -222,6 +227,28 @@ class RowSource:
             return pa.array(found)
         known = self._stored(condition.field.variable, condition.field.property).is_valid()
         return pa.array(found, mask=~np.asarray(known.to_numpy(zero_copy_only=False), np.bool_))
+
+
+def path_steps(rows: Rows, path: str) -> Array:
+    """Paths as lists of their nodes, each with the edge that leads to it."""
+    part = ir.PathPart
+    nodes, edges = rows.columns[path, part.NODES], rows.columns[path, part.EDGES]
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(nodes), 0).to_numpy(zero_copy_only=False)).astype(np.int64)
+    ends = np.cumsum(lengths)
+    # A path has one edge less than nodes: none leads to its first one.
+    is_first = np.zeros(lengths.sum(), np.bool_)
+    is_first[(ends - lengths)[lengths > 0]] = True
+    places = pa.array(np.cumsum(~is_first) - 1, mask=is_first)
+    columns = [
+        pc.list_flatten(nodes),
+        pc.list_flatten(rows.columns[path, part.NODE_TYPES]),
+        pc.list_flatten(edges).take(places),
+        pc.list_flatten(rows.columns[path, part.EDGE_TYPES]).take(places),
+    ]
+    steps = records(arrow_type(ir.STEP), columns)
+    offsets = pa.array(np.append(0, ends), pa.int32())
+    found: Array = pa.ListArray.from_arrays(offsets, steps, mask=nodes.is_null())
+    return found
 
 
 def text_mask(context: Context, rows: Rows, condition: ir.TextMatch) -> BoolArray:
@@ -247,9 +274,7 @@ def keep_true(context: Context, rows: Rows, predicates: Sequence[ir.Expression],
             case ir.TextMatch():
                 rows = rows.keep(text_mask(context, rows, predicate))
             case _:
-                has_values = any(isinstance(part, ir.BlockValue) for part in ir.walk(predicate))
-                inside = replace(context, is_lenient=True) if has_values and not is_strict else context
-                source = RowSource(inside, with_columns(context, rows, stored_columns((predicate,))))
+                source = RowSource(context, with_columns(context, rows, stored_columns((predicate,))))
                 found = evaluate(predicate, source)
                 if is_strict and found.overflow is not None:
                     refuse_overflow(context, source.rows, found.overflow)
@@ -269,12 +294,25 @@ def computed(context: Context, rows: Rows, expression: ir.Expression) -> Array:
 
 def without_overflow(context: Context, rows: Rows, expressions: Iterable[ir.Expression]) -> tuple[Rows, Rows]:
     """The rows in which no expression overflows, and the others."""
+    expressions = [item for item in expressions if _may_overflow(item)]
+    if not expressions:
+        return rows, rows.take(np.zeros(0, np.int64))
     beyond = np.zeros(rows.count, np.bool_)
     for expression in expressions:
         overflow = evaluate(expression, RowSource(context, rows)).overflow
         if overflow is not None:
             beyond |= overflow
     return rows.keep(~beyond), rows.take(np.flatnonzero(beyond))
+
+
+@by_identity
+def _may_overflow(expression: ir.Expression) -> bool:
+    """Whether integers are computed in an expression."""
+    return any(
+        isinstance(part, ir.Arithmetic | ir.Negative | ir.BlockValue)
+        or (isinstance(part, ir.Function) and (function := function_named(part.name)) and function.can_overflow)
+        for part in ir.walk(expression)
+    )
 
 
 def refuse_overflow(context: Context, rows: Rows, overflow: BoolArray) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from omnigraph.core.arrow import Rows, pa, pc
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.predicates import push_down
+from omnigraph.engine.rows import IntArray
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.storage.datasets.blobs import blob_bytes
 from omnigraph.storage.datasets.filters import AllOf, Filter, OneOf
 from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, TypeDef, blob_columns, table_schema, texts
+from omnigraph.writes.pairs import PairCondition
 from omnigraph.writes.pending import PendingRows
 from omnigraph.writes.values import StatementRows
 
@@ -58,6 +62,39 @@ class CurrentRows:
             if rows.num_rows:
                 yield self._true(rows, rest).select(list(columns))
 
+    def paired(
+        self, definition: TypeDef, condition: PairCondition, columns: Sequence[str]
+    ) -> Iterator[tuple[Rows, IntArray]]:
+        """Columns of committed rows, each beside the combination of the match that it fits; from one scan."""
+        wanted = [*dict.fromkeys([*columns, *condition.columns])]
+        for rows in self.committed_where(definition, condition.alone, wanted):
+            places, numbers = condition.pairs(rows)
+            yield rows.select(list(columns)).take(pa.array(places)), numbers
+
+    def whole_pairs(self, definition: TypeDef, condition: PairCondition) -> tuple[Rows, IntArray]:
+        """The whole rows, each beside the combination of the match that it fits, in the order of the combinations."""
+        pending = self.pending.delta(definition).rows
+        mine = self._true(pending, [*ir.conjuncts(condition.alone)])
+        places, numbers = condition.pairs(mine)
+        found = [(mine.take(pa.array(places)), numbers)]
+        names = table_schema(definition).names
+        # Blobs are read only of the rows that are found.
+        columns = ["id"] if blob_columns(definition) else names
+        for rows, numbers in self.paired(definition, condition, columns):
+            kept = pc.invert(pc.is_in(rows["id"], pending["id"].combine_chunks()))
+            found.append((rows.filter(kept), numbers[np.asarray(kept.to_numpy(), np.bool_)]))
+        if columns != names:
+            ids = dict.fromkeys(entity_id for rows, _ in found[1:] for entity_id in texts(rows["id"]))
+            whole = _joined([pending.slice(0, 0), *self._by_id(definition, list(ids))])
+            place_of = {entity_id: place for place, entity_id in enumerate(texts(whole["id"]))}
+            found[1:] = [
+                (whole.take(pa.array([place_of[entity_id] for entity_id in texts(rows["id"])], pa.int64())), numbers)
+                for rows, numbers in found[1:]
+            ]
+        numbers = np.concatenate([part for _, part in found])
+        order = np.argsort(numbers, kind="stable")
+        return _joined([rows.cast(pending.schema) for rows, _ in found]).take(pa.array(order)), numbers[order]
+
     def _whole(self, definition: TypeDef, predicate: ir.Expression) -> Iterator[Rows]:
         """The committed rows for which a condition is true."""
         key = definition.table_key
@@ -80,7 +117,7 @@ class CurrentRows:
         yield from self.committed.probe(definition.table_key, "id", ids, table_schema(definition).names)
 
     def _pushed(self, predicate: ir.Expression | None, only: Filter | None) -> tuple[Filter, tuple[ir.Expression, ...]]:
-        pushed = push_down(_conjuncts(predicate), self.params)
+        pushed = push_down(() if predicate is None else ir.conjuncts(predicate), self.params)
         filters = tuple(item for item in (only, pushed.filter) if item is not None)
         return (filters[0] if len(filters) == 1 else AllOf(filters)), pushed.rest
 
@@ -100,18 +137,6 @@ class CurrentRows:
         """Blobs that an update carries are refused before they are in memory, when they are too many."""
         if (columns := sorted(blob_columns(definition))) and not self.committed.is_empty(definition.table_key):
             self.pending.check_bytes(blob_bytes(self.committed.table(definition.table_key), columns, filter_))
-
-
-def _conjuncts(predicate: ir.Expression | None) -> Iterator[ir.Expression]:
-    """The conditions that all have to be true; what is always true is none."""
-    match predicate:
-        case None | ir.Constant(True):
-            return
-        case ir.Logical(ir.Connective.AND, operands):
-            for operand in operands:
-                yield from _conjuncts(operand)
-        case _:
-            yield predicate
 
 
 def _own_columns(predicates: Sequence[ir.Expression]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from omnigraph.engine.tables.context import Context
 from omnigraph.errors.writes import RowImage
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.signature import matched_types
+from omnigraph.lang.query.signature import types_of_match
 from omnigraph.lang.schema.accepted import Identities
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 from omnigraph.lang.schema.rules import TableRules
@@ -88,7 +88,7 @@ def prepare_mutation(
     external.begin()
     if query.match is not None:
         # Whatever the match looks at must not change until the commit, also where it found nothing.
-        committed.read.update(TableKey(f"{item.kind}:{item.type_name}") for item in matched_types(query.match, catalog))
+        committed.read.update(TableKey(f"{item.kind}:{item.type_name}") for item in types_of_match(query, catalog))
     matched = run_match(query, context)
     pending.check_bytes(matched.nbytes)
     runner = StatementRunner(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, TypeDef, table_
 from omnigraph.writes.current import CurrentRows
 from omnigraph.writes.embedding import UnembeddedRows
 from omnigraph.writes.matched import TYPE, MatchedRows, Tuples
+from omnigraph.writes.pairs import PairCondition
 from omnigraph.writes.pending import ExternalIntake, PendingRows
 from omnigraph.writes.values import StatementRows, assigned_value, computed_column, refuse_overflow
 
@@ -227,10 +228,13 @@ class StatementRunner:
                 own, numbers = own.filter(pa.array(kept)), numbers[kept]
             return _Found(own, numbers, tuples)
         assert predicate is not None, "a statement about a type has a condition"
-        parts = [self._current.where(definition, _at(predicate, tuples, number)) for number in range(tuples.count)]
-        numbers = np.repeat(np.arange(tuples.count), [part.num_rows for part in parts])
-        own = pa.concat_tables(parts) if parts else table_schema(definition).empty_table()
-        return _Found(own, numbers, tuples)
+        if tuples.names:
+            return _Found(*self._current.whole_pairs(definition, self._paired(predicate, tuples)), tuples)
+        own = self._current.where(definition, predicate)
+        return _Found(own, np.zeros(own.num_rows, np.int64), tuples)
+
+    def _paired(self, predicate: ir.Expression, tuples: Tuples) -> PairCondition:
+        return PairCondition(predicate, tuples, self.params)
 
     def _rows_of(self, own: Rows, numbers: IntArray, tuples: Tuples) -> StatementRows:
         wanted = pa.array(numbers)
@@ -270,10 +274,12 @@ class StatementRunner:
         tuples = self.matched.distinct(ir.statement_expressions(statement), (statement.variable,))
         if statement.variable is None:
             assert statement.predicate is not None, "a statement about a type has a condition"
-            for number in range(tuples.count):
-                yield None, _at(statement.predicate, tuples, number)
-            return
-        if statement.predicate is None:
+            if not tuples.names:
+                yield None, statement.predicate
+                return
+            pairs = self._current.paired(definition, self._paired(statement.predicate, tuples), ["id"])
+            ids = [entity_id for rows, _ in pairs for entity_id in texts(rows["id"])]
+        elif statement.predicate is None:
             ids = [entity_id for _, entity_id in tuples.bound(statement.variable, definition.name)]
         else:
             ids = texts(self._found(definition, statement).own["id"])
@@ -334,13 +340,16 @@ class StatementRunner:
     def _now(self, columns: Sequence[ir.Projection]) -> dict[tuple[str, str], Array]:
         """The columns of all variables that are returned, as they are after the statements."""
         wanted: dict[str, dict[str, BaseType]] = {}
+        paths: dict[tuple[str, str], Array] = {}
         for column in columns:
             assert not isinstance(column.expression, ir.Nearest | ir.Bm25 | ir.Rrf), "statements rank nothing"
             for part in ir.walk(column.expression):
-                if isinstance(part, ir.PropertyRef | ir.EntityRef | ir.TypeOf):
+                if isinstance(part, ir.PathRef):
+                    paths[part.path, part.part] = self.matched.columns[part.path, part.part]
+                elif isinstance(part, ir.PropertyRef | ir.EntityRef | ir.TypeOf):
                     name = part.property if isinstance(part, ir.PropertyRef) else "id"
                     wanted.setdefault(part.variable, {})[name] = part.type.base
-        found: dict[tuple[str, str], Array] = {}
+        found: dict[tuple[str, str], Array] = paths
         for variable, names in wanted.items():
             found[variable, TYPE] = self.matched.columns[variable, TYPE]
             found |= {(variable, name): column for name, column in self._values_now(variable, names).items()}
@@ -391,27 +400,6 @@ def _key_ids(definition: TypeDef, members: Sequence[str], columns: Mapping[str, 
     values = [stored_values(columns[name]) for name in members]
     rows = (zip(*values, strict=True)) if count else ()
     return [derive_id(list(map(canonical_spelling, bases, row))) for row in rows]
-
-
-def _at(predicate: ir.Expression, tuples: Tuples, number: int) -> ir.Expression:
-    """A condition with the values that match variables have in one combination."""
-
-    def value(part: ir.Expression) -> ir.Expression | None:
-        match part:
-            case ir.PropertyRef(variable, name, type_) if variable != ir.OWN_ROW:
-                return ir.Constant(_one(tuples, variable, name, number), type_)
-            case ir.EntityRef(variable) | ir.TypeOf(variable):
-                name = TYPE if isinstance(part, ir.TypeOf) else "id"
-                return ir.Constant(_one(tuples, variable, name, number), ir.ID_TYPE)
-            case _:
-                return None
-
-    return ir.rewritten(predicate, value) if tuples.names else predicate
-
-
-def _one(tuples: Tuples, variable: str, name: str, number: int) -> StoredValue:
-    value: Any = stored_values(tuples.columns[variable, name].slice(number, 1))[0]
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _one_per_id(definition: TypeDef, rows: Rows, ids: Sequence[str], columns: Mapping[str, Array]) -> Rows:

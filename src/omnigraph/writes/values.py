@@ -17,7 +17,7 @@ from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 from omnigraph.lang.schema.rules import EnumValues, Example, Required, violation_text
-from omnigraph.writes.matched import TYPE
+from omnigraph.writes.matched import TYPE, held_block, overflow_of
 from omnigraph.writes.pending import ExternalIntake
 
 _BLOB = ScalarType(Scalar.BLOB)
@@ -49,8 +49,18 @@ class StatementRows:
                 return self.matched[variable, "id"]
             case ir.TypeOf(variable):
                 return self.matched[variable, TYPE]
+            case ir.PathRef(path, part):
+                return self.matched[path, part]
+            case ir.Exists():
+                return self.matched[held_block(expression)]
             case _:
                 raise AssertionError(f"{expression!r} cannot stand in a statement")
+
+    def block(self, expression: ir.BlockValue) -> tuple[Array, BoolArray | None]:
+        """The values of a block at the match, and where integers overflow in it."""
+        overflow = self.matched.get(overflow_of(expression))
+        mask = None if overflow is None else np.asarray(overflow.to_numpy(zero_copy_only=False), np.bool_)
+        return self.matched[held_block(expression)], mask
 
     def holds(self, predicate: ir.Expression) -> BoolArray:
         """Per row, whether a condition is true; an integer beyond 64 bits makes it unknown."""

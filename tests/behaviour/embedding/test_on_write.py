@@ -15,6 +15,8 @@ from omnigraph.embedding import load_vectors
 from omnigraph.errors import BadRequestError, CompilerError, EmbeddingError, LoadRejectedError
 from omnigraph.graph import mutations
 from omnigraph.graph.graph import Graph
+from omnigraph.lang.schema.catalog import embedded_vectors
+from omnigraph.pipeline.workers import LocalWorkers, Silent
 from support.embedded_notes import (
     GIVEN,
     KEY,
@@ -45,7 +47,7 @@ node Must {
 """
 INSERT = "query q($slug: String, $body: String?) { insert Note { slug: $slug, body: $body } }"
 REQUIRED = 'query q($body: String?) { insert Must { slug: "m", body: $body } }'
-ONE = [1.0, 0.0, 0.0, 0.0]
+ONE, TWO, THREE = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]
 
 
 @pytest.fixture(autouse=True)
@@ -313,6 +315,23 @@ def test_a_provider_that_fails_in_a_load_writes_nothing_and_what_was_paid_for_is
     assert load(graph, *records).embedded == 1
     assert asked(remote) == [["a"], ["b"], ["b"]]
     assert vectors(graph) == {"a": ONE, "b": ONE}
+    assert kept_files(graph) == []
+
+
+def test_a_text_in_two_tasks_of_one_load_is_embedded_once(graph: Graph, remote: StandIn) -> None:
+    remote.replies = [openai_reply(ONE, TWO), openai_reply(THREE)]
+    catalog = graph.catalog()
+    (vector,) = embedded_vectors(catalog.nodes["Note"])
+    load_of_two = load_vectors.LoadVectors(graph.uri, catalog, is_dry_run=False)
+    with load_of_two.inside(LocalWorkers(Silent())) as plan:
+        first, second = plan.begin(), plan.begin()
+        assert first.embed(vector, ["a", "b", "a"]).tolist() == [ONE, TWO, ONE]
+        assert second.embed(vector, ["b", "c"]).tolist() == [TWO, THREE]
+        assert second.embed(vector, ["a"]).tolist() == [ONE]
+        for task in (first, second):
+            load_of_two.count(task.message())
+    assert (asked(remote), load_of_two.embedded) == ([["a", "b"], ["c"]], 3)
+    load_of_two.forget()
     assert kept_files(graph) == []
 
 

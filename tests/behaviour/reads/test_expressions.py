@@ -201,13 +201,43 @@ def test_an_overflow_names_its_rows(people: Graph) -> None:
     with pytest.raises(IntegerOverflowError, match="ann") as caught:
         rows_of(people, "match { $p: Person } return { $p.big + 1 as n }")
     assert (caught.value.kind, caught.value.total) == ("query", 1)
-    with pytest.raises(IntegerOverflowError, match="ann"):
+    with pytest.raises(IntegerOverflowError, match="dan"):
         rows_of(people, "match { $p: Person } return { sum($q.big + 1) { $p knows $q } as n }")
     # What the limit leaves out is nobody's problem.
     text = "match { $p: Person } return { $p.big + 1 as n } order { $p.age desc } limit 2"
     assert [row["n"] for row in rows_of(people, text)] == [8, 6]
     safe = "case when $p.big < 10 then $p.big + 1 else 0 end"
     assert sum(row["n"] for row in rows_of(people, f"match {{ $p: Person }} return {{ {safe} as n }}")) == 14
+
+
+BEYOND = "sum($q.big + 1) { $p knows $q }"
+
+
+@each_case(
+    ("condition", "found"),
+    [
+        # The neighbour of dan is beyond 64 bits; that of bob has no number, and cid has none: both are null.
+        pytest.param(f"{BEYOND} is null", "bc", id="null"),
+        pytest.param(f"{BEYOND} is not null", "a", id="a value"),
+        pytest.param(f"not ({BEYOND} is null)", "a", id="not null"),
+        pytest.param(f"{BEYOND} > 0", "a", id="compared"),
+        pytest.param(f"not ({BEYOND} > 0)", "", id="compared and negated"),
+        pytest.param(f"coalesce({BEYOND}, 1.0) = 1.0", "bc", id="alternatives"),
+        pytest.param(f'{BEYOND} is null or $p.key = "dan"', "bcd", id="or"),
+        pytest.param(f"size(collect($q.big + 1) {{ $p knows $q }}) = 0 or {BEYOND} is null", "bc", id="lists"),
+        pytest.param(f"max({BEYOND}) {{ $x knows $p }} is null", "bc", id="a block in a block"),
+    ],
+)
+def test_decision_32_an_overflow_in_a_block_is_unknown_in_a_condition(
+    people: Graph, condition: str, found: str
+) -> None:
+    assert keys(people, condition) == found
+
+
+def test_decision_33_a_branch_that_is_not_taken_never_overflows(people: Graph) -> None:
+    value = f'case when $p.key = "dan" then -1.0 else {BEYOND} end'
+    rows = rows_of(people, f"match {{ $p: Person }} return {{ $p.key, {value} as n }} order {{ $p.key }}")
+    assert [row["n"] for row in rows] == [14.0, None, None, -1.0]
 
 
 def test_numbers_of_rows_are_parameters(people: Graph) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from omnigraph.core.arrow import Array, arrow_type, pa, pc, repeated
-from omnigraph.core.types import ListType
+from omnigraph.core.types import ListType, RecordListType
 from omnigraph.engine.operators.pipeline import block_start, has_solution, run_pipeline
 from omnigraph.engine.predicates import without_overflow
 from omnigraph.engine.results.aggregate import Grouping
@@ -21,10 +21,10 @@ class Blocks:
         """Per row, whether the block has a solution."""
         return has_solution(context, rows, block.outer, block.pipeline)
 
-    def value(self, context: Context, rows: Rows, block: ir.BlockValue) -> Array:
+    def value(self, context: Context, rows: Rows, block: ir.BlockValue) -> tuple[Array, BoolArray | None]:
         """Per row, the aggregate over the solutions: 0, an empty list or null where there is none.
 
-        In a condition of a match it is null where a solution overflows.
+        It is null where integers overflow in a solution, and the rows of these are told.
         """
         start, number_of = block_start(rows, block.outer)
         inside = context.inside(block.pipeline)
@@ -34,10 +34,8 @@ class Blocks:
         grouping = Grouping(inside, (), [block.aggregate], OUTER_ROW)
         is_unknown = np.zeros(start.count, np.bool_)
         for solutions in run_pipeline(inside, block.pipeline, [start], needed):
-            found = solutions
-            if context.is_lenient:
-                found, beyond = without_overflow(inside, solutions, ir.parts(block.aggregate))
-                is_unknown[beyond.variables[OUTER_ROW]] = True
+            found, beyond = without_overflow(inside, solutions, ir.parts(block.aggregate))
+            is_unknown[beyond.variables[OUTER_ROW]] = True
             grouping.add(found)
         groups = grouping.finish()
         place = np.full(start.count, -1)
@@ -47,9 +45,10 @@ class Blocks:
         made = groups.known[block.aggregate].take(pa.array(chosen, mask=chosen < 0))
         completed = _completed(made, block.aggregate)
         if not is_unknown.any():
-            return completed
-        known: Array = pc.if_else(pa.array(~is_unknown[number_of]), completed, pa.scalar(None, completed.type))
-        return known
+            return completed, None
+        overflow = is_unknown[number_of]
+        known: Array = pc.if_else(pa.array(~overflow), completed, pa.scalar(None, completed.type))
+        return known, overflow
 
 
 def _completed(made: Array, aggregate: ir.Aggregate) -> Array:
@@ -57,7 +56,7 @@ def _completed(made: Array, aggregate: ir.Aggregate) -> Array:
     if aggregate.function is ir.AggregateFunction.COUNT:
         counts: Array = pc.fill_null(made, 0)
         return counts
-    if isinstance(aggregate.type.base, ListType):
+    if isinstance(aggregate.type.base, ListType | RecordListType):
         empty = pa.array([[]], arrow_type(aggregate.type.base))
         lists: Array = pc.if_else(made.is_null(), repeated(empty[0], len(made)), made.cast(empty.type))
         return lists

@@ -11,7 +11,7 @@ from omnigraph.core.arrow import Array, pa
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.engine.operators.unions import Run, not_among, of_type
 from omnigraph.engine.results.projection import order_codes
-from omnigraph.engine.rows import IntArray, Rows, batch_rows
+from omnigraph.engine.rows import Column, IntArray, Rows, batch_rows
 from omnigraph.engine.tables.context import EDGES, NODES, Context
 from omnigraph.errors import ResourceLimitError
 from omnigraph.frozen import frozen
@@ -123,23 +123,29 @@ class PathOperator:
         if op.path in self._live:
             # A path is no row of a table: its number tells it from the others of this batch.
             rows = rows.bind(op.path, np.arange(rows.count))
-            rows = rows.attach(
-                {
-                    (op.path, ir.PathPart.NODES): self._ids(_AT, paths.nodes),
-                    (op.path, ir.PathPart.EDGES): self._ids(_EDGE, paths.edges),
-                }
-            )
+            columns: dict[Column, Array] = {
+                (op.path, ir.PathPart.NODES): self._ids(_AT, paths.nodes),
+                (op.path, ir.PathPart.EDGES): self._ids(_EDGE, paths.edges),
+            }
+            if op.path in context.walked:
+                columns[op.path, ir.PathPart.NODE_TYPES] = self._types(_AT, paths.nodes)
+                columns[op.path, ir.PathPart.EDGE_TYPES] = self._types(_EDGE, paths.edges)
+            rows = rows.attach(columns)
         return rows
+
+    def _types(self, variable: str, numbers: IntArray) -> Array:
+        """Lists of the types of nodes or edges, one list per row of numbers."""
+        context, flat = self._context.narrowed({_AT: NODES, _EDGE: EDGES}), numbers.ravel()
+        # There are few types: their names are looked up once each.
+        _, first, places = np.unique(context.type_numbers_of(flat), return_index=True, return_inverse=True)
+        return _lists(context.type_names(variable, flat[first]).take(pa.array(places)), numbers)
 
     def _ids(self, variable: str, numbers: IntArray) -> Array:
         """Lists of the ids of nodes or edges, one list per row of numbers."""
         context = self._context.narrowed({_AT: NODES, _EDGE: EDGES})
         distinct, places = np.unique(numbers.ravel(), return_inverse=True)
         ids = context.columns(variable, distinct, ("id",))["id"].take(pa.array(places.ravel()))
-        count, length = numbers.shape
-        offsets = pa.array(np.arange(count + 1) * length, pa.int32())
-        lists: Array = pa.ListArray.from_arrays(offsets, ids.cast(pa.utf8()), type=_LISTS)
-        return lists
+        return _lists(ids.cast(pa.utf8()), numbers)
 
     # ---- the search
 
@@ -261,3 +267,11 @@ class PathOperator:
         hop = self._op.search.hop
         nodes, edges = context.tagged(keys[_NEXT], found[_NEXT]), context.tagged(keys[hop], found[hop])
         return _Hops(found[_FROM], nodes, edges)
+
+
+def _lists(items: Array, numbers: IntArray) -> Array:
+    """Items as one list per row of the numbers that they were found for."""
+    count, length = numbers.shape
+    offsets = pa.array(np.arange(count + 1) * length, pa.int32())
+    lists: Array = pa.ListArray.from_arrays(offsets, items, type=_LISTS)
+    return lists

@@ -185,10 +185,10 @@ class OptionalJoinOperator:
         self._inside = context.inside(op.pipeline)
         #: The columns of the paths that the block binds.
         self._parts = [
-            (inner.path, part)
+            column
             for inner in op.pipeline
             if isinstance(inner, ir.PathSearch) and inner.path in live
-            for part in ir.PathPart
+            for column in context.path_parts(inner.path)
         ]
 
     def apply(self, rows: Rows) -> Iterator[Rows]:

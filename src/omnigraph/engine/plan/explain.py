@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from omnigraph.core.ids import node_table_key
 from omnigraph.engine.operators.pipeline import Measured, Profile, operator_label
 from omnigraph.engine.predicates import push_down, stored_columns
-from omnigraph.engine.tables.context import Context, is_hidden, rank_field
+from omnigraph.engine.tables.context import NODES, Context, is_hidden, rank_field
 from omnigraph.engine.tables.settings import choose_path, followed_edges
 from omnigraph.engine.tables.text_search import is_text_ready
 from omnigraph.engine.tables.traversal_index import traversal_facts
@@ -174,18 +174,47 @@ def _rank_text(context: Context, query: ir.ReadIR) -> str:
     arms = (rank.first, rank.second) if isinstance(rank, ir.Rrf) else (rank,)
     variable = rank_field(rank).variable
     scan = query.pipeline[0]
-    first = isinstance(scan, ir.NodeScan) and scan.variable == variable
+    first = isinstance(scan, ir.NodeScan | ir.UnionScan) and scan.variable == variable
     order = "best candidates first" if first else "after the match"
     ways = []
     for arm in arms:
-        entities = context.entities(arm.field.variable)
         name = arm.field.property
         if isinstance(arm, ir.Nearest):
-            has_index = vector_index_name(name) in context.caches.indexes(entities.table)
-            ways.append(f"nearest {name}: {'vector index' if has_index else 'exact scan'}")
+            ways.append(f"nearest {name}: {_vector_search(context, query, arm.field)}")
         else:
             ways.append(f"bm25 {name}: {_text_index(context, arm.field)}")
     return f"Rank {_name(variable)} {order} ({'; '.join(ways)})"
+
+
+def _vector_search(context: Context, query: ir.ReadIR, field: ir.PropertyRef) -> str:
+    """How the nearest nodes are found; of several types one by one."""
+    name, key = field.property, context.tables[field.variable]
+    keys = [key] if key != NODES else list(map(node_table_key, _types_of(query.pipeline, field.variable)))
+    ways = {
+        item.name: "vector index"
+        if vector_index_name(name) in context.caches.indexes(context.type_entities(item).table)
+        else "exact scan"
+        for item in keys
+    }
+    if len(ways) == 1:
+        return next(iter(ways.values()))
+    return ", ".join(f"{way} of {type_name}" for type_name, way in ways.items())
+
+
+def _types_of(ops: Iterable[ir.Op], variable: str) -> tuple[str, ...]:
+    """The node types of a variable of several."""
+    for op in ops:
+        match op:
+            case ir.UnionScan(name, types) if name == variable:
+                return types
+            case ir.ExpandEdges(target=name, target_types=types) | ir.Search(target=name, target_types=types):
+                if name == variable:
+                    return types
+            case ir.PathSearch(search=ir.Search(target=name, target_types=types)) if name == variable:
+                return types
+            case _:
+                pass
+    raise AssertionError(f"nothing binds {variable}")
 
 
 def _columns(predicate: ir.Expression) -> Iterator[str]:

@@ -20,6 +20,7 @@ from omnigraph.engine.ranking.scores import (
     Candidates,
     FieldRank,
     best_candidates,
+    best_of_types,
     score_codes,
     score_entities,
 )
@@ -77,7 +78,7 @@ def _arm(
     Entities that are left out come behind all others, in the order of the query.
     """
     scan = query.pipeline[0]
-    if isinstance(scan, ir.NodeScan) and scan.variable == rank.field.variable:
+    if isinstance(scan, ir.NodeScan | ir.UnionScan) and scan.variable == rank.field.variable:
         found = _rank_first(context, query, rank, wanted=wanted, wanted_rows=wanted_rows, profile=profile)
         if found is not None:
             return found
@@ -95,7 +96,7 @@ def _rank_first(
 ) -> _Arm | None:
     """Candidates first, the rest of the match behind them; None when too few survive."""
     scan, *rest = query.pipeline
-    assert isinstance(scan, ir.NodeScan)
+    assert isinstance(scan, ir.NodeScan | ir.UnionScan)
     pushed = push_down(scan.filters, context.values)
     drops_none = not rest and not pushed.rest
     exact = any(isinstance(item.expression, ir.Nearest) for item in query.projections)
@@ -104,7 +105,10 @@ def _rank_first(
     while count is None or count <= _MAX_CANDIDATES or drops_none:
         request = CandidateRequest(query, scan.filters, pushed.filter, count, keys, is_total, exact)
         context.budget.enter("Rank")
-        candidates = best_candidates(context, rank, request)
+        if isinstance(scan, ir.UnionScan):
+            candidates = best_of_types(context, rank, request, scan.node_types)
+        else:
+            candidates = best_candidates(context, rank, request)
         rows = candidates.rows
         if not drops_none:
             rows = keep_true(context, rows, pushed.rest)

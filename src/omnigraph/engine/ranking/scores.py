@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
+from omnigraph.core.ids import node_table_key
 from omnigraph.engine.predicates import keep_true
 from omnigraph.engine.results.projection import SCORE_COLUMN, key_codes, order_codes, sort_by_codes, total_order
 from omnigraph.engine.rows import FloatArray, IntArray, Rows
@@ -70,6 +73,21 @@ def best_candidates(context: Context, rank: FieldRank, request: CandidateRequest
             return _nearest(context, rank, request)
         case ir.Bm25():
             return _relevant(context, rank, request)
+
+
+def best_of_types(
+    context: Context, rank: FieldRank, request: CandidateRequest, node_types: Sequence[str]
+) -> Candidates:
+    """The best entities of several types together; their scores are exact, so that they compare."""
+    variable = rank.field.variable
+    numbers, scores, is_complete = [np.zeros(0, np.int64)], [np.zeros(0)], True
+    for key in map(node_table_key, node_types):
+        found = best_candidates(context.narrowed({variable: key}), rank, replace(request, exact=True))
+        numbers.append(context.tagged(key, found.rows.variables[variable]))
+        scores.append(found.scores)
+        is_complete &= found.is_complete
+    rows = Rows(count=sum(map(len, numbers)), variables={variable: np.concatenate(numbers)})
+    return _cut(context, rank, rows, np.concatenate(scores), request, is_complete=is_complete)
 
 
 def score_entities(context: Context, rank: FieldRank, row_ids: IntArray) -> Candidates:
@@ -156,6 +174,13 @@ def _distances(vectors: Array, query: FloatArray) -> FloatArray:
 
 
 def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> FloatArray:
+    variable = rank.field.variable
+    if not context.is_plain(variable):
+        # Each type may have a model of its own for the text that is searched for.
+        distances = np.full(len(row_ids), np.nan)
+        for key, places, some in context.parts(variable, row_ids):
+            distances[places] = _distances_of(context.narrowed({variable: key}), rank, some)
+        return distances
     query = query_vector(context, rank)
     if query is None:
         return np.full(len(row_ids), np.nan)

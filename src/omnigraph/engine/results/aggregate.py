@@ -19,7 +19,7 @@ from omnigraph.core.values import StoredValue
 from omnigraph.engine.predicates import ID, computed, refuse_overflow, stored_columns, with_columns
 from omnigraph.engine.results.group_values import aggregate_all, first_places, numbers_of
 from omnigraph.engine.results.projection import groupable, order_codes, with_one_zero
-from omnigraph.engine.rows import IntArray, Rows
+from omnigraph.engine.rows import BoolArray, IntArray, Rows
 from omnigraph.engine.tables.context import Context, counts_rows, is_hidden
 from omnigraph.engine.values.comparisons import as_array
 from omnigraph.engine.values.expressions import Reference, evaluate
@@ -112,6 +112,10 @@ class Groups:
         if isinstance(expression, ir.ColumnRef):
             return self.columns[expression.name]
         return self.known[expression]
+
+    def block(self, expression: ir.BlockValue) -> tuple[Array, BoolArray | None]:
+        """A block that is a key: what overflows in it is refused before."""
+        return self.known[expression], None
 
 
 class Grouping:
@@ -388,14 +392,14 @@ class Grouping:
         unique = {
             key.variable
             for key in self._keys
-            if isinstance(key, ir.PropertyRef | ir.EntityRef) and self._is_unique(key)
+            if isinstance(key, ir.PropertyRef | ir.EntityRef | ir.Record) and self._is_unique(key)
         }
         return unique.issuperset(self._variables)
 
-    def _is_unique(self, key: ir.PropertyRef | ir.EntityRef) -> bool:
+    def _is_unique(self, key: ir.PropertyRef | ir.EntityRef | ir.Record) -> bool:
         if not self._context.is_plain(key.variable):
             return False
-        if isinstance(key, ir.EntityRef) or key.property == ID:
+        if not isinstance(key, ir.PropertyRef) or key.property == ID:
             return True
         definition = self._context.catalog.nodes.get(self._context.tables[key.variable].name)
         return definition is not None and definition.key is not None and definition.key.members == (key.property,)

@@ -58,7 +58,9 @@ def aggregate_all(
             counts: Array = pa.array(np.bincount(groups, minlength=count).astype(np.int64))
             return counts
         case "collect":
-            ranking = np.lexsort((codes, *reversed(keys))) if keys else None
+            # Arrow sorts no records.
+            is_ranked = bool(keys) or pa.types.is_struct(values.type)
+            ranking = np.lexsort((codes, *reversed(keys))) if is_ranked else None
             return collected(groups, kept_values, count, order=ranking, limit=limit)
         case "min" | "max":
             return _extreme(groups, kept_values, codes, count, last=function == "max")

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.core.arrow import Array, arrow_type, one_array, pc
+from omnigraph.core.arrow import Array, arrow_type, one_array, pc, record_columns, records
 from omnigraph.core.cache import by_identity
-from omnigraph.core.types import BaseType, ListType, Scalar, ScalarType
+from omnigraph.core.types import BaseType, ListType, RecordListType, RecordType, Scalar, ScalarType
 from omnigraph.engine.predicates import computed, stored_columns, with_columns
 from omnigraph.engine.rows import Column, IntArray, Rows, concat_rows, plain_numbers
 from omnigraph.engine.tables.context import EDGES, NODES, Context, is_hidden
@@ -31,6 +31,10 @@ def result_type(base: BaseType) -> pa.DataType:
             return _INSTANT
         case ListType(Scalar.DATETIME):
             return pa.list_(pa.field("item", _INSTANT))
+        case RecordType(fields):
+            return pa.struct([(name, result_type(type_.base)) for name, type_ in fields])
+        case RecordListType(item):
+            return pa.list_(pa.field("item", result_type(item)))
         case _:
             return arrow_type(base)
 
@@ -59,6 +63,11 @@ def shown(column: Array, base: BaseType, wanted: pa.DataType | None = None) -> A
         return column.cast(pa.int64()).cast(wanted)
     if base == ListType(Scalar.DATETIME):
         return column.cast(pa.list_(pa.int64())).cast(wanted)
+    if isinstance(base, RecordListType):
+        return with_items(column, shown(pc.list_flatten(column), base.item, wanted.field(0).type))
+    if isinstance(base, RecordType):
+        parts = zip(record_columns(column), base.fields, strict=True)
+        return records(wanted, [shown(part, type_.base) for part, (_, type_) in parts], column.is_null())
     return column.cast(wanted)
 
 
@@ -99,17 +108,23 @@ def with_one_zero(column: Array) -> Array:
         one_zero: Array = pc.add(column, pa.scalar(0.0, column.type))
         return one_zero
     if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
-        lengths = pc.fill_null(pc.list_value_length(column), 0)
-        ends = np.cumsum(np.asarray(lengths.to_numpy(zero_copy_only=False)))
-        items = with_one_zero(pc.list_flatten(column))
-        offsets = pa.array(np.append(0, ends), pa.int32())
-        lists: Array = pa.ListArray.from_arrays(offsets, items, type=column.type, mask=column.is_null())
-        return lists
+        return with_items(column, with_one_zero(pc.list_flatten(column)))
+    if pa.types.is_struct(column.type):
+        return records(column.type, map(with_one_zero, record_columns(column)), column.is_null())
     return column
 
 
+def with_items(column: Array, items: Array) -> Array:
+    """Lists as long as those of a column, with other items."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0)
+    ends = np.cumsum(np.asarray(lengths.to_numpy(zero_copy_only=False)))
+    offsets = pa.array(np.append(0, ends), pa.int32())
+    lists: Array = pa.ListArray.from_arrays(offsets, items, mask=column.is_null())
+    return lists
+
+
 def groupable(column: Array) -> Array:
-    """A column whose values group exactly as these do: both zeros are one value, lists become texts."""
+    """A column whose values group exactly as these do: both zeros are one value, lists and records become texts."""
     if pa.types.is_floating(column.type):
         return with_one_zero(column)
     if pa.types.is_fixed_size_list(column.type):
@@ -117,15 +132,15 @@ def groupable(column: Array) -> Array:
         return groupable(column.cast(width))
     if pa.types.is_list(column.type):
         return _list_texts(column)
+    if pa.types.is_struct(column.type):
+        return _record_texts(column)
     return column
 
 
 def _list_texts(column: Array) -> Array:
     """One text per list, different for different lists."""
     items = pc.list_flatten(column)
-    texts = items if pa.types.is_string(items.type) else _plain_texts(items)
-    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), ",", "\\,")
-    marked = pc.fill_null(escaped, "\\N")
+    marked = _marked(items if pa.types.is_string(items.type) else _plain_texts(items))
     lengths = pc.fill_null(pc.list_value_length(column), 0)
     offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths.to_numpy(zero_copy_only=False)))])
     lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), marked)
@@ -133,6 +148,27 @@ def _list_texts(column: Array) -> Array:
     joined = pc.binary_join_element_wise(lengths.cast(pa.utf8()), pc.binary_join(lists, ","), ":")
     found: Array = pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.utf8()))
     return found
+
+
+def _record_texts(column: Array) -> Array:
+    """One text per record, different for different records."""
+    parts = [_marked(_plain_texts(part)) for part in _telling_fields(column)]
+    joined = pc.binary_join_element_wise(*parts, ",")
+    found: Array = pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.utf8()))
+    return found
+
+
+def _telling_fields(column: Array) -> list[Array]:
+    """The fields that tell records from each other: of an entity its system fields, the others follow from these."""
+    fields = dict(zip(column.type.names, record_columns(column), strict=True))
+    return [part for name, part in fields.items() if name.startswith("@")] or list(fields.values())
+
+
+def _marked(texts: Array) -> Array:
+    """Texts without a bare comma, and a mark for null."""
+    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), ",", "\\,")
+    marked: Array = pc.fill_null(escaped, "\\N")
+    return marked
 
 
 def _plain_texts(items: Array) -> Array:
@@ -152,8 +188,12 @@ _RANKS = pc.RankOptions(sort_keys="ascending", tiebreaker="dense")
 def order_codes(column: Array, *, descending: bool, nulls_first: bool | None = None) -> IntArray:
     """Numbers that sort as the values do: null first, then NaN, or last descending; equal values have equal numbers.
 
-    `nulls_first` puts null elsewhere. Lists have an order too, which means nothing but makes others total.
+    `nulls_first` puts null elsewhere. Lists have an order too, which means nothing but makes others total; records
+    are in that of the fields that tell them apart.
     """
+    if pa.types.is_struct(column.type):
+        parts = [order_codes(part, descending=False) for part in _telling_fields(column)]
+        column = pa.array(_numbers_of(parts, len(column)), mask=np.asarray(column.is_null()))
     values = groupable(plain_numbers(column))
     ranks = pc.rank(values, options=_RANKS)
     codes = np.asarray(ranks.to_numpy(zero_copy_only=False)).astype(np.int64) + 1

@@ -92,6 +92,16 @@ def optional_variables(ops: Sequence[ir.Op]) -> frozenset[str]:
 
 
 @by_identity
+def walked_paths(projections: Sequence[ir.Projection]) -> frozenset[str]:
+    """The paths whose steps are returned, with the types of their nodes and edges."""
+    return frozenset(
+        item.expression.path
+        for item in projections
+        if isinstance(item.expression, ir.PathRef) and item.expression.part is ir.PathPart.STEPS
+    )
+
+
+@by_identity
 def live_after(ops: Sequence[ir.Op], needed: frozenset[str]) -> list[frozenset[str]]:
     """Per operator, the variables that something behind it still asks for."""
     live = needed
@@ -247,8 +257,8 @@ class BlockEngine(Protocol):
         """Per row, whether a block has a solution."""
         ...
 
-    def value(self, context: Context, rows: Rows, block: ir.BlockValue) -> Array:
-        """Per row, the aggregate over the solutions of a block."""
+    def value(self, context: Context, rows: Rows, block: ir.BlockValue) -> tuple[Array, BoolArray | None]:
+        """Per row, the aggregate over the solutions of a block, and where integers overflow in it, if anywhere."""
         ...
 
 
@@ -258,7 +268,7 @@ class _NoBlocks:
     def exists(self, _context: Context, _rows: Rows, block: ir.Exists) -> BoolArray:
         raise AssertionError(f"nothing runs {block!r}")
 
-    def value(self, _context: Context, _rows: Rows, block: ir.BlockValue) -> Array:
+    def value(self, _context: Context, _rows: Rows, block: ir.BlockValue) -> tuple[Array, BoolArray | None]:
         raise AssertionError(f"nothing runs {block!r}")
 
 
@@ -310,14 +320,14 @@ class Context:
     blocks: BlockEngine = field(default_factory=_NoBlocks)
     #: The variables that may be bound to nothing.
     optional: frozenset[str] = frozenset()
+    #: The paths that are returned step by step.
+    walked: frozenset[str] = frozenset()
     #: How many rows of the result are wanted in order, those that the offset leaves out included; None for all.
     wanted: int | None = None
     #: What the query may use; every operator looks at it.
     budget: Budget = field(default_factory=Budget)
     #: Whether the newest state of a branch is read, so that what follows from it is worth being kept on disk.
     is_head: bool = True
-    #: Whether what overflows in a block is unknown, as in a condition of a match, instead of an error.
-    is_lenient: bool = False
     #: Text conditions that were answered for the whole table already.
     matches: dict[tuple[TableKey, ir.TextMatch], IntArray] = field(default_factory=dict)
     #: The relevance of all rows, by the ranking that asked for it.
@@ -342,6 +352,13 @@ class Context:
     def is_plain(self, variable: str) -> bool:
         """Whether a variable is always bound, and to rows of one type."""
         return variable not in self.optional and self.tables[variable] not in (NODES, EDGES)
+
+    def path_parts(self, path: str) -> list[Column]:
+        """The columns of a path: types only where they are asked for."""
+        part = ir.PathPart
+        kept = (part.NODES, part.EDGES)
+        types = (part.NODE_TYPES, part.EDGE_TYPES) if path in self.walked else ()
+        return [(path, name) for name in (*kept, *types)]
 
     # ---- numbers of rows of several types
 

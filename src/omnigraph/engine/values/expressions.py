@@ -11,7 +11,7 @@ from typing import Protocol, assert_never
 
 import numpy as np
 
-from omnigraph.core.arrow import Array, Datum, arrow_type, pa, pc, stored_array
+from omnigraph.core.arrow import Array, Datum, arrow_type, pa, pc, records, stored_array
 from omnigraph.core.types import BaseType, PropertyType
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.rows import BoolArray
@@ -41,18 +41,14 @@ class Source(Protocol):
         """What only the batch can tell: a value per row, in stored form."""
         ...
 
+    def block(self, expression: ir.BlockValue) -> tuple[Array, BoolArray | None]:
+        """The values of a block, null where integers overflow in it, and where that is; None where it nowhere is."""
+        ...
+
 
 #: The expressions that a source answers.
 Reference = (
-    ir.PropertyRef
-    | ir.EntityRef
-    | ir.TypeOf
-    | ir.PathRef
-    | ir.ColumnRef
-    | ir.TextMatch
-    | ir.Exists
-    | ir.BlockValue
-    | ir.Aggregate
+    ir.PropertyRef | ir.EntityRef | ir.TypeOf | ir.PathRef | ir.ColumnRef | ir.TextMatch | ir.Exists | ir.Aggregate
 )
 
 
@@ -102,6 +98,11 @@ def evaluate(expression: ir.Expression, source: Source) -> Evaluated:
             return _function(expression, source)
         case ir.Case():
             return _case(expression, source)
+        case ir.BlockValue():
+            values, overflow = source.block(expression)
+            return Evaluated(Values(values, expression.type.base), overflow)
+        case ir.Record():
+            return _record(expression, source)
         case (
             ir.PropertyRef()
             | ir.EntityRef()
@@ -110,7 +111,6 @@ def evaluate(expression: ir.Expression, source: Source) -> Evaluated:
             | ir.ColumnRef()
             | ir.TextMatch()
             | ir.Exists()
-            | ir.BlockValue()
             | ir.Aggregate()
         ):
             return Evaluated(Values(source.column(expression), expression.type.base))
@@ -207,3 +207,10 @@ def _case(expression: ir.Case, source: Source) -> Evaluated:
             overflow = np.where(mask, taken, nowhere if overflow is None else overflow)
         overflow = _either(overflow, condition.overflow)
     return Evaluated(Values(found, expression.type.base), overflow)
+
+
+def _record(expression: ir.Record, source: Source) -> Evaluated:
+    """The entity of each row as a record; its first field is the id, which only what is bound to nothing has not."""
+    columns = [as_array(evaluate(value, source).side, source.count) for _, value in expression.fields]
+    is_missing = columns[0].is_null() if expression.type.nullable else None
+    return Evaluated(Values(records(arrow_type(expression.type.base), columns, is_missing), expression.type.base))

@@ -338,7 +338,7 @@ def _check_mutation(
     scope = Scope()
     before = context.findings.error_count
     pattern = None if body.clauses is None else check_pattern(context, body.clauses, scope)
-    statements = check_statements(context, body.statements, scope)
+    statements = check_statements(context, body.statements, scope, has_match=pattern is not None)
     returns = check_returns(context, scope, body)
     if context.findings.error_count > before:
         return None

@@ -10,7 +10,19 @@ from typing import Annotated, assert_never
 from omnigraph.codec import OMIT_NONE, Document
 from omnigraph.core.parameters import check_params, plain_value
 from omnigraph.core.source import did_you_mean
-from omnigraph.core.types import INTEGERS, BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import (
+    INTEGERS,
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    RecordListType,
+    RecordType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    record_fields,
+)
 from omnigraph.core.values import StoredValue, coerce_json, parse_decimal_integer
 from omnigraph.errors import ParameterError
 from omnigraph.frozen import frozen
@@ -33,6 +45,7 @@ class ValueKind(StrEnum):
     BLOB = "blob"
     VECTOR = "vector"
     LIST = "list"
+    RECORD = "record"
 
 
 _SCALAR_KINDS = {
@@ -52,13 +65,14 @@ _SCALAR_KINDS = {
 
 @frozen(kw_only=True)
 class FieldDescriptor(Document):
-    """A result column or a parameter."""
+    """A result column or a parameter. `fields` are those of a record, or of the records of a list."""
 
     name: str
     kind: ValueKind
     nullable: bool
     item_kind: Annotated[ValueKind | None, OMIT_NONE] = None
     vector_dim: Annotated[int | None, OMIT_NONE] = None
+    fields: Annotated[tuple[FieldDescriptor, ...] | None, OMIT_NONE] = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,7 +95,10 @@ class Operation(Document):
 def describe_field(name: str, type_: PropertyType) -> FieldDescriptor:
     """The descriptor of a value of `type_`."""
     kind, item, dimension = _kind(type_.base)
-    return FieldDescriptor(name=name, kind=kind, nullable=type_.nullable, item_kind=item, vector_dim=dimension)
+    fields = tuple(describe_field(*field) for field in record_fields(type_.base))
+    return FieldDescriptor(
+        name=name, kind=kind, nullable=type_.nullable, item_kind=item, vector_dim=dimension, fields=fields or None
+    )
 
 
 def describe(query: ir.QueryIR, catalog: Catalog) -> Operation:
@@ -116,6 +133,10 @@ def _kind(base: BaseType) -> tuple[ValueKind, ValueKind | None, int | None]:
             return ValueKind.LIST, _SCALAR_KINDS[item], None
         case VectorType(dimension):
             return ValueKind.VECTOR, None, dimension
+        case RecordType():
+            return ValueKind.RECORD, None, None
+        case RecordListType():
+            return ValueKind.LIST, ValueKind.RECORD, None
         case _:
             assert_never(base)
 
@@ -174,11 +195,17 @@ def _block_reads(expression: ir.Expression, catalog: Catalog) -> Iterator[TypeRe
                 pass
 
 
+def types_of_match(query: ir.MutationIR, catalog: Catalog) -> set[TypeRef]:
+    """The types whose rows the match of a mutation looks at, for its blocks in statements too."""
+    reads = set(matched_types(query.match or (), catalog))
+    for statement in query.statements:
+        reads.update(_blocks_read(ir.statement_expressions(statement), catalog))
+    return reads
+
+
 def _mutation_effects(query: ir.MutationIR, catalog: Catalog) -> tuple[set[TypeRef], set[TypeRef]]:
-    reads: set[TypeRef] = set()
+    reads = types_of_match(query, catalog)
     writes: set[TypeRef] = set()
-    if query.match is not None:
-        reads |= set(matched_types(query.match, catalog))
     for statement in query.statements:
         match statement:
             case ir.InsertNode(node_type):

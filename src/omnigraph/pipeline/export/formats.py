@@ -12,7 +12,18 @@ import pyarrow.parquet as pq
 
 from omnigraph.core.arrow import Array, Field, arrow_type, pc
 from omnigraph.core.ids import TableKey
-from omnigraph.core.types import FLOATS, BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import (
+    FLOATS,
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    RecordListType,
+    RecordType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
 from omnigraph.core.values import blob_text, reference_of
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import size_text
@@ -113,6 +124,8 @@ def _json(base: BaseType, column: Array) -> Array:
             return _lists(column, lambda values: _scalars(item, values))
         case VectorType():
             return _lists(column, lambda values: _scalars(Scalar.F32, values))
+        case RecordType() | RecordListType():
+            raise AssertionError("only results have records")
 
 
 def _scalars(scalar: Scalar, column: Array) -> Array:

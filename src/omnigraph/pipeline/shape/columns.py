@@ -14,7 +14,17 @@ import numpy as np
 import pyarrow
 
 from omnigraph.core.arrow import Array, arrow_type, pa, pc, stored_array
-from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    RecordListType,
+    RecordType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
 from omnigraph.core.values import MARK, StoredValue
 from omnigraph.frozen import frozen
 from omnigraph.pipeline.shape.values import AS_IS, Reading, Timestamps, load_value, text_value
@@ -169,6 +179,8 @@ def _fast(base: BaseType, column: Array, reading: Reading) -> Array | None:
             return None if reading.is_text else _fast_list(item, column, reading)
         case VectorType(dimension):
             return None if reading.is_text else _fast_vector(dimension, column)
+        case RecordType() | RecordListType():
+            raise AssertionError("only results have records")
 
 
 def _fast_scalar(scalar: Scalar, column: Array, reading: Reading) -> Array | None:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, ScalarType, item_scalar, scalar_of
+from omnigraph.core.types import (
+    NUMERICS,
+    ListType,
+    PropertyType,
+    RecordListType,
+    RecordType,
+    Scalar,
+    ScalarType,
+    item_scalar,
+    scalar_of,
+)
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.check.operands import I64, parameter
 from omnigraph.lang.query.check.scope import Context
@@ -27,12 +37,16 @@ def aggregate_type(
         case ir.AggregateFunction.COLLECT:
             if scalar is not None:
                 return PropertyType(ListType(scalar))
-            wanted = "a single value or a node"
+            if isinstance(argument.type.base, RecordType):
+                return PropertyType(RecordListType(argument.type.base))
+            wanted = "a single value, a node or an object"
         case _:
             if scalar in NUMERICS:
                 return PropertyType(ScalarType(Scalar.F64), True)
             wanted = "a number"
-    what = "a node" if is_entity else str(argument.type)
+    what = str(argument.type)
+    if is_entity or isinstance(argument.type.base, RecordType):
+        what = "a node" if is_entity else "an object"
     context.error("T8", written.span, f"`{function}` needs {wanted}, found {what}")
     return None
 
@@ -47,6 +61,9 @@ def check_sortable(context: Context, expression: ast.Expression, type_: Property
     """Whether values of a type have an order."""
     if type_.base == _BLOB:
         context.error("T24", expression.span, "a Blob cannot be an order key")
+        return False
+    if isinstance(type_.base, RecordType | RecordListType):
+        context.error("Q113", expression.span, "objects have no order", "order by a property, as in `$p.name`")
         return False
     if scalar_of(type_.base) is None:
         context.error("Q113", expression.span, f"{type_} has no order")

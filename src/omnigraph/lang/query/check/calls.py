@@ -1,17 +1,21 @@
-"""Arguments of calls and operators, what is said of wrong ones, and the functions of paths."""
+"""Arguments of calls and operators, what is said of wrong ones, and the functions of paths and entities."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from omnigraph.core.types import PropertyType, RecordType, Scalar, ScalarType, VectorType
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.check.operands import check_arity
+from omnigraph.lang.query.check.operands import check_arity, entity
 from omnigraph.lang.query.check.places import PATH_FUNCTIONS, Place
-from omnigraph.lang.query.check.scope import Context, PathVariable, Scope
+from omnigraph.lang.query.check.scope import Context, EdgeVariable, PathVariable, Scope
 from omnigraph.lang.query.functions.arguments import Argument, Fault, Misuse
 from omnigraph.lang.query.syntax import ast
 from omnigraph.lang.query.syntax.printing import print_expression
+from omnigraph.lang.schema.catalog import EDGE_ENDS
+
+_BLOB = ScalarType(Scalar.BLOB)
 
 
 def argument_of(expression: ir.Expression) -> Argument:
@@ -79,6 +83,34 @@ def function_of_path(context: Context, scope: Scope, call: ast.Call, path: str) 
     return ir.Function("size", (reference,), replace(ir.COUNT_TYPE, nullable=reference.nullable))
 
 
+def object_of(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Record | None:
+    """`object($p)`: the system fields and properties of a node or an edge, without blobs and vectors."""
+    if not place.has_rows or place.name == "statement":
+        context.error("T45", call.span, "an object belongs to a row of a match and cannot stand here")
+        return None
+    if not check_arity(context, call, 1, 1, "Q110"):
+        return None
+    (variable,) = call.arguments
+    if not isinstance(variable, ast.Variable):
+        message = f"`object` takes a node or an edge, found `{print_expression(variable)}`"
+        context.error("T7", variable.span, message, "name a variable of the match, as in `object($p)`")
+        return None
+    bound = entity(context, scope, variable, variable.span)
+    if bound is None or bound.members is None:
+        return None
+    name, is_optional = variable.name, variable.name in scope.optional
+    names = ["id", *(EDGE_ENDS if isinstance(bound, EdgeVariable) else ())]
+    fields: list[tuple[str, ir.Expression]] = [(f"@{item}", ir.PropertyRef(name, item, ir.ID_TYPE)) for item in names]
+    if len(bound.members) > 1:
+        fields.insert(1, ("@type", ir.TypeOf(name)))
+    for item in bound.property_names():
+        type_ = bound.property_type(item)
+        if type_ is not None and not isinstance(type_.base, VectorType) and type_.base != _BLOB:
+            fields.append((item, ir.PropertyRef(name, item, type_)))
+    base = RecordType(tuple((item, value.type) for item, value in fields))
+    return ir.Record(name, tuple(fields), PropertyType(base, is_optional))
+
+
 def report_misplaced_rank(context: Context, call: ast.Call, place: Place) -> None:
     """Record a ranking where none may stand."""
     if place.name == "match":
@@ -89,3 +121,9 @@ def report_misplaced_rank(context: Context, call: ast.Call, place: Place) -> Non
     else:
         message = f"`{call.function}` is returned as a score only when it is the first order key"
         context.error("Q112", call.span, message, "put the same call into `order`")
+
+
+def report_misplaced_text(context: Context, call: ast.Call, place: Place) -> None:
+    """Record a text condition where none may stand."""
+    code = {"statement": "T44", "a constant": "T45"}.get(place.name, "Q111")
+    context.error(code, call.span, f"`{call.function}` is a condition: it belongs into `match`")

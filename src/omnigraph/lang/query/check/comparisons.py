@@ -15,11 +15,12 @@ from omnigraph.core.types import (
     Scalar,
     ScalarType,
     item_scalar,
+    record_fields,
     scalar_of,
 )
 from omnigraph.core.values import narrowed, render_value
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.check.scope import Context
+from omnigraph.lang.query.check.scope import Context, Scope
 from omnigraph.lang.query.syntax import ast
 from omnigraph.lang.query.syntax.printing import print_expression
 
@@ -80,6 +81,9 @@ def are_texts(left: BaseType, right: BaseType) -> bool:
 
 def report_incomparable(context: Context, expression: ast.Binary, left: ir.Expression, right: ir.Expression) -> None:
     """Record that an operator does not compare these types (T7)."""
+    if record_fields(left.type.base) or record_fields(right.type.base):
+        context.error("T7", expression.span, "objects are not compared", "compare the nodes, as in `$p = $q`")
+        return
     message = f"`{expression.operator}` cannot compare {left.type} with {right.type}"
     hint = moment_hint(left.type.base, right) or moment_hint(right.type.base, left)
     is_membership = expression.operator is ast.Operator.CONTAINS
@@ -134,6 +138,19 @@ def check_enum_value(
     message = f"{render_value(value.type.base, value.value)} is not a value of `{name}`"
     context.error("T3", expression.span, message, partial(did_you_mean, str(value.value), enum.values))
     return False
+
+
+def report_node_in(context: Context, scope: Scope, expression: ast.Binary) -> None:
+    """A node left of `in`: an edge of that name is written in quotes."""
+    left, right = (print_expression(side) for side in (expression.left, expression.right))
+    is_edge = isinstance(expression.right, ast.Variable) and expression.right.name in scope.bound
+    if is_edge and context.catalog.edge("in") is not None:
+        hint = f'the edge is written in quotes: `{left} "in" {right}`'
+    elif isinstance(expression.right, ast.ListLiteral | ast.Variable) and not is_edge:
+        hint = f"find its id: `{left}.@id in {right}`"
+    else:
+        hint = f"compare two nodes with `{left} = {right}`"
+    context.error("T7", expression.span, f"`in` finds values in lists, `{left}` is a node or an edge", hint)
 
 
 def report_null(context: Context, null: ast.Null, operator: ast.Operator) -> None:

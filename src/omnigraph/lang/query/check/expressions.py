@@ -10,15 +10,17 @@ from dataclasses import replace
 from functools import partial
 
 from omnigraph.core.source import Hint
-from omnigraph.core.types import NUMERICS, ListType, PropertyType, Scalar, ScalarType, scalar_of
+from omnigraph.core.types import NUMERICS, ListType, PropertyType, RecordListType, Scalar, ScalarType, scalar_of
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.check.aggregates import aggregate_type, check_sortable, count_value, order_key
 from omnigraph.lang.query.check.calls import (
     argument_of,
     folded,
     function_of_path,
+    object_of,
     path_of,
     report_misplaced_rank,
+    report_misplaced_text,
     report_misuse,
     with_minus_explained,
 )
@@ -30,6 +32,7 @@ from omnigraph.lang.query.check.comparisons import (
     is_comparable,
     moment_hint,
     report_incomparable,
+    report_node_in,
     report_null,
 )
 from omnigraph.lang.query.check.operands import (
@@ -48,6 +51,7 @@ from omnigraph.lang.query.check.operands import (
 )
 from omnigraph.lang.query.check.places import (
     AGGREGATES,
+    ENTITY_FUNCTIONS,
     FUNCTIONS,
     IN_MATCH,
     RANK_FUNCTIONS,
@@ -257,25 +261,12 @@ def _compared_side(
 def _membership(context: Context, scope: Scope, expression: ast.Binary, place: Place) -> ir.Expression | None:
     left = _compared_side(context, scope, expression.left, place)
     if isinstance(left, ir.EntityRef):
-        _report_node_in(context, scope, expression)
+        report_node_in(context, scope, expression)
         return None
     found = _members(context, scope, expression, left, place)
     if found is None:
         return None
     return ir.Not(found) if expression.operator is ast.Operator.NOT_IN else found
-
-
-def _report_node_in(context: Context, scope: Scope, expression: ast.Binary) -> None:
-    """A node left of `in`: an edge of that name is written in quotes."""
-    left, right = (print_expression(side) for side in (expression.left, expression.right))
-    is_edge = isinstance(expression.right, ast.Variable) and expression.right.name in scope.bound
-    if is_edge and context.catalog.edge("in") is not None:
-        hint = f'the edge is written in quotes: `{left} "in" {right}`'
-    elif isinstance(expression.right, ast.ListLiteral | ast.Variable) and not is_edge:
-        hint = f"find its id: `{left}.@id in {right}`"
-    else:
-        hint = f"compare two nodes with `{left} = {right}`"
-    context.error("T7", expression.span, f"`in` finds values in lists, `{left}` is a node or an edge", hint)
 
 
 def _members(
@@ -308,6 +299,9 @@ def _members(
     list_ = value(context, scope, right, place)
     if left is None or list_ is None:
         return None
+    if isinstance(list_.type.base, RecordListType):
+        report_incomparable(context, expression, left, list_)
+        return None
     if not isinstance(list_.type.base, ListType):
         message = f"`in` needs a list on its right, found {list_.type}"
         hint = "write the values in brackets: `in [1, 2]`"
@@ -329,7 +323,7 @@ def _element(context: Context, scope: Scope, item: ast.Expression, place: Place)
     if isinstance(item, ast.ListLiteral):
         context.error("Q108", item.span, "lists do not nest")
         return None
-    found = check(context, scope, item, replace(place, has_rows=False, names=None))
+    found = check(context, scope, item, replace(place, has_rows=False, names=None, is_listed=True))
     if found is not None and scalar_of(found.type.base) is None:
         context.error("Q108", item.span, f"a list holds single values, found {found.type}")
         return None
@@ -442,12 +436,17 @@ def _call(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Ex
         context.error("Q110", call.span, f"`*` is an argument of `count` only, not of `{name}`")
         return None
     if name in TEXT_FUNCTIONS:
-        return _text(context, scope, call, place)
+        if place.texts:
+            return text_condition(context, scope, call)
+        report_misplaced_text(context, call, place)
+        return None
     if name in RANK_FUNCTIONS:
         report_misplaced_rank(context, call, place)
         return None
     if name == "now":
         return now(context, call)
+    if name in ENTITY_FUNCTIONS:
+        return object_of(context, scope, call, place)
     if (path := path_of(scope, call)) is not None:
         return function_of_path(context, scope, call, path)
     if name in ("date", "datetime") and len(call.arguments) == 1:
@@ -455,14 +454,6 @@ def _call(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Ex
         if isinstance(argument, ast.Literal_) and isinstance(argument.value, str):
             return moment_of_literal(context, call, argument)
     return _function(context, scope, call, place)
-
-
-def _text(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.TextMatch | None:
-    if place.texts:
-        return text_condition(context, scope, call)
-    code = {"statement": "T44", "a constant": "T45"}.get(place.name, "Q111")
-    context.error(code, call.span, f"`{call.function}` is a condition: it belongs into `match`")
-    return None
 
 
 def _function(context: Context, scope: Scope, call: ast.Call, place: Place) -> ir.Expression | None:

@@ -7,7 +7,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from omnigraph.core.source import Findings
-from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
+from omnigraph.core.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    RecordListType,
+    RecordType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    scalar_of,
+)
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import TypeExpr
 from omnigraph.lang.query import ir
@@ -76,6 +87,8 @@ def _written(base: BaseType) -> TypeExpr:
             return TypeExpr("vector", False, dimension=dimension)
         case EnumType():
             return TypeExpr("scalar", False, str(Scalar.STRING))
+        case RecordType() | RecordListType():
+            raise AssertionError("no operand is compared with records")
 
 
 class _Uses:
@@ -166,7 +179,7 @@ class _Uses:
         """Look at every part of an expression."""
         if isinstance(expression, ast.Variable):
             self._note(expression, None, scope)
-        for part in _outside_blocks(expression):
+        for part in ast.outside_blocks(expression):
             match part:
                 case ast.Binary():
                     self._of_binary(part, scope)
@@ -283,16 +296,6 @@ class _Uses:
         found = self.types.setdefault(expression.name, set())
         if base is not None:
             found.add(_STRING if isinstance(base, EnumType) else base)
-
-
-def _outside_blocks(expression: ast.Expression) -> Iterator[ast.Expression]:
-    """An expression and everything in it, but what an aggregate of a block is made over."""
-    waiting = [expression]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        if not ast.block_of(found):
-            waiting.extend(reversed(list(ast.parts(found))))
 
 
 def _only_type(function: functions.Function, position: int) -> BaseType | None:

@@ -17,6 +17,7 @@ from omnigraph.core.types import (
     Scalar,
     ScalarType,
     item_scalar,
+    record_fields,
     scalar_of,
 )
 from omnigraph.core.values import coerce_json
@@ -37,12 +38,12 @@ _BLOB = ScalarType(Scalar.BLOB)
 _STRING = PropertyType(ScalarType(Scalar.STRING))
 _BOOL = PropertyType(ScalarType(Scalar.BOOL))
 
-#: Where the values of a new row stand: it has none yet.
-_NEW_ROW = Place("statement")
 
-
-def check_statements(context: Context, statements: Iterable[ast.Statement], scope: Scope) -> tuple[ir.Statement, ...]:
+def check_statements(
+    context: Context, statements: Iterable[ast.Statement], scope: Scope, *, has_match: bool
+) -> tuple[ir.Statement, ...]:
     """The statements that are right. `scope` holds the variables of the match, and gains those of inserts."""
+    scope.matched = frozenset(scope.bound) if has_match else None
     return tuple(made for statement in statements for made in _check_statement(context, scope, statement))
 
 
@@ -60,20 +61,20 @@ def check_returns(context: Context, scope: Scope, body: ast.MutationBody) -> tup
                 context.error("T44", written.span, message, "run a read for it")
             elif isinstance(found, ir.Exists | ir.BlockValue):
                 context.error("T45", written.span, "a block cannot stand behind statements", "run a read for it")
-        if _uses_path(context, written.span, (column.expression,)):
-            continue
         if scalar_of(column.type.base) is None:
-            context.error("T7", written.span, f"statements return single values, this is {column.type}")
+            what = "made of objects" if record_fields(column.type.base) else str(column.type)
+            context.error("T7", written.span, f"statements return single values, this is {what}")
     return checked.projections
 
 
-def _uses_path(context: Context, span: Span, expressions: Iterable[ir.Expression]) -> bool:
-    """Whether expressions are made from a path of the match, which is reported: statements run for entities (Q121)."""
+def _asks_for_new(context: Context, scope: Scope, span: Span, expressions: Iterable[ir.Expression]) -> bool:
+    """Whether a block begins with a node that the mutation makes, which is reported: blocks are of the match (T45)."""
     for expression in expressions:
         for part in ir.walk(expression):
-            if isinstance(part, ir.PathRef):
-                message = f"statements run for nodes and edges, and `${part.path}` is a path"
-                context.error("Q121", span, message, "use the path in conditions of the match, or in a read")
+            new = set(part.outer) - (scope.matched or set()) if isinstance(part, ir.Exists | ir.BlockValue) else ()
+            for name in new:
+                message = f"`${name}` is new, and a block finds what is there before the statements"
+                context.error("T45", span, message, "run a read behind the mutation")
                 return True
     return False
 
@@ -83,7 +84,7 @@ def _check_statement(context: Context, scope: Scope, statement: ast.Statement) -
     before = context.findings.error_count
     for definition in _definitions(context, scope, statement_target(statement)):
         made = _of_type(context, scope, statement, definition)
-        if made is not None and not _uses_path(context, statement.span, ir.statement_expressions(made)):
+        if made is not None and not _asks_for_new(context, scope, statement.span, ir.statement_expressions(made)):
             yield made
         if context.findings.error_count > before:
             # What is wrong for one type is most often wrong for all.
@@ -161,7 +162,7 @@ def columns_of(definition: NodeDef | EdgeDef) -> dict[str, PropertyType]:
     return ends | {name: prop.type for name, prop in definition.properties.items()}
 
 
-def own_row(definition: NodeDef | EdgeDef) -> Place:
+def own_row(definition: NodeDef | EdgeDef, *, has_match: bool = False) -> Place:
     """Where conditions and values of existing rows stand: properties and ends have their bare names."""
     names: dict[str, ir.Expression | None] = {
         name: ir.PropertyRef(ir.OWN_ROW, _ENDS.get(name, name) if isinstance(definition, EdgeDef) else name, type_)
@@ -170,7 +171,7 @@ def own_row(definition: NodeDef | EdgeDef) -> Place:
     fields = ("id", *EDGE_ENDS) if isinstance(definition, EdgeDef) else ("id",)
     meta_names: dict[str, ir.Expression] = {name: ir.PropertyRef(ir.OWN_ROW, name, ir.ID_TYPE) for name in fields}
     meta_names["type"] = ir.Constant(definition.name, _STRING)
-    return Place("statement", names=names, meta_names=meta_names)
+    return Place("statement", names=names, meta_names=meta_names, has_match=has_match)
 
 
 # ---- statements
@@ -180,7 +181,7 @@ def _insert(
     context: Context, scope: Scope, statement: ast.Insert | ast.Upsert, definition: NodeDef | EdgeDef
 ) -> ir.InsertNode | ir.InsertEdge | None:
     is_upsert = isinstance(statement, ast.Upsert)
-    values = _Values(context, scope, definition, _NEW_ROW)
+    values = _Values(context, scope, definition, Place("statement", has_match=scope.matched is not None))
     assigned = values.of(statement.assignments)
     _check_required(context, statement, definition)
     if isinstance(definition, NodeDef):
@@ -217,7 +218,7 @@ def _named(
 def _update(
     context: Context, scope: Scope, statement: ast.Update, definition: NodeDef | EdgeDef
 ) -> ir.UpdateRows | None:
-    values = _Values(context, scope, definition, own_row(definition))
+    values = _Values(context, scope, definition, own_row(definition, has_match=scope.matched is not None))
     is_edge = isinstance(definition, EdgeDef)
     for assignment in statement.assignments:
         name = assignment.property
@@ -405,7 +406,7 @@ def _predicate(
             hint = "say which rows, as in `where name = $name`; all are `where true`"
             context.error("Q000", statement.span, message, hint)
         return None
-    place = own_row(definition)
+    place = own_row(definition, has_match=scope.matched is not None)
     if _names_blob(context, written, place) or _names_unbound(context, scope, written):
         return None
     literals = _ambiguous_literals(written, columns_of(definition))
@@ -446,7 +447,7 @@ def _bare_names(expression: ast.Expression) -> Iterator[ast.Alias]:
 
 def _names_unbound(context: Context, scope: Scope, expression: ast.Expression) -> bool:
     """Whether a property is written with a variable that nothing binds, as reads write it."""
-    for part in ast.walk(expression):
+    for part in ast.outside_blocks(expression):
         if not isinstance(part, ast.PropertyAccess) or part.variable.name in (*scope.bound, *scope.lets):
             continue
         if part.variable.name not in context.params:

@@ -34,8 +34,17 @@ VALUE_FUNCTIONS = frozenset({"now", "date", "datetime"})
 PATH_FUNCTIONS = frozenset({"nodes", "edges"})
 
 
+ENTITY_FUNCTIONS = frozenset({"object"})
+
+
 FUNCTIONS = (
-    PATH_FUNCTIONS | AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS | VALUE_FUNCTIONS | frozenset(functions.names())
+    PATH_FUNCTIONS
+    | ENTITY_FUNCTIONS
+    | AGGREGATES
+    | TEXT_FUNCTIONS
+    | RANK_FUNCTIONS
+    | VALUE_FUNCTIONS
+    | frozenset(functions.names())
 )
 
 
@@ -55,6 +64,10 @@ class Place:
     names: Mapping[str, ir.Expression | None] | None = None
     #: The same for `@id` and its like.
     meta_names: Mapping[str, ir.Expression] = field(default_factory=dict)
+    #: Whether a statement stands there behind a match, whose blocks it may use.
+    has_match: bool = False
+    #: Whether it is an element of a list literal, which holds constants.
+    is_listed: bool = False
     #: The names that columns get beside it.
     aliases: frozenset[str] = frozenset()
 
@@ -84,7 +97,11 @@ def is_of_rows(context: Context, place: Place, expression: ast.PropertyAccess | 
         report_not_returned(context, expression)
         return False
     message = f"`{text}` differs from row to row: here stands a constant"
-    context.error("T45", expression.span, message, f"compare in a condition of its own: `$x.property = {text}`")
+    hint = f"compare in a condition of its own: `$x.property = {text}`"
+    if place.is_listed:
+        message = f"`{text}` differs from row to row: a list literal holds constants"
+        hint = f"compare it beside the list: `… or $x.property = {text}`"
+    context.error("T45", expression.span, message, hint)
     return False
 
 
@@ -111,9 +128,11 @@ def bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression 
         message = f"`{name.name}` is a column, and no column is made from another"
         context.error("Q117", name.span, message, f"name the value in `match`: `let ${name.name} = …`")
     elif not place.has_rows or place.name == "statement":
-        what = "a constant" if not place.has_rows else "a value: a new row has none yet"
+        what = "a constant" if not place.has_rows or place.is_listed else "a value: a new row has none yet"
         message = f"`{name.name}` is not {what}"
         hint = f'write `${name.name}` for a parameter, or `"{name.name}"` for a text'
+        if place.is_listed:
+            hint += f"; a property is compared beside the list: `… or x = {name.name}`"
         context.error("T45", name.span, message, hint)
     else:
         message = f"`{name.name}` is not a value: properties are written with their variable"
@@ -123,10 +142,11 @@ def bare_name(context: Context, name: ast.Alias, place: Place) -> ir.Expression 
 
 def allows_blocks(context: Context, place: Place, expression: ast.Expression) -> bool:
     """Whether a block may stand there; T45 where only constants may."""
-    if place.has_rows and place.name != "statement":
+    if place.has_rows and (place.name != "statement" or place.has_match):
         return True
     if place.name == "column":
         report_not_returned(context, expression)
     else:
-        context.error("T45", expression.span, "a block needs the rows of a match and cannot stand here")
+        hint = "write the pattern before the statement: `match { … }`" if place.name == "statement" else None
+        context.error("T45", expression.span, "a block needs the rows of a match and cannot stand here", hint)
     return False

@@ -155,7 +155,7 @@ def _columns(
         if rank_key is not None and expression == rank_key:
             shown.columns[name] = None if ranked is None else ir.Projection(name, ranked, ir.SCORE_TYPE)
             continue
-        found = _value(context, scope, expression, place)
+        found = _path(scope, expression, ir.PathPart.STEPS) or _value(context, scope, expression, place)
         if is_unnamed and found is not None:
             _report_unnamed(context, projection)
         shown.columns[name] = None if found is None else ir.Projection(name, found, found.type)
@@ -306,23 +306,35 @@ def _column_ref(column: ir.Projection) -> ir.ColumnRef:
 # ---- order
 
 
-def _path(scope: Scope, expression: ast.Expression) -> ir.PathRef | None:
-    """The edges of a path that is named as a whole: paths are ordered by them."""
+def _path(scope: Scope, expression: ast.Expression, part: ir.PathPart = ir.PathPart.EDGES) -> ir.PathRef | None:
+    """A part of a path that is named as a whole: its edges, which paths are ordered by, or the steps that are shown."""
     if not isinstance(expression, ast.Variable) or not isinstance(scope.bound.get(expression.name), PathVariable):
         return None
-    return ir.PathRef(expression.name, ir.PathPart.EDGES, expression.name in scope.optional)
+    return ir.PathRef(expression.name, part, expression.name in scope.optional)
+
+
+def _is_path(scope: Scope, expression: ast.Expression, shown: _Shown) -> bool:
+    """Whether an order key is a path as a whole, by its own name or that of its column."""
+    column = shown.columns.get(expression.name) if isinstance(expression, ast.Alias) else None
+    return _path(scope, expression) is not None or (column is not None and _is_shown_path(column))
+
+
+def _is_shown_path(column: ir.Projection) -> bool:
+    return isinstance(column.expression, ir.PathRef) and column.expression.part is ir.PathPart.STEPS
 
 
 def _order_key(context: Context, scope: Scope, sort: ast.Sort, shown: _Shown) -> ir.OrderKey | None:
     found = _returned(context, scope, sort.expression, shown)
-    is_path = _path(scope, sort.expression) is not None
-    if found is None or not (is_path or check_sortable(context, sort.expression, found.type)):
+    if found is None or not (
+        _is_path(scope, sort.expression, shown) or check_sortable(context, sort.expression, found.type)
+    ):
         return None
     return order_key(found, sort)
 
 
 def _returned(context: Context, scope: Scope, expression: ast.Expression, shown: _Shown) -> ir.Expression | None:
-    """A column by its name or its expression; in a query without groups also a property or a node of the match."""
+    """A column by its name or its expression; in a query without groups also a property, node or path of the match."""
+    path = _path(scope, expression)
     if isinstance(expression, ast.Alias):
         if expression.name not in shown.columns:
             message = f"there is no column `{expression.name}`"
@@ -330,16 +342,18 @@ def _returned(context: Context, scope: Scope, expression: ast.Expression, shown:
             context.error("T6", expression.span, message, partial(did_you_mean, expression.name, names))
             return None
         column = shown.columns[expression.name]
+        if column is not None and isinstance(column.expression, ir.PathRef) and _is_shown_path(column):
+            # Paths are ordered by their edges, whatever is shown of them.
+            return replace(column.expression, part=ir.PathPart.EDGES)
         return None if column is None else _column_ref(column)
     name = shown.written.get(_spelt_out(scope, expression))
-    if name is not None:
+    if name is not None and path is None:
         column = shown.columns[name]
         return None if column is None else _column_ref(column)
     text = print_expression(expression)
     if isinstance(expression, ast.Call) and expression.function in RANK_FUNCTIONS:
         context.error("Q112", expression.span, f"`{expression.function}` can only be the first order key")
         return None
-    path = _path(scope, expression)
     found = path or check(context, scope, expression, IN_RETURN)
     if found is None:
         return None

@@ -146,12 +146,14 @@ class Scope:
     lets: dict[str, ast.Let] = field(default_factory=dict)
     #: Variables that are bound to nothing in rows where their optional block has no solution.
     optional: set[str] = field(default_factory=set)
+    #: The variables of the match that statements stand behind; None where there is none.
+    matched: frozenset[str] | None = None
     #: Names whose expressions are being checked: one that meets itself is a circle.
     resolving: set[str] = field(default_factory=set)
 
     def child(self) -> Scope:
         """A scope for a nested block: it sees everything here and adds nothing to it."""
-        return Scope(dict(self.bound), dict(self.lets), set(self.optional), self.resolving)
+        return Scope(dict(self.bound), dict(self.lets), set(self.optional), resolving=self.resolving)
 
     def report_unbound(self, context: Context, variable: ast.Variable, code: str) -> None:
         """Record that a variable is neither bound nor a parameter."""

@@ -101,6 +101,11 @@ def _rrf(context: Context, scope: Scope, call: ast.Call) -> ir.Rrf | None:
     if not check_arity(context, call, 2, 3, "T21"):
         return None
     first, second = (_arm(context, scope, argument) for argument in call.arguments[:2])
+    for arm, argument in zip((first, second), call.arguments, strict=False):
+        match argument:
+            case ast.Call("nearest", (ast.PropertyAccess() as access, *_)) if arm is not None:
+                if _is_of_several_types(context, scope, "rrf", access, "T21"):
+                    return None
     k: ir.Value | None = ir.Constant(ir.RRF_DEFAULT_K, _I64)
     if len(call.arguments) == 3:
         k = _integer(context, scope, call.arguments[2], "T21", "k")
@@ -142,12 +147,21 @@ def _searched_property(context: Context, scope: Scope, call: ast.Call, code: str
         message = f"`{call.function}` ranks what every row has, and `${argument.variable.name}` is optional"
         context.error("Q123", argument.span, message)
         return None
-    bound = scope.bound.get(argument.variable.name)
-    if call.function in RANKINGS and isinstance(bound, NodeVariable) and len(bound.members or ()) > 1:
-        message = f"`{call.function}` ranks nodes of one type, `${argument.variable.name}` is {bound.type_name}"
-        context.error(code, argument.span, message, "rank each type in a query of its own")
+    if call.function == "bm25" and _is_of_several_types(context, scope, call.function, argument, code):
         return None
     return property_ref(context, scope, argument)
+
+
+def _is_of_several_types(
+    context: Context, scope: Scope, function: str, argument: ast.PropertyAccess, code: str
+) -> bool:
+    """Whether a ranked variable is of several types, which is reported: only distances compare over types."""
+    bound = scope.bound.get(argument.variable.name)
+    if not isinstance(bound, NodeVariable) or len(bound.members or ()) < 2:
+        return False
+    message = f"`{function}` ranks nodes of one type, `${argument.variable.name}` is {bound.type_name}"
+    context.error(code, argument.span, message, "rank each type in a query of its own")
+    return True
 
 
 def _text_query(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.Value | None:

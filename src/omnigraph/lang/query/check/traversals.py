@@ -10,6 +10,7 @@ from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.check.expressions import condition
 from omnigraph.lang.query.check.lowering import CheckedPattern, CheckedTraversal, in_known_order
+from omnigraph.lang.query.check.operands import BOOL
 from omnigraph.lang.query.check.places import Place
 from omnigraph.lang.query.check.scope import Context, EdgeVariable, NodeVariable, PathVariable, Scope
 from omnigraph.lang.query.syntax import ast
@@ -84,6 +85,12 @@ def _report_unknown_edge(context: Context, clause: ast.Traversal, word: ast.Type
     if word.name in _WORD_OPERATORS and all(end in context.params for end in ends):
         message = f"`{word.name}` between two variables is a traversal, and both of these are parameters"
         context.error("Q104", clause.span, message, f"compare a property: `$p.name {word.name} $text`")
+        return
+    left, right = (f"${name}" for name in ends)
+    type_ = context.params.get(ends[0])
+    if word.name in ("true", "false") or (type_ is not None and type_.base == BOOL.base):
+        message = f"`{left} {word.name} {right}` is read as a traversal, and there is no edge `{word.name}`"
+        context.error("T4", word.span, message, f"a condition before others stands in parentheses: `({left})`")
         return
     words = [name[0].lower() + name[1:] for name in context.catalog.edges]
     message = f"there is no edge `{word.name}`"

@@ -187,6 +187,8 @@ def _primary(expression: ir.Expression) -> str:
             return f"id({_name(variable)})"
         case ir.TypeOf(variable):
             return f"{_name(variable)}.@type"
+        case ir.PathRef(path, ir.PathPart.STEPS):
+            return _name(path)
         case ir.PathRef(path, part):
             return f"{part}({_name(path)})"
         case ir.ParamRef(ir.NOW):
@@ -206,6 +208,8 @@ def _primary(expression: ir.Expression) -> str:
             whens = "".join(f" when {_expression(test)} then {_expression(made)}" for test, made in branches)
             rest = "" if otherwise is None else f" else {_expression(otherwise)}"
             return f"case{whens}{rest} end"
+        case ir.Record(variable):
+            return f"object({_name(variable)})"
         case ir.Aggregate():
             return _aggregate(expression)
         case ir.Exists(_, pipeline):

@@ -279,8 +279,10 @@ def _never_updated(judged: Iterable[_Judged], catalog: Catalog, source: SourceTe
 
 
 def _cross_products(judged: Iterable[_Judged], source: SourceText) -> Iterator[Finding]:
-    """L202: reads whose patterns are not joined by a traversal or a comparison."""
+    """L202: patterns that no traversal or comparison joins, and statements whose rows nothing joins with the match."""
     for item in judged:
+        if isinstance(item.meaning, ir.MutationIR):
+            yield from _unjoined_statements(item, item.meaning, source)
         if not isinstance(item.meaning, ir.ReadIR):
             continue
         groups = separate_patterns(item.meaning)
@@ -293,6 +295,24 @@ def _cross_products(judged: Iterable[_Judged], source: SourceText) -> Iterator[F
             span = _first_mention(item.query, groups[1][0])
             found = source.diagnostic(CROSS_PRODUCT, span, message, severity=Severity.WARNING)
             yield _finding(found, (item.query.name,))
+
+
+def _unjoined_statements(item: _Judged, meaning: ir.MutationIR, source: SourceText) -> Iterator[Finding]:
+    assert isinstance(item.query.body, ast.MutationBody), "a mutation has statements"
+    written = [part for part in item.query.body.statements if isinstance(part, ast.Update | ast.Delete)]
+    spans = [part.target.span for part in written if isinstance(part.target, ast.TypeName)]
+    meant = [part for part in meaning.statements if isinstance(part, ir.UpdateRows | ir.DeleteNode | ir.DeleteEdge)]
+    for statement, span in zip((part for part in meant if part.variable is None), spans, strict=True):
+        conditions = list(ir.conjuncts(statement.predicate)) if statement.predicate is not None else []
+        mixed = [part for part in conditions if ir.OWN_ROW in (names := set(ir.variables(part))) and len(names) > 1]
+        if mixed and not any(map(ir.own_equality, mixed)):
+            name = ir.written_type(statement).name
+            message = (
+                f"no equality joins the rows of `{name}` with the match: each is compared with everything that it "
+                "finds; find the rows in the match, or compare one of their properties by `=`"
+            )
+            found = source.diagnostic(CROSS_PRODUCT, span, message, severity=Severity.WARNING)
+            yield _finding(found, (item.query.name,), type_name=name)
 
 
 def _not_embedded(judged: Iterable[_Judged], catalog: Catalog, source: SourceText, reason: str) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from omnigraph.core.ids import TableKey
+from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import PropertyType
 from omnigraph.frozen import frozen
 from omnigraph.lang.query.ir.nodes import (
@@ -52,6 +52,7 @@ from omnigraph.lang.query.ir.nodes import (
     OptionalJoin,
     OrderKey,
     PathSearch,
+    Record,
     Search,
     SemiJoin,
     TextMatch,
@@ -67,6 +68,7 @@ from omnigraph.lang.query.ir.terms import (
     RRF_DEPTH_FACTOR,
     RRF_MIN_DEPTH,
     SCORE_TYPE,
+    STEP,
     AggregateFunction,
     ArithmeticOp,
     Bm25,
@@ -104,6 +106,7 @@ __all__ = [
     "RRF_DEPTH_FACTOR",
     "RRF_MIN_DEPTH",
     "SCORE_TYPE",
+    "STEP",
     "Aggregate",
     "AggregateFunction",
     "AntiJoin",
@@ -143,6 +146,7 @@ __all__ = [
     "PathSearch",
     "PropertyRef",
     "Rank",
+    "Record",
     "Rrf",
     "Search",
     "SemiJoin",
@@ -170,6 +174,8 @@ def parts(expression: Expression) -> tuple[Expression, ...]:
         case Case(branches, otherwise):
             inside = tuple(part for branch in branches for part in branch)
             return inside if otherwise is None else (*inside, otherwise)
+        case Record(_, fields):
+            return tuple(value for _, value in fields)
         case Aggregate(argument=argument, order=order, limit=limit):
             keys = tuple(key.expression for key in order)
             return tuple(part for part in (argument, *keys, limit) if part is not None)
@@ -216,6 +222,18 @@ def variables(expression: Expression) -> Iterator[str]:
                 yield from outer
             case _:
                 pass
+
+
+def conjuncts(predicate: Expression) -> Iterator[Expression]:
+    """The conditions that all have to be true for one to be; what is always true is none."""
+    match predicate:
+        case Constant(True):
+            return
+        case Logical(Connective.AND, operands):
+            for operand in operands:
+                yield from conjuncts(operand)
+        case _:
+            yield predicate
 
 
 # ---- results
@@ -266,6 +284,16 @@ class ReadIR:
 #: The variable of the row that a statement writes: its properties stand alone in the text. Their values are those
 #: that earlier statements left.
 OWN_ROW = ""
+
+
+def own_equality(condition: Expression) -> tuple[Expression, Expression] | None:
+    """The side of the row that a statement writes and the side of the match, where a condition says they are equal."""
+    match condition:
+        case Comparison(left, CompareOp.EQ, right):
+            for own, other in ((left, right), (right, left)):
+                if set(variables(own)) == {OWN_ROW} and OWN_ROW not in (names := set(variables(other))) and names:
+                    return own, other
+    return None
 
 
 @frozen
@@ -345,6 +373,17 @@ class DeleteEdge:
 
 
 Statement = InsertNode | InsertEdge | UpdateRows | DeleteNode | DeleteEdge
+
+
+def written_type(statement: Statement) -> TableKey:
+    """The type that a statement writes to."""
+    match statement:
+        case UpdateRows(key):
+            return key
+        case InsertNode(node_type) | DeleteNode(node_type):
+            return node_table_key(node_type)
+        case InsertEdge(edge_type) | DeleteEdge(edge_type):
+            return edge_table_key(edge_type)
 
 
 def statement_expressions(statement: Statement) -> Iterator[Expression]:

@@ -158,6 +158,15 @@ class Case:
 
 
 @frozen
+class Record:
+    """The entity that `variable` is bound to as named values; null where it is bound to nothing."""
+
+    variable: str
+    fields: tuple[tuple[str, Expression], ...]
+    type: PropertyType
+
+
+@frozen
 class Aggregate:
     """An aggregate over the rows of one group. Without an argument it counts rows."""
 
@@ -203,6 +212,7 @@ Expression = (
     | Negative
     | Function
     | Case
+    | Record
     | Aggregate
     | BlockValue
     | ColumnRef

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType
+from omnigraph.core.types import ListType, PropertyType, RecordListType, RecordType, Scalar, ScalarType
 from omnigraph.core.values import StoredValue, narrowed
 from omnigraph.frozen import frozen
 
@@ -165,7 +165,7 @@ class Connective(StrEnum):
 
 @frozen
 class PathRef:
-    """The ids of the nodes or of the edges of a path, in its order."""
+    """A part of a path, in its order: the ids of its nodes or edges, their types, or its steps."""
 
     path: str
     part: PathPart
@@ -173,8 +173,9 @@ class PathRef:
 
     @property
     def type(self) -> PropertyType:
-        """A list of ids."""
-        return PropertyType(ListType(Scalar.STRING), self.nullable)
+        """A list of texts; of steps a list of records."""
+        base = RecordListType(STEP) if self.part is PathPart.STEPS else ListType(Scalar.STRING)
+        return PropertyType(base, self.nullable)
 
 
 class ArithmeticOp(StrEnum):
@@ -225,10 +226,17 @@ class PathChoice(StrEnum):
 
 
 class PathPart(StrEnum):
-    """What a path is made of, in the columns that hold it."""
+    """What a path is made of. `STEPS` are its nodes with the edges that lead to them, made of the other columns."""
 
     NODES = "nodes"
     EDGES = "edges"
+    NODE_TYPES = "node_types"
+    EDGE_TYPES = "edge_types"
+    STEPS = "steps"
+
+
+#: One step of a path. No edge leads to the first node.
+STEP = RecordType((("node", ID_TYPE), ("node_type", ID_TYPE), ("edge", _IDS[True]), ("edge_type", _IDS[True])))
 
 
 # ---- rankings, steps and parameters

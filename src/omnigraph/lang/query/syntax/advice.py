@@ -43,6 +43,7 @@ COMMENT: Final = "comments begin with `//`"
 _COMMAS = "patterns and conditions stand one after the other, without commas"
 JOINED: Final = "`and` and `or` join conditions, as in `$p.age > 40 and $p.open`; patterns stand one after the other"
 _ALTERNATIVES = "conditions are joined with `or`, the words of an edge with `|`: `$a (knows | likes) $b`"
+_OF_HOPS = "a condition of every hop stands in parentheses, also inside of `<…>`: `<(knows where since > 2010)>`"
 _QUANTIFIED = "what holds for patterns is `exists { … }` or `not { … }`, a value is in a list with `in`"
 _LIST_ROWS = "rows from a list are not in this edition: test a value with `$p.name in $names`"
 SUBSCRIPT: Final = "the first element of a list is `element(x, 1)`"
@@ -144,6 +145,8 @@ _SLIPS: Final = (
     (r"!", r"", "write `not` for a negation and `!=` for an inequality"),
     (r"~", r"", _TEXTS),
     (r"&", r"", "conditions are joined with `and`"),
+    (r"where|\|", r"\$\w+\s*<\s*\w+(?:\s*\|\s*\w+)*", _OF_HOPS),
+    (r"<", r"\$\w+\s+\$\w+\s*:", _OF_HOPS),
     (r"\|", r"", _ALTERNATIVES),
     (r"'", r"", 'strings are written with double quotes: "…"'),
     (r"#", r"", COMMENT),

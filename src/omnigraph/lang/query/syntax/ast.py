@@ -540,6 +540,16 @@ def walk(expression: Expression) -> Iterator[Expression]:
         waiting.extend(reversed(list(parts(found))))
 
 
+def outside_blocks(expression: Expression) -> Iterator[Expression]:
+    """An expression and everything in it, but what an aggregate of a block is made over."""
+    waiting = [expression]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        if not block_of(found):
+            waiting.extend(reversed(list(parts(found))))
+
+
 def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
     """An expression with parts replaced; `change` gives what stands for a part, None to look inside of it."""
     changed = change(expression)

@@ -55,7 +55,7 @@ def _body(body: ast.Body) -> Iterator[str]:
 
 def _match(clauses: Iterable[ast.Clause]) -> Iterator[str]:
     yield "match {"
-    yield from (f"{_INDENT}{print_clause(clause)}" for clause in clauses)
+    yield from (f"{_INDENT}{text}" for text in _clauses(clauses))
     yield "}"
 
 
@@ -79,6 +79,17 @@ _Item = TypeVar("_Item")
 
 def _listed(items: Iterable[_Item], text: Callable[[_Item], str]) -> str:
     return ", ".join(map(text, items))
+
+
+def _clauses(clauses: Iterable[ast.Clause]) -> Iterator[str]:
+    """The texts of clauses side by side. `$a true $b` is a traversal: a variable alone is in parentheses there."""
+    known = list(clauses)
+    texts = list(map(print_clause, known))
+    for place, clause in enumerate(known):
+        word, begin = (*texts[place + 1 : place + 3], "", "")[:2]
+        is_misread = isinstance(clause, ast.Condition) and isinstance(clause.expression, ast.Variable)
+        is_misread = is_misread and word.isidentifier() and begin.startswith("$")
+        yield f"({texts[place]})" if is_misread else texts[place]
 
 
 def print_clause(clause: ast.Clause) -> str:
@@ -136,7 +147,7 @@ def _word(name: str) -> str:
 
 
 def _block(clauses: Iterable[ast.Clause]) -> str:
-    return f"{{ {'  '.join(map(print_clause, clauses))} }}"
+    return f"{{ {'  '.join(_clauses(clauses))} }}"
 
 
 def _projection(projection: ast.Projection) -> str:
