@@ -15,10 +15,9 @@ from omnigraph.engine.operators.pipeline import START, Measured, Profile, ScanHi
 from omnigraph.engine.predicates import stored_columns
 from omnigraph.engine.ranking.ranked_rows import ranked_rows
 from omnigraph.engine.results.aggregate import Grouping, aggregates_of, group_keys, group_table
+from omnigraph.engine.results.first_rows import first_of_groups, first_rows
 from omnigraph.engine.results.projection import (
     first_of_each,
-    first_rows,
-    key_codes,
     key_operand,
     order_codes,
     project,
@@ -156,7 +155,8 @@ def _bags(context: Context, query: ir.ReadIR, window: _Window, profile: Profile 
         context, query.pipeline, [START], needed_variables(query), hints=scan_hints(context, query), profile=profile
     )
     if query.order:
-        ordered = _staged(profile, "Order", lambda: first_rows(context, stream, query))
+        per_group = window.limit if query.per else None
+        ordered = _staged(profile, "Order", lambda: first_rows(context, stream, query, per_group))
         yield _cut(context, query, window, ordered)
     else:
         yield from stream
@@ -167,9 +167,7 @@ def _cut(context: Context, query: ir.ReadIR, window: _Window, rows: Rows) -> Row
     if not rows.total:
         return rows
     if query.per and window.limit is not None:
-        keys = [ir.OrderKey(key, descending=False) for key in query.per]
-        rows, codes = key_codes(context, rows.written_out(0, rows.total), query, keys)
-        return rows.take(first_of_each(codes, window.limit, rows.count))
+        return first_of_groups(context, rows, query, window.limit)
     start = min(window.offset, rows.total)
     return rows.written_out(start, rows.total - start) if start else rows
 

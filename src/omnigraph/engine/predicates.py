@@ -165,7 +165,9 @@ def with_columns(context: Context, rows: Rows, wanted: Iterable[Column]) -> Rows
         return rows
     found: dict[Column, Array] = {}
     for variable, names in missing.items():
-        columns = context.columns(variable, rows.variables[variable], names)
+        ids = rows.bound(variable)
+        is_there = isinstance(ids, np.ndarray)
+        columns = context.columns(variable, ids, names) if is_there else ids.columns(variable, names)
         found |= {(variable, name): column for name, column in columns.items()}
     return rows.attach(found)
 
