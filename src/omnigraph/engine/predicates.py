@@ -166,8 +166,7 @@ def with_columns(context: Context, rows: Rows, wanted: Iterable[Column]) -> Rows
     found: dict[Column, Array] = {}
     for variable, names in missing.items():
         ids = rows.bound(variable)
-        is_there = isinstance(ids, np.ndarray)
-        columns = context.columns(variable, ids, names) if is_there else ids.columns(variable, names)
+        columns = context.columns(variable, ids, names) if isinstance(ids, np.ndarray) else ids.columns(variable, names)
         found |= {(variable, name): column for name, column in columns.items()}
     return rows.attach(found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -68,6 +68,10 @@ class Deferred(Protocol):
 
     def slice(self, start: int, stop: int) -> Deferred:
         """Those of the rows from `start` to before `stop`."""
+        ...
+
+    def numbers(self, number: Callable[[IntArray], IntArray], table: IntArray | None) -> IntArray:
+        """The dense numbers of the entities, per row, or what a table has for them; `number` makes them of row ids."""
         ...
 
     def columns(self, variable: str, names: Sequence[str]) -> dict[str, Array]:

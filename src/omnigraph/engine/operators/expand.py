@@ -165,11 +165,10 @@ class ExpandOperator:
         if not parts:
             return rows.multiplied(pairs.counts)
         parts = {name: FromRow(context, rows.bound(name), pairs) for name in rows.variables} | parts
-        index = pa.array(pairs.rows) if rows.columns else None
         return Rows(
             count=pairs.count,
             variables=Variables(parts),
-            columns={key: values.take(index) for key, values in rows.columns.items()},
+            columns={key: values.take(pa.array(pairs.rows)) for key, values in rows.columns.items()},
             weights=None if rows.weights is None else rows.weights[pairs.rows],
         )
 

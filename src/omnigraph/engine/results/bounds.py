@@ -93,7 +93,7 @@ def _split(values: Array, way: Way, wanted: int, check: Callable[[], None]) -> t
     while True:
         check()
         before, same = compared(values, way, sample[int(in_order[place])])
-        first = np.count_nonzero(before)
+        first = int(np.count_nonzero(before))
         if first >= wanted:
             # All that are wanted come before the bound. Of very many, a nearer bound leaves fewer.
             enough = before, np.zeros(count, np.bool_)

@@ -7,7 +7,7 @@ order are kept in memory beside the columns of the tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -149,6 +149,15 @@ def pairs_of(offsets: IntArray, places: IntArray, counts: IntArray) -> Pairs:
     return Pairs(counts, ranges(offsets[places], counts))
 
 
+def looked_up(numbers: Numbers, table: IntArray | None) -> IntArray:
+    """Numbers, or what a table has for them."""
+    if table is None:
+        return numbers.astype(np.int64, copy=False)
+    # Indices of 32 bits are taken as they are, which numpy would widen first.
+    found: IntArray = pa.array(table).take(pa.array(numbers)).to_numpy(zero_copy_only=False)
+    return found
+
+
 @frozen
 class FromRow:
     """A variable that was bound before the hop: every pair has that of its row."""
@@ -159,7 +168,7 @@ class FromRow:
 
     def row_ids(self) -> IntArray:
         """One row id per pair."""
-        return self._here[self.pairs.rows]
+        return np.repeat(self._here, self.pairs.counts)
 
     def take(self, index: IntArray) -> IntArray:
         """Those of some pairs."""
@@ -169,6 +178,18 @@ class FromRow:
         """Those of a run of pairs."""
         return FromRow(self.context, self.ids, self.pairs.part(start, stop))
 
+    def numbers(self, number: Callable[[IntArray], IntArray], table: IntArray | None) -> IntArray:
+        """Those of the rows, once per pair."""
+        return np.repeat(*self.runs(number, table))
+
+    def runs(self, number: Callable[[IntArray], IntArray], table: IntArray | None) -> tuple[IntArray, IntArray]:
+        """The same as one number per row, and how many pairs follow each other with it."""
+        if isinstance(self.ids, np.ndarray):
+            here = looked_up(number(self._here), table)
+        else:
+            here = self._deferred.numbers(number, table)
+        return here, self.pairs.counts
+
     def columns(self, variable: str, names: Sequence[str]) -> dict[str, Array]:
         """Values are read once per row, however many pairs it has."""
         pairs = self.pairs
@@ -177,9 +198,14 @@ class FromRow:
         if isinstance(self.ids, np.ndarray):
             found = self.context.columns(variable, self._here, names)
         else:
-            found = self.ids.slice(pairs.first, pairs.last).columns(variable, names)
+            found = self._deferred.columns(variable, names)
         places = pa.array(pairs.rows)
         return {name: column.take(places) for name, column in found.items()}
+
+    @property
+    def _deferred(self) -> Deferred:
+        assert not isinstance(self.ids, np.ndarray), "row ids that are there are not deferred"
+        return self.ids.slice(self.pairs.first, self.pairs.last)
 
     @property
     def _here(self) -> IntArray:
@@ -207,6 +233,10 @@ class FromTarget:
         """Those of a run of pairs."""
         return FromTarget(self.entities, self.targets, self.pairs.part(start, stop))
 
+    def numbers(self, _number: Callable[[IntArray], IntArray], table: IntArray | None) -> IntArray:
+        """An adjacency has them."""
+        return looked_up(self.targets[self.pairs.spots], table)
+
     def columns(self, _variable: str, names: Sequence[str]) -> dict[str, Array]:
         """Values by row id."""
         return self.entities.columns(self.row_ids(), names)
@@ -233,6 +263,10 @@ class FromEdge:
     def slice(self, start: int, stop: int) -> Deferred:
         """Those of a run of pairs."""
         return FromEdge(self.edges, self.pairs.part(start, stop))
+
+    def numbers(self, number: Callable[[IntArray], IntArray], table: IntArray | None) -> IntArray:
+        """By row id."""
+        return looked_up(number(self.row_ids()), table)
 
     def columns(self, _variable: str, names: Sequence[str]) -> dict[str, Array]:
         """Values by their place in the adjacency."""
