@@ -379,7 +379,7 @@ class Grouping:
         joined = _aggregated(table, keys, steps)
         names = {f"{name}_{function}": name for name, function, _ in steps}
         renamed = joined.rename_columns([names.get(name, name) for name in joined.column_names])
-        return renamed.select(table.column_names)
+        return renamed.select([*keys, *(measure.name for measure in self._measures)])
 
     def _join_all(self, table: pa.Table) -> pa.Table:
         """Everything as one group."""

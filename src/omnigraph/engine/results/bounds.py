@@ -61,6 +61,9 @@ def candidates(count: int, keys: Sequence[Key], wanted: int, check: Callable[[],
         if split is None:
             break
         before, same = split
+        if same.all():
+            # All are tied: the next key is read of all of them.
+            continue
         some = np.flatnonzero(before)
         ties = np.flatnonzero(same)
         certain.append(some if still is None else still[some])

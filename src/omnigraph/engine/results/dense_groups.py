@@ -143,7 +143,10 @@ class DenseGroups:
         if measure.argument is None:
             found: Array = pa.array(self._rows[groups])
             return found
-        known = self._known.get(measure.name, np.zeros(self._size, np.int64))[groups]
+        if measure.name not in self._known:
+            unknown: Array = pa.nulls(len(groups), type_)
+            return unknown
+        known = self._known[measure.name][groups]
         if measure.kind == "count":
             found = pa.array(known)
         elif measure.kind == "sum":
@@ -221,15 +224,16 @@ def joined_runs(table: pa.Table, keys: Sequence[str], measures: Sequence[Measure
     begins = _begins(columns)
     if begins is None:
         return None
+    names = [*keys, *(item.name for item in measures)]
     if begins.all():
-        return table
+        return table.select(names)
     if any(item.kind in _EXTREMES and _has_nan(one_array(table[item.name])) for item in measures):
         return None
     starts = np.flatnonzero(begins)
     found: dict[str, object] = {name: pa.array(column[starts]) for name, column in zip(keys, columns, strict=True)}
     for measure in measures:
         found[measure.name] = _reduced(one_array(table[measure.name]), measure.kind, starts)
-    return pa.table(found).select(table.column_names)
+    return pa.table(found).select(names)
 
 
 def _begins(columns: Sequence[IntArray]) -> BoolArray | None:
