@@ -127,7 +127,7 @@ class ExpandOperator:
         pairs = int(counts.sum())
         budget.allow(rows.taken_bytes(pairs) + pairs * _WORKING_COLUMNS * 8)
         if pairs >= _DEFERRED_PAIRS and isinstance(neighbours, AdjacentNeighbours):
-            return self._deferred(rows, places, reach, counts)
+            return self._deferred(rows, places, reach, counts, neighbours)
         index, spots = neighbours_of(reach, places)
         targets = neighbours.row_ids(reach.targets[spots])
         edges = None if reach.edges is None else reach.edges[spots].astype(np.int64)
@@ -152,7 +152,9 @@ class ExpandOperator:
             result = result.bind(variable, row_ids)
         return result
 
-    def _deferred(self, rows: Rows, places: IntArray, reach: Reach, counts: IntArray) -> Rows:
+    def _deferred(
+        self, rows: Rows, places: IntArray, reach: Reach, counts: IntArray, neighbours: AdjacentNeighbours
+    ) -> Rows:
         """The same with row ids that are made when they are asked for."""
         op, context = self._op, self._context
         pairs = self._kept(pairs_of(reach.offsets, places, counts), reach)
@@ -161,7 +163,7 @@ class ExpandOperator:
             parts[op.target] = FromTarget(context.entities(op.target), reach.targets, pairs)
         if op.edge_variable is not None and op.edge_variable in self._live:
             assert reach.edges is not None, "an edge with a name is counted per edge"
-            parts[op.edge_variable] = FromEdge(self._edge_columns(reach.edges), pairs)
+            parts[op.edge_variable] = FromEdge(self._edge_columns(reach.edges, neighbours), pairs)
         if not parts:
             return rows.multiplied(pairs.counts)
         parts = {name: FromRow(context, rows.bound(name), pairs) for name in rows.variables} | parts
@@ -184,12 +186,13 @@ class ExpandOperator:
             kept = kept & self._restriction.keeps(targets)
         return pairs if kept.all() else pairs.keep(np.flatnonzero(kept))
 
-    def _edge_columns(self, edges: Numbers) -> EdgeColumns:
+    def _edge_columns(self, edges: Numbers, neighbours: AdjacentNeighbours) -> EdgeColumns:
         known = self._columns
         if known is None or known.edges is not edges:
-            order = (*adjacency_key(self._context, self._edge), str(self._op.direction))
             entities = self._context.type_entities(edge_table_key(self._edge.name))
-            known = self._columns = EdgeColumns(self._context, entities, order, edges)
+            is_kept = edges is neighbours.kept_edges
+            known = EdgeColumns(self._context, entities, edges, str(self._op.direction), is_kept=is_kept)
+            self._columns = known
         return known
 
     def _can_collapse(self, rows: Rows, pairs: int) -> bool:

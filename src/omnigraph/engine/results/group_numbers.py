@@ -12,7 +12,6 @@ from typing import Protocol
 
 import numpy as np
 
-from omnigraph.core.arrow import Array, pa
 from omnigraph.engine.results.group_values import combined_values
 from omnigraph.engine.results.projection import groupable
 from omnigraph.engine.rows import IntArray, Numbers, Rows
@@ -160,7 +159,10 @@ def numbered(
     if not all(name in context.tables and context.is_plain(name) for name in variables):
         return None
     most = min(max(_FEW_NUMBERS, _NUMBERS_PER_ROW * rows), _MOST_NUMBERS)
-    parts = [_Part(name, context.entities(name), context.entities(name).row_count) for name in variables]
+    every = [(name, context.entities(name)) for name in variables]
+    if any(entities.row_count > most for _, entities in every):
+        return None
+    parts = [_Part(name, entities, entities.numbering().count) for name, entities in every]
     is_much = prod(part.size for part in parts) > most
     for place, part in enumerate(parts):
         if part.variable not in unique and part.size <= rows * (_NUMBERS_PER_ROW if is_much else 1):
@@ -178,18 +180,22 @@ def _by_value(context: Context, part: _Part, keys: Sequence[ir.Expression]) -> _
     if len(names) < len(own) or not all(entities.is_keepable(name) for name in names):
         return part
 
-    def number() -> Array:
-        row_ids = entities.numbering().all_row_ids
-        columns = entities.columns(row_ids, names)
-        numbers: Array = pa.array(combined_values([groupable(columns[name]) for name in names]))
-        return numbers
+    numbering = entities.numbering()
+    key = (entities.fingerprint, *names)
+    known, table = context.caches.value_numbers.get(key) or (None, None)
+    if table is None or known is not numbering:
+        table = context.budget.patiently(lambda: _value_numbers(entities, names), entities.row_count)
+        context.caches.value_numbers.put(key, (numbering, table))
+    live = numbering.numbers(numbering.all_row_ids)
+    entity_of = np.empty(int(table.max(initial=-1)) + 1, np.int64)
+    entity_of[table[live]] = live
+    return _Part(part.variable, entities, len(entity_of), table, entity_of)
 
-    known = context.caches.columns.get_or_build(
-        ("numbers", entities.fingerprint, *names),
-        lambda: context.budget.patiently(number, entities.row_count),
-        context.budget.check,
-    )
-    numbers: IntArray = known.to_numpy()
-    entity_of = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
-    entity_of[numbers] = np.arange(len(numbers))
-    return _Part(part.variable, entities, len(entity_of), numbers, entity_of)
+
+def _value_numbers(entities: Entities, names: Sequence[str]) -> IntArray:
+    """By the number of an entity, a number that is equal for equal values of some properties."""
+    numbering = entities.numbering()
+    columns = entities.columns(numbering.all_row_ids, names)
+    table = np.zeros(numbering.count, np.int64)
+    table[numbering.numbers(numbering.all_row_ids)] = combined_values([groupable(columns[name]) for name in names])
+    return table

@@ -26,15 +26,19 @@ _SEARCHED_RATIO = 8
 
 
 class EdgeColumns:
-    """The stored columns of the edges of one type, in the order in which an adjacency lists the edges."""
+    """The stored columns of the edges of one type, in the order in which an adjacency lists the edges.
 
-    def __init__(self, context: Context, entities: Entities, order: tuple[str, ...], edges: Numbers) -> None:
-        self._caches = context.caches
+    `edges` are the row ids in that order; `direction` names it. Where that order is not kept, nothing in it is.
+    """
+
+    def __init__(self, context: Context, entities: Entities, edges: Numbers, direction: str, *, is_kept: bool) -> None:
+        self.edges = edges
+        self._cache = context.caches.edge_columns
+        self._most = context.settings.column_cache_bytes // _KEPT_SHARE
         self._budget = context.budget
         self._entities = entities
-        #: Names the order: the same rows of the edges and of both ends, followed in the same direction.
-        self._order = order
-        self.edges = edges
+        self._direction = direction
+        self._is_kept = is_kept
         #: Columns that are too large to be kept beyond this query, which accounts for them.
         self._held: dict[str, Array] = {}
 
@@ -45,10 +49,10 @@ class EdgeColumns:
     def columns(self, spots: slice | IntArray, count: int, names: Sequence[str]) -> dict[str, Array]:
         """Values of the edges at `count` places."""
         found: dict[str, Array] = {}
-        is_few = count * WHOLE_COLUMN_RATIO < len(self.edges)
+        is_worth_it = self._is_kept and count * WHOLE_COLUMN_RATIO >= len(self.edges)
         missing: list[str] = []
         for name in names:
-            whole = self._known(name) if is_few else self._whole(name)
+            whole = self._whole(name) if is_worth_it else self._known(name)
             if whole is None:
                 missing.append(name)
             elif isinstance(spots, slice):
@@ -59,17 +63,25 @@ class EdgeColumns:
             found |= self._entities.columns(self.row_ids(spots), missing)
         return found
 
+    def _key(self, name: str) -> tuple[str, str, str]:
+        return self._entities.fingerprint, self._direction, name
+
     def _known(self, name: str) -> Array | None:
         held = self._held.get(name)
-        return held if held is not None else self._caches.columns.get(self._key(name))
+        if held is not None:
+            return held
+        edges, column = self._cache.get(self._key(name)) or (None, None)
+        return column if edges is self.edges else None
 
     def _whole(self, name: str) -> Array:
         known = self._known(name)
         if known is not None:
             return known
-        made = self._caches.scans.make(self._key(name), lambda: {name: self._read(name)}, self._budget.check)[name]
-        if made.nbytes * _KEPT_SHARE <= self._caches.column_bytes:
-            self._caches.columns.put(self._key(name), made, state_of=(*self._place, name))
+        table = self._entities.table
+        made = self._read(name)
+        if made.nbytes <= self._most:
+            place = (table.path, table.branch, self._direction, name)
+            self._cache.put(self._key(name), (self.edges, made), state_of=place)
         else:
             self._budget.hold(made.nbytes)
             self._held[name] = made
@@ -81,19 +93,14 @@ class EdgeColumns:
         return self._budget.patiently(lambda: self._in_order(column), len(self.edges))
 
     def _in_order(self, column: Array) -> Array:
-        numbers = self._entities.numbering().numbers(self.edges)
-        if len(numbers) == len(column) and bool((numbers[1:] == numbers[:-1] + 1).all()):
+        row_ids = self._entities.numbering().all_row_ids
+        places: Numbers = self.edges
+        if len(row_ids) and int(row_ids[-1]) != len(row_ids) - 1:
+            places = np.searchsorted(row_ids, self.edges)
+        if len(places) == len(column) and bool((places[1:] == places[:-1] + 1).all()):
             # Edges that were loaded in the order of their ends lie in it already.
             return column
-        return column.take(pa.array(numbers))
-
-    def _key(self, name: str) -> tuple[str, ...]:
-        return ("order", *self._order, name)
-
-    @property
-    def _place(self) -> tuple[object, ...]:
-        table = self._entities.table
-        return "order", table.path, table.branch, self._order[-1]
+        return column.take(pa.array(places))
 
 
 class Pairs:
