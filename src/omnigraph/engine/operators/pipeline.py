@@ -439,9 +439,7 @@ def _to_first_hop(pipeline: Sequence[ir.Op]) -> Sequence[ir.Op]:
 
 def block_start(rows: Rows, outer: Sequence[str]) -> tuple[Rows, IntArray]:
     """The distinct bindings of some variables, numbered, and for each row the number of its binding."""
-    if not outer:
-        once = Rows(count=min(rows.count, 1))
-        return once.bind(OUTER_ROW, np.arange(once.count)), np.zeros(rows.count, np.int64)
+    assert outer, "a block mentions a variable from outside"
     paths = path_columns(rows, outer)
     if paths:
         # A path is as good as never the same twice.
