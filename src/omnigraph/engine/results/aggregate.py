@@ -13,7 +13,7 @@ import numpy as np
 from omnigraph.core import arrow
 from omnigraph.core.arrow import Array, Column, arrow_type, pa, pc
 from omnigraph.core.cache import by_identity
-from omnigraph.core.types import INTEGERS, Scalar, ScalarType, scalar_of
+from omnigraph.core.types import INTEGERS, EnumType, Scalar, ScalarType, scalar_of
 from omnigraph.engine.distinct import distinct_numbers
 from omnigraph.engine.predicates import ID, computed, stored_columns, with_columns
 from omnigraph.engine.results.dense_groups import DenseGroups, is_exact, joined_runs
@@ -34,12 +34,19 @@ _WEIGHT = "~weight"
 _MAX_PARTIALS = 1 << 20
 #: How much memory joining takes, in multiples of what is joined: a table of its keys, and the result.
 _JOIN_COPIES = 2
+#: The values of the only aggregate.
+_ONLY_VALUE = "~value 0"
 _MERGED_BY = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
 _SKIP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _COUNTS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=0)
 #: Sums of integers below this are exact in 64-bit floats.
 _EXACT_FLOAT = 2**53
 _EXACT = pa.decimal256(60, 0)
+
+
+def _is_hashed(aggregate: ir.Aggregate) -> bool:
+    """Whether Arrow groups by what an aggregate is made of."""
+    return aggregate.argument is not None and isinstance(aggregate.argument.type.base, ScalarType | EnumType)
 
 
 @frozen
@@ -128,6 +135,14 @@ class Grouping:
         #: Sums by number, where what groups are made of has small ones, and how it is numbered.
         self._dense: tuple[GroupNumbers, DenseGroups] | None = None
         self._whole = [item for item in self._aggregates if _needs_all(item)]
+        #: The only thing that is asked for is made of different values: then each is kept once per combination.
+        self._is_set = (
+            len(self._whole) == 1
+            and not self._measures
+            and self._whole[0].distinct
+            and not self._whole[0].order
+            and _is_hashed(self._whole[0])
+        )
         self._partials: list[pa.Table] = []
         #: Rows of the partials beyond which they are joined, and the bytes that are accounted for them.
         self._most = _MAX_PARTIALS
@@ -169,9 +184,11 @@ class Grouping:
             columns[_WEIGHT] = pa.repeat(pa.scalar(1, pa.int64()), rows.count) if weights is None else weights
             for number, aggregate in enumerate(self._whole):
                 columns |= self._details(rows, number, aggregate)
-            self._partials.append(pa.table(columns))
-            self._account()
-            return
+            if not self._is_set:
+                self._partials.append(pa.table(columns))
+                self._account()
+                return
+            del columns[_WEIGHT]
         self._partials.append(self._join(pa.table(columns), keys))
         self._account()
         if sum(part.num_rows for part in self._partials) > self._most:
@@ -234,7 +251,9 @@ class Grouping:
         self._account()
 
     def _partial_keys(self) -> list[str]:
-        return [*self._variables, *self._held_keys.values()] or [_ALL]
+        """The columns of the partials that no two rows of one have in common."""
+        keys = [*self._variables, *self._held_keys.values()] or [_ALL]
+        return [*keys, _ONLY_VALUE] if self._is_set else keys
 
     def finish(self) -> Groups:
         """The groups, in no particular order."""

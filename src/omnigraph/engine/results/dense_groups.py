@@ -214,7 +214,7 @@ _LOOKED_AT = 1 << 12
 
 def joined_runs(table: pa.Table, keys: Sequence[str], measures: Sequence[Measured]) -> pa.Table | None:
     """Rows of measures joined by keys that ascend already, as the ends of edges do; None where they do not."""
-    if not all(pa.types.is_int64(table.schema.field(name).type) for name in keys):
+    if not all(pa.types.is_int64(table.schema.field(name).type) and not table[name].null_count for name in keys):
         return None
     if any(not pa.types.is_primitive(table.schema.field(item.name).type) for item in measures):
         return None
