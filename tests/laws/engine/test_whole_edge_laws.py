@@ -12,7 +12,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.core import budget as budget_module
 from omnigraph.core.budget import Budget, MemoryAccount, ReadLimits
-from omnigraph.engine import rows
+from omnigraph.engine import executor, rows
 from omnigraph.engine.operators import expand, pipeline
 from omnigraph.engine.results import bounds, first_rows, group_numbers
 from omnigraph.errors import ResourceLimitError
@@ -108,6 +108,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 FORCED = {
     (expand, "_DEFERRED_PAIRS"): 0,
+    (executor, "FIRST_ROWS"): 20,
     (rows, "BATCH_ROWS"): 50,
     (pipeline, "BATCH_ROWS"): 50,
     (bounds, "_FEW_ROWS"): 3,

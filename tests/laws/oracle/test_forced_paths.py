@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, seed, settings
 
-from omnigraph.engine import rows
+from omnigraph.engine import executor, rows
 from omnigraph.engine.operators import expand, pipeline
 from omnigraph.engine.results import aggregate, bounds, first_rows, group_numbers
 from support.oracle import evaluation
@@ -17,6 +17,7 @@ from support.oracle.values import UndeterminedError
 #: What is deferred, cut, pruned and numbered from a few rows on, in batches of a few rows.
 EARLY = {
     (expand, "_DEFERRED_PAIRS"): 0,
+    (executor, "FIRST_ROWS"): 2,
     (rows, "BATCH_ROWS"): 3,
     (pipeline, "BATCH_ROWS"): 3,
     (bounds, "_FEW_ROWS"): 0,
