@@ -46,6 +46,8 @@ ORDERED = [
     f"{_FILTERED} return {{ {_ENDS}, $e.marks }} order {{ $e.weight desc }} limit 8",
     f"{_TWO} return {{ {_ENDS}, $c.name as last }} order {{ $e.weight desc, $f.word }} limit 8",
     "match { $a: Person $a knows $b } return { $a.name, count($b) as n } order { n desc } limit 3",
+    "match { $a: Person $a knows $b } return { $a.name, $a.group, count($b) as n } "
+    "order { $a.group, $a.group desc nulls first, n desc } limit 3",
     "match { $a: Person $a knows $b } return { $b.group, count($a) as n } order { n, $b.group } limit 3",
 ]
 _SUMS = "count($e) as n, sum($e.weight) as s, avg($e.since) as m, min($e.at) as l, max($e.since) as h, min($e.ok) as o"

@@ -16,7 +16,7 @@ from omnigraph.engine.rows import BoolArray, IntArray, plain_numbers
 from omnigraph.frozen import frozen
 
 #: Values that a bound is taken from.
-_SAMPLE_ROWS = 1 << 12
+_SAMPLE_ROWS = 1 << 11
 #: How many times more rows than wanted a bound should leave.
 _SPARE = 4
 #: Fewer rows are put into order at once.

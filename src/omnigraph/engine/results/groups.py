@@ -89,22 +89,22 @@ def first_groups(context: Context, groups: Groups, query: ir.ReadIR, wanted: int
         for item in query.projections
         if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf)
     }
-    is_whole = query.having is not None or query.distinct or query.per or not query.order or wanted is None
-    if is_whole or not all(groups.has(item) and not can_overflow(item) for item in expressions.values()):
+    is_whole = query.having is not None or query.distinct or query.per or not query.order or query.rank is not None
+    if (
+        is_whole
+        or wanted is None
+        or not all(groups.has(item) and not can_overflow(item) for item in expressions.values())
+    ):
         return groups
-    ways = {
-        key.expression.name: Way(key.descending, key.nulls_first)
+    ordered = [
+        (key.expression.name, Way(key.descending, key.nulls_first))
         for key in query.order
         if isinstance(key.expression, ir.ColumnRef)
-    }
-    assert len(ways) == len({key.expression for key in query.order}), "groups are ordered by what is returned"
-    ordered = [*ways, *(item.name for item in query.projections if item.name not in ways)]
-    keys = [
-        Key(ways.get(name, Way()), partial(groups.value_at, expressions[name]))
-        for name in ordered
-        if name in expressions
     ]
-    assert wanted is not None, "checked above"
+    assert len(ordered) == len(query.order), "groups are ordered by what is returned"
+    # Ties are broken by what is left; a column that is ordered by already breaks none.
+    ordered += [(name, Way()) for name in expressions]
+    keys = [Key(way, partial(groups.value_at, expressions[name])) for name, way in ordered]
     found = candidates(groups.count, keys, wanted, context.budget.check)
     return groups if found is None else groups.take(found)
 
