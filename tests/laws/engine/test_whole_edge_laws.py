@@ -121,11 +121,14 @@ FORCED = {
 PLAIN = {(expand, "_DEFERRED_PAIRS"): 10**9, (bounds, "_FEW_ROWS"): 10**9, (group_numbers, "_MOST_NUMBERS"): 0}
 
 
-def rows_of(graph: Graph, text: str, forced: dict[Any, int], *, mode: str = "csr") -> list[tuple[Any, ...]]:
+def rows_of(
+    graph: Graph, text: str, forced: dict[Any, int], *, mode: str = "csr", cache: int = 1 << 28
+) -> list[tuple[Any, ...]]:
     with pytest.MonkeyPatch.context() as patch:
         for (module, name), value in forced.items():
             patch.setattr(module, name, value)
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", mode)
+        patch.setenv("OMNIGRAPH_COLUMN_CACHE_BYTES", str(cache))
         with Graph.open(graph.uri, read_only=True) as opened:
             for _ in range(2):
                 # The second time columns are in memory.
@@ -152,6 +155,12 @@ def test_groups_and_blocks_are_the_same_however_they_are_numbered(text: str, gra
     found = sorted(rows_of(graph, text, FORCED), key=repr)
     assert [row[:1] for row in found] == [row[:1] for row in wanted]
     assert all(mine == close(theirs) for mine, theirs in zip(found, wanted, strict=True))
+
+
+@each_case("text", [ORDERED[0], ORDERED[-5], GROUPED[0], GROUPED[1], GROUPED[5]])
+def test_columns_that_are_too_large_to_be_kept_are_read_for_the_query(text: str, graph: Graph) -> None:
+    wanted = sorted(rows_of(graph, text, PLAIN), key=repr)
+    assert sorted(rows_of(graph, text, FORCED, cache=1), key=repr) == [close(row) for row in wanted]
 
 
 def test_an_order_of_edges_is_that_of_plain_python(graph: Graph) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from omnigraph.core.arrow import pa
 from omnigraph.core.ids import edge_table_key, node_table_key
+from omnigraph.engine.distinct import distinct_numbers
 from omnigraph.engine.operators.neighbours import (
     AdjacentNeighbours,
     IndexedNeighbours,
@@ -83,7 +84,7 @@ class ExpandOperator:
     def _reach(self, rows: Rows, row_ids: IntArray, neighbours: Neighbours) -> Iterator[Rows]:
         op = self._op
         is_dense = self.path is TraversalPath.ADJACENCY
-        sources, source_of = np.unique(row_ids, return_inverse=True)
+        sources, source_of = distinct_numbers(row_ids)
         budget = self._context.budget
         reached = reach_within(neighbours, sources, op.low, op.high, is_dense=is_dense, budget=budget)
         for start, reach in reached:
