@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from comparison import edge_questions
 from comparison.contract import TOP
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class DuckdbEngine:
         }
         self.calls: dict[str, Call] = {
             **{name: self._prepared(name, text) for name, text in _BY_PERSON.items()},
-            **{name: self._whole(text) for name, text in _WHOLE.items()},
+            **{name: self._whole(text) for name, text in (_WHOLE | edge_questions.DUCKDB).items()},
             **{name: self._by_vector(text) for name, text in by_vector.items()},
         }
 

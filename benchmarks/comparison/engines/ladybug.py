@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import ladybug
 
+from comparison import edge_questions
 from comparison.contract import TOP
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class LadybugEngine:
         self._nearest = nearest["vector"]
         self.calls: dict[str, Call] = {
             **{name: self._call(text) for name, text in (_BY_PERSON | nearest).items()},
-            **{name: self._call(text, takes_inputs=False) for name, text in _WHOLE.items()},
+            **{name: self._call(text, takes_inputs=False) for name, text in (_WHOLE | edge_questions.LADYBUG).items()},
             "vector-hops": self._vector_hops,
         }
 

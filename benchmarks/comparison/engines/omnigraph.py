@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 import omnigraph
+from comparison import edge_questions
 from comparison.contract import ADJACENCY_BYTES, FUSION_K, TOP
 from comparison.engines.omnigraph_load import fill
 from omnigraph import Graph
@@ -67,7 +68,7 @@ class OmniGraphEngine:
     def __init__(self, store: Path) -> None:
         self._graph = Graph.open(store / "social.omni")
         dimension = int((store / "dimension").read_text(encoding="utf-8"))
-        queries = _GRAPH_QUERIES | _search_queries(dimension)
+        queries = _GRAPH_QUERIES | edge_questions.OMNIGRAPH | _search_queries(dimension)
         self.calls: dict[str, Call] = {name: self._call(text) for name, text in queries.items()}
 
     @staticmethod

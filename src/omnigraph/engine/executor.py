@@ -14,11 +14,11 @@ from omnigraph.engine.operators.blocks import Blocks
 from omnigraph.engine.operators.pipeline import START, Measured, Profile, ScanHints, run_pipeline
 from omnigraph.engine.predicates import stored_columns
 from omnigraph.engine.ranking.ranked_rows import ranked_rows
-from omnigraph.engine.results.aggregate import Grouping, aggregates_of, group_keys, group_table
+from omnigraph.engine.results.aggregate import Grouping, aggregates_of, group_keys
+from omnigraph.engine.results.first_rows import first_of_groups, first_rows
+from omnigraph.engine.results.groups import first_groups, group_table
 from omnigraph.engine.results.projection import (
     first_of_each,
-    first_rows,
-    key_codes,
     key_operand,
     order_codes,
     project,
@@ -158,7 +158,8 @@ def _bags(context: Context, query: ir.ReadIR, window: _Window, profile: Profile 
         context, query.pipeline, [START], needed_variables(query), hints=scan_hints(context, query), profile=profile
     )
     if query.order:
-        ordered = _staged(profile, "Order", lambda: first_rows(context, stream, query))
+        per_group = window.limit if query.per else None
+        ordered = _staged(profile, "Order", lambda: first_rows(context, stream, query, per_group))
         yield _cut(context, query, window, ordered)
     else:
         yield from stream
@@ -169,9 +170,7 @@ def _cut(context: Context, query: ir.ReadIR, window: _Window, rows: Rows) -> Row
     if not rows.total:
         return rows
     if query.per and window.limit is not None:
-        keys = [ir.OrderKey(key, descending=False) for key in query.per]
-        rows, codes = key_codes(context, rows.written_out(0, rows.total), query, keys)
-        return rows.take(first_of_each(codes, window.limit, rows.count))
+        return first_of_groups(context, rows, query, window.limit)
     start = min(window.offset, rows.total)
     return rows.written_out(start, rows.total - start) if start else rows
 
@@ -188,8 +187,9 @@ def _grouped(
         # The window of a vector or of a fusion is what is grouped; of a text all that match are.
         ranked = context if is_windowed else replace(context, wanted=None)
         stream = _bags(ranked, _population(query), window if is_windowed else _EVERYTHING, profile)
-    groups = _staged(profile, "Group", lambda: _group(context, query, stream))
-    groups = _cut_groups(groups, query, _EVERYTHING if is_windowed else window)
+    shown_groups = _EVERYTHING if is_windowed else window
+    groups = _staged(profile, "Group", lambda: _group(context, query, stream, shown_groups.end))
+    groups = _cut_groups(groups, query, shown_groups)
     made = pa.table(
         [
             shown(one_array(groups[item.name]), item.type.base, schema.field(item.name).type)
@@ -216,13 +216,14 @@ def _orders_groups(query: ir.ReadIR, key: ir.OrderKey) -> bool:
     )
 
 
-def _group(context: Context, query: ir.ReadIR, stream: Iterator[Rows]) -> pa.Table:
+def _group(context: Context, query: ir.ReadIR, stream: Iterator[Rows], wanted: int | None) -> pa.Table:
     grouping = Grouping(context, group_keys(query.projections), aggregates_of(query.projections))
     for rows in stream:
         context.budget.enter("Group")
         grouping.add(rows)
     context.budget.enter("Group")
-    return sort_groups(context, group_table(context, grouping.finish(), query), query)
+    groups = first_groups(context, grouping.finish(), query, wanted)
+    return sort_groups(context, group_table(context, groups, query), query)
 
 
 def _cut_groups(groups: pa.Table, query: ir.ReadIR, window: _Window) -> pa.Table:

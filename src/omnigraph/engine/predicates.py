@@ -166,7 +166,8 @@ def with_columns(context: Context, rows: Rows, wanted: Iterable[Column]) -> Rows
         return rows
     found: dict[Column, Array] = {}
     for variable, names in missing.items():
-        columns = context.columns(variable, rows.variables[variable], names)
+        ids = rows.bound(variable)
+        columns = context.columns(variable, ids, names) if isinstance(ids, np.ndarray) else ids.columns(variable, names)
         found |= {(variable, name): column for name, column in columns.items()}
     return rows.attach(found)
 

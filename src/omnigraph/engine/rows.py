@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,56 @@ def batch_rows(width: int) -> int:
     return min(BATCH_ROWS, max(1 << 12, _BATCH_CELLS // max(width, 1)))
 
 
+class Deferred(Protocol):
+    """The row ids of a variable, made when they are asked for: an order or a sum over an edge may never ask."""
+
+    def row_ids(self) -> IntArray:
+        """All of them."""
+        ...
+
+    def take(self, index: IntArray) -> IntArray:
+        """Those of the rows at these places."""
+        ...
+
+    def slice(self, start: int, stop: int) -> Deferred:
+        """Those of the rows from `start` to before `stop`."""
+        ...
+
+    def numbers(self, number: Callable[[IntArray], IntArray], table: IntArray | None) -> IntArray:
+        """The dense numbers of the entities, per row, or what a table has for them; `number` makes them of row ids."""
+        ...
+
+    def columns(self, variable: str, names: Sequence[str]) -> dict[str, Array]:
+        """Stored columns of the entities, per row."""
+        ...
+
+
+class Variables(Mapping[str, IntArray]):
+    """The row ids of variables, some of them deferred."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Mapping[str, IntArray | Deferred]) -> None:
+        self.parts = parts
+
+    def __getitem__(self, name: str) -> IntArray:
+        """The row ids, made now if they were deferred."""
+        part = self.parts[name]
+        return part if isinstance(part, np.ndarray) else part.row_ids()
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        """The number of names."""
+        return len(self.parts)
+
+
+def _parts_of(variables: Mapping[str, IntArray]) -> Mapping[str, IntArray | Deferred]:
+    return variables.parts if isinstance(variables, Variables) else variables
+
+
 @frozen(kw_only=True)
 class Rows:
     """A bag of rows. Immutable; arrays are shared between bags and never written to."""
@@ -72,7 +122,10 @@ class Rows:
         places = pa.array(index)
         return Rows(
             count=len(index),
-            variables={name: ids[index] for name, ids in self.variables.items()},
+            variables={
+                name: ids[index] if isinstance(ids, np.ndarray) else ids.take(index)
+                for name, ids in _parts_of(self.variables).items()
+            },
             columns={key: values.take(places) for key, values in self.columns.items()},
             weights=None if self.weights is None else self.weights[index],
         )
@@ -89,7 +142,12 @@ class Rows:
             return self
         return Rows(
             count=stop - start,
-            variables={name: ids[start:stop] for name, ids in self.variables.items()},
+            variables=Variables(
+                {
+                    name: ids[start:stop] if isinstance(ids, np.ndarray) else ids.slice(start, stop)
+                    for name, ids in _parts_of(self.variables).items()
+                }
+            ),
             columns={key: values.slice(start, stop - start) for key, values in self.columns.items()},
             weights=None if self.weights is None else self.weights[start:stop],
         )
@@ -100,13 +158,17 @@ class Rows:
             return self
         return replace(
             self,
-            variables={name: ids for name, ids in self.variables.items() if name in live},
+            variables=Variables({name: ids for name, ids in _parts_of(self.variables).items() if name in live}),
             columns={key: values for key, values in self.columns.items() if key[0] in live},
         )
 
-    def bind(self, variable: str, row_ids: IntArray) -> Rows:
+    def bind(self, variable: str, row_ids: IntArray | Deferred) -> Rows:
         """The rows with one more variable."""
-        return replace(self, variables={**self.variables, variable: row_ids})
+        return replace(self, variables=Variables({**_parts_of(self.variables), variable: row_ids}))
+
+    def bound(self, variable: str) -> IntArray | Deferred:
+        """What a variable is bound to, as it is."""
+        return _parts_of(self.variables)[variable]
 
     def attach(self, columns: Mapping[Column, Array]) -> Rows:
         """The rows with more values."""
@@ -129,7 +191,8 @@ class Rows:
         """Bytes of all arrays; what several bags share counts in each of them. Nothing for a few row ids."""
         if self.count < _FEW_ROWS and not self.columns:
             return 0
-        size = sum(ids.nbytes for ids in self.variables.values())
+        # What is deferred counts as if it were there: whoever asks for it allocates it.
+        size = self.count * _CELL_BYTES * len(self.variables)
         size += self._column_bytes
         return size if self.weights is None else size + self.weights.nbytes
 

@@ -31,7 +31,7 @@ class Blocks:
         needed = {OUTER_ROW, *ir.variables(block.aggregate)}
         if orders_values(block.aggregate):
             needed.update(name for name in variable_names(block.pipeline) if not is_hidden(name))
-        grouping = Grouping(inside, (), [block.aggregate], OUTER_ROW)
+        grouping = Grouping(inside, (), [block.aggregate], OUTER_ROW, start.count)
         is_unknown = np.zeros(start.count, np.bool_)
         for solutions in run_pipeline(inside, block.pipeline, [start], needed):
             found, beyond = without_overflow(inside, solutions, ir.parts(block.aggregate))

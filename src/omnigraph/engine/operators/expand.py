@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from omnigraph.core.arrow import pa
 from omnigraph.core.ids import edge_table_key, node_table_key
+from omnigraph.engine.distinct import distinct_numbers
 from omnigraph.engine.operators.neighbours import (
     AdjacentNeighbours,
     IndexedNeighbours,
@@ -19,8 +21,9 @@ from omnigraph.engine.operators.neighbours import (
 )
 from omnigraph.engine.operators.reach import reach_within
 from omnigraph.engine.predicates import Restriction
-from omnigraph.engine.rows import IntArray, Rows, batch_rows
+from omnigraph.engine.rows import Deferred, IntArray, Numbers, Rows, Variables, batch_rows
 from omnigraph.engine.tables.context import Context
+from omnigraph.engine.tables.edge_columns import EdgeColumns, FromEdge, FromRow, FromTarget, Pairs, pairs_of
 from omnigraph.engine.tables.settings import TraversalMode, TraversalPath, choose_path, followed_edges
 from omnigraph.engine.tables.traversal_index import adjacency_key, find_adjacency, source_type, traversal_facts
 from omnigraph.lang.query.ir import Expand
@@ -31,6 +34,8 @@ _EXACT_FLOAT = 2**53
 _COLLAPSE_MIN_PAIRS = 4096
 #: Pairs that are counted per target at once.
 _COLLAPSE_PAIRS = 1 << 22
+#: From so many pairs on, what they bind is made when it is asked for.
+_DEFERRED_PAIRS = 4096
 #: Arrays as long as the result that making pairs takes beside it.
 _WORKING_COLUMNS = 4
 
@@ -47,6 +52,8 @@ class ExpandOperator:
         self._edge_restriction = (
             None if op.edge_variable is None else Restriction(context, op.edge_variable, op.edge_filters)
         )
+        #: The columns of the edges in the order of the adjacency, once they are asked for.
+        self._columns: EdgeColumns | None = None
         #: The path that was taken last, for people who ask.
         self.path: TraversalPath | None = None
 
@@ -77,7 +84,7 @@ class ExpandOperator:
     def _reach(self, rows: Rows, row_ids: IntArray, neighbours: Neighbours) -> Iterator[Rows]:
         op = self._op
         is_dense = self.path is TraversalPath.ADJACENCY
-        sources, source_of = np.unique(row_ids, return_inverse=True)
+        sources, source_of = distinct_numbers(row_ids)
         budget = self._context.budget
         reached = reach_within(neighbours, sources, op.low, op.high, is_dense=is_dense, budget=budget)
         for start, reach in reached:
@@ -120,6 +127,8 @@ class ExpandOperator:
         counts = reach.offsets[places + 1] - reach.offsets[places]
         pairs = int(counts.sum())
         budget.allow(rows.taken_bytes(pairs) + pairs * _WORKING_COLUMNS * 8)
+        if pairs >= _DEFERRED_PAIRS and isinstance(neighbours, AdjacentNeighbours):
+            return self._deferred(rows, places, reach, counts, neighbours)
         index, spots = neighbours_of(reach, places)
         targets = neighbours.row_ids(reach.targets[spots])
         edges = None if reach.edges is None else reach.edges[spots].astype(np.int64)
@@ -143,6 +152,49 @@ class ExpandOperator:
         for variable, row_ids in bound.items():
             result = result.bind(variable, row_ids)
         return result
+
+    def _deferred(
+        self, rows: Rows, places: IntArray, reach: Reach, counts: IntArray, neighbours: AdjacentNeighbours
+    ) -> Rows:
+        """The same with row ids that are made when they are asked for."""
+        op, context = self._op, self._context
+        pairs = self._kept(pairs_of(reach.offsets, places, counts), reach)
+        parts: dict[str, IntArray | Deferred] = {}
+        if op.target in self._live:
+            parts[op.target] = FromTarget(context.entities(op.target), reach.targets, pairs)
+        if op.edge_variable is not None and op.edge_variable in self._live:
+            assert reach.edges is not None, "an edge with a name is counted per edge"
+            parts[op.edge_variable] = FromEdge(self._edge_columns(reach.edges, neighbours), pairs)
+        if not parts:
+            return rows.multiplied(pairs.counts)
+        parts = {name: FromRow(context, rows.bound(name), pairs) for name in rows.variables} | parts
+        return Rows(
+            count=pairs.count,
+            variables=Variables(parts),
+            columns={key: values.take(pa.array(pairs.rows)) for key, values in rows.columns.items()},
+            weights=None if rows.weights is None else rows.weights[pairs.rows],
+        )
+
+    def _kept(self, pairs: Pairs, reach: Reach) -> Pairs:
+        """The pairs whose edge and target satisfy the filters."""
+        kept = np.ones(pairs.count, np.bool_)
+        if self._edge_restriction is not None and not self._edge_restriction.is_empty:
+            assert reach.edges is not None, "an edge with a name is counted per edge"
+            kept = self._edge_restriction.keeps(reach.edges[pairs.spots].astype(np.int64))
+        if not self._restriction.is_empty:
+            numbering = self._context.entities(self._op.target).numbering()
+            targets = numbering.row_ids(reach.targets[pairs.spots].astype(np.int64))
+            kept = kept & self._restriction.keeps(targets)
+        return pairs if kept.all() else pairs.keep(np.flatnonzero(kept))
+
+    def _edge_columns(self, edges: Numbers, neighbours: AdjacentNeighbours) -> EdgeColumns:
+        known = self._columns
+        if known is None or known.edges is not edges:
+            entities = self._context.type_entities(edge_table_key(self._edge.name))
+            is_kept = edges is neighbours.kept_edges
+            known = EdgeColumns(self._context, entities, edges, str(self._op.direction), is_kept=is_kept)
+            self._columns = known
+        return known
 
     def _can_collapse(self, rows: Rows, pairs: int) -> bool:
         """Whether rows may be counted per target: no other variable is asked for any more."""

@@ -76,6 +76,8 @@ class AdjacentNeighbours:
         self._source = source.numbering()
         self._target = target.numbering()
         self.stride = max(self._target.count, self._source.count, 1)
+        #: The row ids of all edges in their order here, which lives as long as the index.
+        self.kept_edges: Numbers | None = self._side.edges
 
     def numbers(self, row_ids: IntArray) -> IntArray:
         """The dense numbers of nodes."""

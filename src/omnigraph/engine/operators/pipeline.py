@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Protocol, assert_never
 
 import numpy as np
 
 from omnigraph.core.budget import Budget
+from omnigraph.core.cache import by_identity
 from omnigraph.core.values import StoredValue
+from omnigraph.engine.distinct import combined_numbers, distinct_numbers
 from omnigraph.engine.operators.expand import ExpandOperator
 from omnigraph.engine.operators.paths import PathOperator
 from omnigraph.engine.operators.unions import (
@@ -418,6 +420,7 @@ def has_solution(
     """Per row, whether a block emits anything for it."""
     start, number_of = block_start(rows, outer)
     solved = np.zeros(start.count, np.bool_)
+    pipeline = _to_first_hop(pipeline)
     inner = run_pipeline(context.inside(pipeline), pipeline, [start], (OUTER_ROW,), profile=profile, place=place)
     for found in inner:
         solved[found.variables[OUTER_ROW]] = True
@@ -425,13 +428,29 @@ def has_solution(
     return result
 
 
+@by_identity
+def _to_first_hop(pipeline: Sequence[ir.Op]) -> Sequence[ir.Op]:
+    """A pipeline that finds something exactly where another one does: who reaches anything has a neighbour."""
+    last = pipeline[-1]
+    if isinstance(last, ir.Expand) and last.low == 1 and last.high > 1 and not last.filters:
+        return (*pipeline[:-1], replace(last, high=1))
+    return pipeline
+
+
 def block_start(rows: Rows, outer: Sequence[str]) -> tuple[Rows, IntArray]:
     """The distinct bindings of some variables, numbered, and for each row the number of its binding."""
+    assert outer, "a block mentions a variable from outside"
     paths = path_columns(rows, outer)
-    if len(outer) == 1 and not paths:
-        row_ids, number_of = np.unique(rows.variables[outer[0]], return_inverse=True)
+    if paths:
+        # A path is as good as never the same twice.
+        distinct = Rows(count=rows.count, variables={name: rows.variables[name] for name in outer}, columns=paths)
+        return distinct.bind(OUTER_ROW, np.arange(rows.count)), np.arange(rows.count)
+    if len(outer) == 1:
+        row_ids, number_of = distinct_numbers(rows.variables[outer[0]])
         distinct = Rows(count=len(row_ids), variables={outer[0]: row_ids})
     else:
-        distinct = Rows(count=rows.count, variables={name: rows.variables[name] for name in outer}, columns=paths)
-        number_of = np.arange(rows.count)
+        number_of = combined_numbers([rows.variables[name] for name in outer])
+        place = np.empty(int(number_of.max(initial=-1)) + 1, np.int64)
+        place[number_of] = np.arange(rows.count)
+        distinct = Rows(count=len(place), variables={name: rows.variables[name][place] for name in outer})
     return distinct.bind(OUTER_ROW, np.arange(distinct.count)), number_of

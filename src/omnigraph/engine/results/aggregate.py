@@ -5,8 +5,7 @@ Aggregates that need all values of a group at once (`distinct`, `collect`, `medi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,15 +13,16 @@ import numpy as np
 from omnigraph.core import arrow
 from omnigraph.core.arrow import Array, Column, arrow_type, pa, pc
 from omnigraph.core.cache import by_identity
-from omnigraph.core.types import INTEGERS, Scalar, ScalarType, scalar_of
-from omnigraph.core.values import StoredValue
-from omnigraph.engine.predicates import ID, computed, refuse_overflow, stored_columns, with_columns
-from omnigraph.engine.results.group_values import aggregate_all, first_places, numbers_of
+from omnigraph.core.types import INTEGERS, EnumType, Scalar, ScalarType, scalar_of
+from omnigraph.engine.distinct import distinct_numbers
+from omnigraph.engine.predicates import ID, computed, stored_columns, with_columns
+from omnigraph.engine.results.dense_groups import DenseGroups, is_exact, joined_runs
+from omnigraph.engine.results.group_numbers import GivenNumbers, GroupNumbers, numbered
+from omnigraph.engine.results.group_values import aggregate_all, numbers_of
+from omnigraph.engine.results.groups import Groups
 from omnigraph.engine.results.projection import groupable, order_codes, with_one_zero
-from omnigraph.engine.rows import BoolArray, IntArray, Rows
+from omnigraph.engine.rows import IntArray, Rows
 from omnigraph.engine.tables.context import Context, counts_rows, is_hidden
-from omnigraph.engine.values.comparisons import as_array
-from omnigraph.engine.values.expressions import Reference, evaluate
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import AggregateFunction
@@ -34,12 +34,19 @@ _WEIGHT = "~weight"
 _MAX_PARTIALS = 1 << 20
 #: How much memory joining takes, in multiples of what is joined: a table of its keys, and the result.
 _JOIN_COPIES = 2
+#: The values of the only aggregate.
+_ONLY_VALUE = "~value 0"
 _MERGED_BY = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
 _SKIP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _COUNTS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=0)
 #: Sums of integers below this are exact in 64-bit floats.
 _EXACT_FLOAT = 2**53
 _EXACT = pa.decimal256(60, 0)
+
+
+def _is_hashed(aggregate: ir.Aggregate) -> bool:
+    """Whether Arrow groups by what an aggregate is made of."""
+    return aggregate.argument is not None and isinstance(aggregate.argument.type.base, ScalarType | EnumType)
 
 
 @frozen
@@ -96,28 +103,6 @@ def _needs_all(aggregate: ir.Aggregate) -> bool:
     )
 
 
-@frozen
-class Groups:
-    """Groups as what expressions are evaluated over: their keys, their aggregates, and the columns made of them."""
-
-    count: int
-    values: Mapping[str, StoredValue]
-    known: Mapping[ir.Expression, Array]
-    columns: dict[str, Array] = field(default_factory=dict)
-    #: Where groups are numbers of rows: those numbers.
-    numbers: IntArray | None = None
-
-    def column(self, expression: Reference) -> Array:
-        """A key, an aggregate, or a result column."""
-        if isinstance(expression, ir.ColumnRef):
-            return self.columns[expression.name]
-        return self.known[expression]
-
-    def block(self, expression: ir.BlockValue) -> tuple[Array, BoolArray | None]:
-        """A block that is a key: what overflows in it is refused before."""
-        return self.known[expression], None
-
-
 class Grouping:
     """Collects rows into groups."""
 
@@ -127,11 +112,13 @@ class Grouping:
         keys: Sequence[ir.Expression],
         aggregates: Sequence[ir.Aggregate],
         number: str | None = None,
+        size: int = 0,
     ) -> None:
         self._context = context
         self._keys = list(dict.fromkeys(keys))
-        #: A variable whose numbers are the groups themselves, instead of keys.
+        #: A variable whose numbers, below `size`, are the groups themselves, instead of keys.
         self._number = number
+        self._size = size
         #: Keys that are made of paths, whose values are kept: no table has them.
         self._held_keys = {
             key: f"~held {place}"
@@ -145,7 +132,17 @@ class Grouping:
             self._variables = [number]
         self._aggregates = list(aggregates)
         self._measures = _measures(self._aggregates)
+        #: Sums by number, where what groups are made of has small ones, and how it is numbered.
+        self._dense: tuple[GroupNumbers, DenseGroups] | None = None
         self._whole = [item for item in self._aggregates if _needs_all(item)]
+        #: The only thing that is asked for is made of different values: then each is kept once per combination.
+        self._is_set = (
+            len(self._whole) == 1
+            and not self._measures
+            and self._whole[0].distinct
+            and not self._whole[0].order
+            and _is_hashed(self._whole[0])
+        )
         self._partials: list[pa.Table] = []
         #: Rows of the partials beyond which they are joined, and the bytes that are accounted for them.
         self._most = _MAX_PARTIALS
@@ -172,6 +169,8 @@ class Grouping:
         arguments = [*(item.argument for item in self._measures), *(item.argument for item in self._whole)]
         read = [argument for argument in arguments if argument is not None]
         rows = with_columns(self._context, rows, stored_columns(read))
+        if self._add_densely(rows):
+            return
         weights = None if rows.weights is None else pa.array(rows.weights)
         columns: dict[str, object] = {name: pa.array(rows.variables[name]) for name in self._variables} or {
             _ALL: pa.repeat(pa.scalar(0, pa.int64()), rows.count)
@@ -185,9 +184,11 @@ class Grouping:
             columns[_WEIGHT] = pa.repeat(pa.scalar(1, pa.int64()), rows.count) if weights is None else weights
             for number, aggregate in enumerate(self._whole):
                 columns |= self._details(rows, number, aggregate)
-            self._partials.append(pa.table(columns))
-            self._account()
-            return
+            if not self._is_set:
+                self._partials.append(pa.table(columns))
+                self._account()
+                return
+            del columns[_WEIGHT]
         self._partials.append(self._join(pa.table(columns), keys))
         self._account()
         if sum(part.num_rows for part in self._partials) > self._most:
@@ -196,8 +197,63 @@ class Grouping:
             self._most = max(_MAX_PARTIALS, 2 * self._partials[0].num_rows)
             self._account()
 
+    def _add_densely(self, rows: Rows) -> bool:
+        """Count rows by number, if that takes no more memory than they do and is exact."""
+        if self._whole or self._held_keys or not self._variables:
+            return False
+        dense = self._dense
+        if dense is None:
+            numbers = self._numbers(rows)
+            if numbers is None:
+                return False
+            if self._context.budget.memory.refusal(DenseGroups.bytes_for(self._measures, numbers.size)) is not None:
+                # Groups that are fewer than their numbers may still fit.
+                return False
+            dense = numbers, DenseGroups(self._measures, numbers.size)
+        values: dict[str, Array] = {}
+        for measure in self._measures:
+            if measure.argument is None:
+                continue
+            column = values[measure.name] = computed(self._context, rows, measure.argument)
+            if not is_exact(measure.kind, column, rows.weights):
+                return False
+            is_integer = measure.kind == "sum" and scalar_of(measure.argument.type.base) in INTEGERS
+            if is_integer and not self._is_exact_float(measure, column, rows):
+                return False
+        self._dense = dense
+        numbers, groups = dense
+        before = groups.nbytes
+        runs = numbers.runs(rows) if rows.weights is None else None
+        if runs is not None:
+            groups.add_runs(*runs, values)
+        else:
+            groups.add(numbers.of(rows), rows.weights, values)
+        self._context.budget.hold(groups.nbytes - before)
+        return True
+
+    def _numbers(self, rows: Rows) -> GroupNumbers | None:
+        if self._number is not None:
+            return GivenNumbers(self._number, self._size)
+        return numbered(self._context, self._keys, self._variables, self._unique_variables(), rows.count)
+
+    def _flush(self) -> None:
+        """Make a partial of what was counted by number."""
+        if self._dense is None:
+            return
+        numbers, groups = self._dense
+        filled = groups.filled()
+        columns: dict[str, object] = {name: pa.array(ids) for name, ids in numbers.variables(filled).items()}
+        for measure in self._measures:
+            type_ = None if measure.argument is None else arrow_type(measure.argument.type.base)
+            columns[measure.name] = groups.column(measure, filled, type_)
+        self._partials.append(pa.table(columns))
+        self._dense = None
+        self._account()
+
     def _partial_keys(self) -> list[str]:
-        return [*self._variables, *self._held_keys.values()] or [_ALL]
+        """The columns of the partials that no two rows of one have in common."""
+        keys = [*self._variables, *self._held_keys.values()] or [_ALL]
+        return [*keys, _ONLY_VALUE] if self._is_set else keys
 
     def finish(self) -> Groups:
         """The groups, in no particular order."""
@@ -206,6 +262,9 @@ class Grouping:
             count = 1 if self._aggregates else min(self._count, 1)
             total = pa.array([self._count] * count, pa.int64())
             return Groups(count, self._context.values, dict.fromkeys(self._aggregates, total))
+        self._flush()
+        if self._partials and self._entities_are_groups() and not self._whole and not self._held_keys:
+            return self._groups_of_entities()
         groups, number_of = self._groups_by_value()
         numbers = None if self._number is None else np.asarray(groups[self._number])
         known: dict[ir.Expression, Array] = {
@@ -217,6 +276,23 @@ class Grouping:
         if self._whole:
             known |= self._of_all_values(groups.num_rows, number_of)
         return Groups(groups.num_rows, self._context.values, known, numbers=numbers)
+
+    def _groups_of_entities(self) -> Groups:
+        """Groups whose keys are read when they are asked for: of the first of an order, most never are."""
+        groups = self._merge(self._partial_keys())
+        variables = {} if self._number is not None else self._entities_of(groups)
+        known: dict[ir.Expression, Array] = {item: _finished(item, groups) for item in self._aggregates}
+        return Groups(
+            groups.num_rows,
+            self._context.values,
+            known,
+            numbers=None if self._number is None else np.asarray(groups[self._number]),
+            keys=tuple(self._keys),
+            entities=(self._context, Rows(count=groups.num_rows, variables=variables)),
+        )
+
+    def _entities_of(self, groups: pa.Table) -> dict[str, IntArray]:
+        return {name: np.asarray(groups[name].to_numpy()).astype(np.int64) for name in self._variables}
 
     # ---- inside
 
@@ -314,11 +390,15 @@ class Grouping:
         if keys == [_ALL]:
             return self._join_all(table)
         steps = [(measure.name, _MERGED_BY[measure.kind], _options(measure)) for measure in self._measures]
+        runs = joined_runs(table, keys, self._measures)
+        if runs is not None:
+            return runs
         if not steps:
             return table.group_by(keys, use_threads=False).aggregate([])
         joined = _aggregated(table, keys, steps)
         names = {f"{name}_{function}": name for name, function, _ in steps}
-        return joined.rename_columns([names.get(name, name) for name in joined.column_names])
+        renamed = joined.rename_columns([names.get(name, name) for name in joined.column_names])
+        return renamed.select([*keys, *(measure.name for measure in self._measures)])
 
     def _join_all(self, table: pa.Table) -> pa.Table:
         """Everything as one group."""
@@ -345,10 +425,7 @@ class Grouping:
         groups = pa.concat_tables(_alike(self._partials)) if self._whole else self._merge(self._partial_keys())
         if self._number is not None:
             return self._numbered_groups(groups, self._number)
-        rows = Rows(
-            count=groups.num_rows,
-            variables={name: np.asarray(groups[name].to_numpy()).astype(np.int64) for name in self._variables},
-        )
+        rows = Rows(count=groups.num_rows, variables=self._entities_of(groups))
         rows = with_columns(self._context, rows, stored_columns(k for k in self._keys if k not in self._held_keys))
         key_columns = {
             f"~key {number}": with_one_zero(
@@ -359,8 +436,6 @@ class Grouping:
             for number, key in enumerate(self._keys)
         }
         measures = {measure.name: groups[measure.name] for measure in self._measures}
-        if self._entities_are_groups() and not self._whole and not self._held_keys:
-            return pa.table({**key_columns, **measures}), np.arange(rows.count)
         codes = {f"~{name}": groupable(column) for name, column in key_columns.items()}
         for number, key in enumerate(self._keys):
             if isinstance(key, ir.EntityRef) and not self._context.is_plain(key.variable):
@@ -382,19 +457,21 @@ class Grouping:
     def _numbered_groups(self, groups: pa.Table, number: str) -> tuple[pa.Table, IntArray]:
         if not self._whole:
             return groups, np.zeros(0, np.int64)
-        _, number_of = np.unique(np.asarray(groups[number]), return_inverse=True)
+        _, number_of = distinct_numbers(np.asarray(groups[number]).astype(np.int64))
         joined = self._join(groups, [number])
         order = np.argsort(np.asarray(joined[number]))
         return joined.take(pa.array(order)), number_of
 
     def _entities_are_groups(self) -> bool:
         """Whether different entities always have different keys: each variable is grouped by something unique."""
-        unique = {
+        return self._unique_variables().issuperset(self._variables)
+
+    def _unique_variables(self) -> set[str]:
+        return {
             key.variable
             for key in self._keys
             if isinstance(key, ir.PropertyRef | ir.EntityRef | ir.Record) and self._is_unique(key)
         }
-        return unique.issuperset(self._variables)
 
     def _is_unique(self, key: ir.PropertyRef | ir.EntityRef | ir.Record) -> bool:
         if not self._context.is_plain(key.variable):
@@ -505,42 +582,3 @@ def _aggregated(table: pa.Table, keys: list[str], steps: list[tuple[str, str, ob
 
 def _options(measure: _Measure) -> object:
     return _COUNTS if measure.kind == "count" or measure.argument is None else _SKIP_NULLS
-
-
-# ---- Results of groups: columns, having, distinct
-
-
-def group_table(context: Context, groups: Groups, query: ir.ReadIR) -> pa.Table:
-    """The result columns of groups, in stored form, without those that `having` or `distinct` leave out."""
-    known: dict[ir.Expression, ir.ColumnRef] = {}
-    for item in query.projections:
-        assert not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf), "a score is no value of a group"
-        if item.expression in groups.known:
-            known.setdefault(item.expression, ir.ColumnRef(item.name, item.type))
-            groups.columns[item.name] = groups.known[item.expression]
-    for item in query.projections:
-        if item.name not in groups.columns:
-            assert not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf), "a score is no value of a group"
-            # A part that is a key is a value of the group, whatever it was made of.
-            expression = ir.rewritten(item.expression, known.get)
-            groups.columns[item.name] = _column(context, groups, expression)
-    table = pa.table({item.name: groups.columns[item.name] for item in query.projections})
-    if query.distinct:
-        codes = [groupable(arrow.one_array(column)) for column in table.columns]
-        table = table.take(pa.array(first_places(codes, table.num_rows)))
-        groups = Groups(table.num_rows, groups.values, {}, _columns_of(table))
-    if query.having is not None:
-        truths = pc.fill_null(_column(context, groups, query.having), False)
-        table = table.filter(truths)
-    return table
-
-
-def _columns_of(table: pa.Table) -> dict[str, Array]:
-    return {name: arrow.one_array(table[name]) for name in table.column_names}
-
-
-def _column(context: Context, groups: Groups, expression: ir.Expression) -> Array:
-    found = evaluate(expression, groups)
-    if found.overflow is not None:
-        refuse_overflow(context, Rows(count=groups.count), found.overflow)
-    return as_array(found.side, groups.count)

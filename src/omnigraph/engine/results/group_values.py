@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
+from omnigraph.engine.distinct import combined_numbers, first_of_equal
 from omnigraph.engine.results.grouping import averages, collected, deviations, medians, sums
 from omnigraph.engine.results.projection import order_codes
 from omnigraph.engine.rows import IntArray
@@ -95,7 +96,7 @@ def _nulls(count: int, type_: object) -> Array:
 
 def numbers_of(codes: Sequence[Array], first: IntArray) -> IntArray:
     """Per row, the number of its group; group `n` has the row `first[n]` as its first."""
-    combined = _combined(codes)
+    combined = combined_values(codes)
     number_of_code = np.zeros(int(combined.max()) + 1 if len(combined) else 0, np.int64)
     number_of_code[combined[first]] = np.arange(len(first))
     found: IntArray = number_of_code[combined]
@@ -106,21 +107,14 @@ def first_places(codes: Sequence[Array], count: int) -> IntArray:
     """The places of the first of equal rows, ascending."""
     if not codes:
         return np.arange(min(count, 1))
-    _, places = np.unique(_combined(codes), return_index=True)
-    found: IntArray = np.sort(places)
-    return found
+    return first_of_equal(combined_values(codes))
 
 
-def _combined(codes: Sequence[Array]) -> IntArray:
+def combined_values(codes: Sequence[Array]) -> IntArray:
     """One dense number per row, equal for rows that are equal in all columns, nulls included."""
-    combined: IntArray | None = None
-    for column in codes:
-        indices = pc.dictionary_encode(column, null_encoding="encode").indices
-        numbers = np.asarray(indices.to_numpy(zero_copy_only=False)).astype(np.int64)
-        if combined is None:
-            combined = numbers
-        else:
-            width = int(numbers.max(initial=0)) + 1
-            _, combined = np.unique(combined * width + numbers, return_inverse=True)
-    assert combined is not None, "rows have at least one column"
-    return combined.astype(np.int64)
+    return combined_numbers([_numbers(column) for column in codes])
+
+
+def _numbers(column: Array) -> IntArray:
+    indices = pc.dictionary_encode(column, null_encoding="encode").indices
+    return np.asarray(indices.to_numpy(zero_copy_only=False)).astype(np.int64)

@@ -12,6 +12,7 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.engine.distinct import first_of_equal
 from omnigraph.engine.rows import BoolArray, FloatArray, IntArray, Numbers
 from omnigraph.engine.values.arithmetic import array_of, numbers_of
 
@@ -115,9 +116,8 @@ def collected(
 def _is_first(groups: IntArray, items: Array) -> BoolArray:
     """Which rows have a value that no earlier row of their group has."""
     codes = np.asarray(items.dictionary_encode().indices.to_numpy(zero_copy_only=False), np.int64)
-    firsts = np.unique(groups * (codes.max(initial=0) + 1) + codes, return_index=True)[1]
     found = np.zeros(len(groups), np.bool_)
-    found[firsts] = True
+    found[first_of_equal(groups * (codes.max(initial=0) + 1) + codes)] = True
     return found
 
 

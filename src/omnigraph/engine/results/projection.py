@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,7 @@ from omnigraph.core.arrow import Array, arrow_type, one_array, pc, record_column
 from omnigraph.core.cache import by_identity
 from omnigraph.core.types import BaseType, ListType, RecordListType, RecordType, Scalar, ScalarType
 from omnigraph.engine.predicates import computed, stored_columns, with_columns
-from omnigraph.engine.rows import Column, IntArray, Rows, concat_rows, plain_numbers
+from omnigraph.engine.rows import BoolArray, Column, IntArray, Rows, plain_numbers
 from omnigraph.engine.tables.context import EDGES, NODES, Context, is_hidden
 from omnigraph.lang.query import ir
 
@@ -268,41 +268,48 @@ def total_order(
 
 
 def _break_ties(
-    context: Context, rows: Rows, variables: Sequence[str], order: IntArray, same: tuple[np.ndarray, int]
+    context: Context, rows: Rows, variables: Sequence[str], order: IntArray, same: tuple[BoolArray, int]
 ) -> None:
     """Sort runs of tied rows by the ids of variables, as far as they reach into the wanted part.
 
-    `same` says which rows are tied with the one before, in order, and how many rows are wanted.
+    `same` says which rows are tied with the one before, in order, and how many rows are wanted. The ids of a variable
+    are read only where those before leave rows tied.
     """
-    if not variables:
-        return
     is_same, wanted = same
-    run = np.concatenate([[0], np.cumsum(~is_same)])
-    in_run = np.concatenate([[False], is_same]) | np.concatenate([is_same, [False]])
-    tied = np.flatnonzero(in_run & (run <= run[wanted - 1]))
-    if not len(tied):
-        return
-    places = order[tied]
-    codes = [run[tied]]
     for name in variables:
-        row_ids = rows.variables[name]
-        if (name, ir.PathPart.EDGES) in rows.columns:
-            ids = rows.columns[name, ir.PathPart.EDGES].take(pa.array(places, pa.int64()))
-            codes.append(context.budget.patiently(partial(path_codes, ids), len(tied)))
-            continue
-        ids = context.columns(name, row_ids[places], ("id",))["id"]
-        codes.append(context.budget.patiently(partial(order_codes, ids, descending=False), len(tied)))
-        if context.tables.get(name) in (NODES, EDGES):
-            types = context.type_names(name, row_ids[places])
-            codes.append(order_codes(types, descending=False))
-    order[tied] = places[context.budget.patiently(lambda: sort_by_codes(codes, len(tied)), len(tied))]
+        run = np.concatenate([[0], np.cumsum(~is_same)])
+        in_run = np.concatenate([[False], is_same]) | np.concatenate([is_same, [False]])
+        tied = np.flatnonzero(in_run & (run <= run[wanted - 1]))
+        if not len(tied):
+            return
+        places = order[tied]
+        codes = [run[tied], *_id_codes(context, rows, name, places)]
+        moved = context.budget.patiently(partial(sort_by_codes, codes, len(tied)), len(tied))
+        order[tied] = places[moved]
+        # Rows that followed each other in one run are still tied if the new codes are equal too.
+        follows = np.flatnonzero(tied[1:] == tied[:-1] + 1)
+        still = np.ones(len(follows), np.bool_)
+        for code in codes:
+            in_order = code[moved]
+            still &= in_order[follows + 1] == in_order[follows]
+        is_same[tied[follows]] &= still
+
+
+def _id_codes(context: Context, rows: Rows, name: str, places: IntArray) -> list[IntArray]:
+    """Numbers that sort as the ids of a variable do, at some places."""
+    patiently = context.budget.patiently
+    if (name, ir.PathPart.EDGES) in rows.columns:
+        edges = rows.columns[name, ir.PathPart.EDGES].take(pa.array(places, pa.int64()))
+        return [patiently(partial(path_codes, edges), len(places))]
+    row_ids = rows.variables[name][places]
+    ids = context.columns(name, row_ids, ("id",))["id"]
+    codes = [patiently(partial(order_codes, ids, descending=False), len(places))]
+    if context.tables.get(name) in (NODES, EDGES):
+        codes.append(order_codes(context.type_names(name, row_ids), descending=False))
+    return codes
 
 
 # ---- Order keys
-
-
-#: Rows that are held before those that cannot be among the first are dropped.
-_PRUNE_ROWS = 1 << 19
 
 
 def key_codes(
@@ -334,39 +341,6 @@ def key_operand(query: ir.ReadIR, key: ir.Expression) -> ir.Expression | ir.Rank
     if not isinstance(key, ir.ColumnRef):
         return key
     return next(item.expression for item in query.projections if item.name == key.name)
-
-
-def first_rows(context: Context, batches: Iterator[Rows], query: ir.ReadIR) -> Rows:
-    """All rows, or the first that are wanted, in total order. Memory follows how many are wanted."""
-    budget = context.budget
-    held: list[Rows] = []
-    count, size = 0, 0
-    for rows in batches:
-        held.append(rows)
-        count, size = count + rows.count, size + budget.hold(rows.nbytes)
-        if context.wanted is not None and count > _prune_at(context.wanted):
-            held = [_sorted(context, held, query)]
-            budget.release(size)
-            count, size = held[0].count, budget.hold(held[0].nbytes)
-    return _sorted(context, held, query)
-
-
-def _prune_at(wanted: int) -> int:
-    return max(_PRUNE_ROWS, 4 * wanted)
-
-
-def _sorted(context: Context, parts: list[Rows], query: ir.ReadIR) -> Rows:
-    budget = context.budget
-    budget.enter("Order")
-    count = sum(part.count for part in parts)
-    # All rows once more, a number per row and order key, and the places in order.
-    budget.allow(sum(part.nbytes for part in parts) * 2 + count * 8 * (2 + len(query.order)))
-    rows = concat_rows(parts)
-    if not rows.count:
-        return rows
-    rows, codes = key_codes(context, rows, query)
-    order = total_order(context, rows, codes, context.wanted)
-    return budget.patiently(lambda: rows.take(order), len(order))
 
 
 def sort_groups(context: Context, groups: pa.Table, query: ir.ReadIR) -> pa.Table:

@@ -17,7 +17,7 @@ from omnigraph.core.budget import Budget
 from omnigraph.core.cache import LruCache, by_identity
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.rows import BoolArray, Column, IntArray, Rows
+from omnigraph.engine.rows import BoolArray, Column, IntArray, Numbers, Rows
 from omnigraph.engine.tables.adjacency import Adjacency
 from omnigraph.engine.tables.entities import Entities, EntityCaches
 from omnigraph.engine.tables.settings import EngineSettings
@@ -285,6 +285,14 @@ class EngineCaches(EntityCaches):
         self.text_segments: LruCache[Segments] = LruCache(settings.column_cache_bytes, lambda segments: segments.nbytes)
         #: Row ids of fragments in storage order, by the identity of the rows that are alive.
         self.part_rows: LruCache[IntArray] = LruCache(settings.column_cache_bytes // 4, lambda array: int(array.nbytes))
+        #: Columns of edges in the order of a traversal index, with the edges of that index.
+        self.edge_columns: LruCache[tuple[Numbers, Array]] = LruCache(
+            settings.column_cache_bytes, lambda kept: int(kept[1].nbytes)
+        )
+        #: Numbers of the values of properties, by the numbers of the entities, with the numbering of those.
+        self.value_numbers: LruCache[tuple[object, IntArray]] = LruCache(
+            settings.column_cache_bytes // 4, lambda kept: int(kept[1].nbytes)
+        )
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_TABLES)
