@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 import numpy as np
 
@@ -14,12 +14,13 @@ from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.arrow import Array, pa
 from omnigraph.core.budget import Budget
-from omnigraph.core.cache import LruCache, by_identity
+from omnigraph.core.cache import LruCache, SingleFlight, by_identity
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.rows import BoolArray, Column, IntArray, Rows
 from omnigraph.engine.tables.adjacency import Adjacency
 from omnigraph.engine.tables.entities import Entities, EntityCaches
+from omnigraph.engine.tables.kept_columns import ColumnCache
 from omnigraph.engine.tables.settings import EngineSettings
 from omnigraph.engine.tables.text_columns import Scored, Segments, TextColumn, Tokens
 from omnigraph.lang.query import ir
@@ -230,6 +231,13 @@ def _outer_variables(filters: Iterable[ir.Expression], own: Collection[str | Non
 
 _KEPT_TEXTS = 8
 _KEPT_TABLES = 64
+#: States of one edge table whose adjacency is kept.
+_KEPT_STATES = 4
+
+#: The identity of the edges of a type: the rows of the edges and of both ends.
+AdjacencyKey: TypeAlias = tuple[str, str, str]
+#: A state of an edge table whose adjacency is kept.
+EdgeState: TypeAlias = tuple[Table, AdjacencyKey]
 
 
 class QueryEmbedder(Protocol):
@@ -269,7 +277,15 @@ class EngineCaches(EntityCaches):
         super().__init__(settings.column_cache_bytes)
         self.settings = settings
         self.derived = derived
-        self.adjacencies: LruCache[Adjacency] = LruCache(settings.adjacency_entries)
+        # A state that was made from another one shares nearly all of its arrays.
+        self.adjacencies: LruCache[Adjacency] = LruCache(
+            2 * settings.adjacency_entries, lambda adjacency: 1 if adjacency.is_patched else 2, states=_KEPT_STATES
+        )
+        #: The states of each edge table whose adjacency is kept, the latest first, with the keys of these.
+        self.edge_states: LruCache[tuple[EdgeState, ...]] = LruCache(_KEPT_TABLES)
+        #: Adjacencies that are made from others now, and those that are built.
+        self.stepping: SingleFlight[Adjacency | None] = SingleFlight()
+        self.building: SingleFlight[Adjacency] = SingleFlight()
         self.text_columns: LruCache[TextColumn] = LruCache(_KEPT_TEXTS)
         #: Terms of fragments, by the identity of their texts.
         self.text_segments: LruCache[Segments] = LruCache(settings.column_cache_bytes, lambda segments: segments.nbytes)
@@ -292,7 +308,7 @@ class EngineCaches(EntityCaches):
     def clear(self) -> None:
         """Forget everything."""
         for cache in vars(self).values():
-            if isinstance(cache, LruCache):
+            if isinstance(cache, LruCache | ColumnCache):
                 cache.clear()
 
 
