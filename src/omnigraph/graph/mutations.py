@@ -140,6 +140,7 @@ def mutate(
                 assert isinstance(vectors, MutationVectors), "stand-ins are never missing"
                 vectors.embed()
             else:
+                graph.follow(result.commit)
                 return result
     raise ConflictError("the texts to embed kept changing; nothing was written, try again")
 

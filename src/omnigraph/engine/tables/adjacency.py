@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from omnigraph.engine.tables.runs import (
     written_out,
 )
 from omnigraph.errors import DamageError
+from omnigraph.frozen import frozen
 from omnigraph.lang.query.ir import Direction
 
 _MAX_NARROW = 2**32 - 1
@@ -120,7 +122,7 @@ class Side:
     def nbytes(self) -> int:
         """Bytes in memory, or mapped."""
         patch = self._patch
-        own = 0 if patch is None else patch.runs.nbytes + patch.nodes.nbytes + patch.ages.nbytes
+        own = 0 if patch is None else patch.runs.nbytes + patch.nodes.nbytes + patch.stages.nbytes
         written = 0 if self._written is None or self._written is self._base else self._written.nbytes
         return self._base.nbytes + own + written
 
@@ -182,7 +184,7 @@ class Side:
         )
         return joined_edges([found, changed])
 
-    def stepped(self, removed: EdgeList, added: EdgeList, sources: int, targets: int, age: int) -> Side | None:
+    def stepped(self, removed: EdgeList, added: EdgeList, sources: int, targets: int, stage: int) -> Side | None:
         """The side of another state, from edges as this direction sees them; None if one to remove is not there."""
         nodes = distinct_numbers(np.concatenate([removed.source, added.source]))
         before = self.edges_of(nodes)
@@ -194,23 +196,23 @@ class Side:
         runs = build_side(local, now.target, now.edge, len(nodes), targets).whole()
         written = self._written
         base, patch = (self._base, self._patch) if written is None else (written, None)
-        ages = np.full(len(nodes), age)
+        stages = np.full(len(nodes), stage)
         if patch is not None:
             others = ~is_among(patch.nodes, nodes)
             every = np.concatenate([patch.nodes[others], nodes])
             order = np.argsort(every)
             runs = merged_runs(patch.runs, np.flatnonzero(others), runs, order)
-            nodes, ages = every[order], np.concatenate([patch.ages[others], ages])[order]
-        return _side_of(base, patch_above(base, nodes, ages, runs, sources))
+            nodes, stages = every[order], np.concatenate([patch.stages[others], stages])[order]
+        return _side_of(base, patch_above(base, nodes, stages, runs, sources))
 
-    def rebased(self, whole: Runs, age: int) -> Side:
-        """The same edges above the whole arrays of an earlier state of that age."""
+    def rebased(self, earlier: Side, stage: int) -> Side | None:
+        """The same edges above the whole arrays of an earlier state of that stage; None if it has other arrays."""
         patch = self._patch
-        if patch is None or self._written is not None:
-            return self
-        later = np.flatnonzero(patch.ages > age)
-        runs = merged_runs(patch.runs, later, None, np.arange(len(later)))
-        return _side_of(whole, patch_above(whole, patch.nodes[later], patch.ages[later], runs, patch.sources))
+        if patch is None or self._written is not None or self._base is not earlier._base:
+            return None
+        later = np.flatnonzero(patch.stages > stage)
+        runs, whole = merged_runs(patch.runs, later, None, np.arange(len(later))), earlier.whole()
+        return _side_of(whole, patch_above(whole, patch.nodes[later], patch.stages[later], runs, patch.sources))
 
     def _rows(self, numbers: IntArray, *, distinct: bool) -> tuple[IntArray, Ends, IntArray]:
         """Where the neighbours of nodes begin in the arrays one behind the other, these arrays, and how many."""
@@ -245,6 +247,26 @@ def _side_of(runs: Runs, patch: Patch | None = None) -> Side:
     return Side(runs.offsets, runs.targets, runs.edges, runs.distinct_offsets, runs.distinct_targets, patch=patch)
 
 
+#: Numbers of stages, which grow along every line of states.
+_STAGES = count(1)
+
+
+@frozen
+class Stage:
+    """A state of the edges among those that were made from each other."""
+
+    number: int
+    #: The state that it was made from; None where that one had whole arrays.
+    parent: Stage | None
+
+    def follows(self, other: Stage) -> bool:
+        """Whether this state was made from another one, or from one that was."""
+        stage = self.parent
+        while stage is not None and stage.number > other.number:
+            stage = stage.parent
+        return stage is not None and stage.number == other.number
+
+
 class Adjacency:
     """All edges of one type between two numbered node types. Sides are made when they are first asked for."""
 
@@ -255,15 +277,15 @@ class Adjacency:
         sides: Mapping[Direction, Side] | None = None,
         *,
         numberings: tuple[Numbering, Numbering] | None = None,
-        age: int = 0,
+        stage: Stage | None = None,
     ) -> None:
         #: How many numbers there are on both ends, dead ones included.
         self.sources = sources
         self.targets = targets
         #: What the numbers of both ends mean.
         self.numberings = numberings
-        #: How many states lie between the first one that was built and this one.
-        self.age = age
+        #: Where it stands among the states that were made from each other.
+        self.stage = Stage(next(_STAGES), None) if stage is None else stage
         #: Whether a reader asked for it: a commit prepares the next state only then.
         self.is_read = False
         self._sides: dict[Direction, Side] = dict(sides or {})
@@ -314,9 +336,9 @@ class Adjacency:
         return any(side.is_heavy for side in self._sides.values())
 
     @property
-    def is_patched(self) -> bool:
-        """Whether all arrays are those of an earlier state with a patch above them."""
-        return not any(side.is_written for side in self._sides.values())
+    def is_written(self) -> bool:
+        """Whether the whole arrays of all sides are there."""
+        return all(side.is_written for side in self._sides.values())
 
     def write_out(self) -> None:
         """Make the whole arrays of all sides."""
@@ -344,24 +366,30 @@ class Adjacency:
     def stepped(self, removed: EdgeList, added: EdgeList, source: Numbering, target: Numbering) -> Adjacency | None:
         """The adjacency of another state whose numbers extend these; None if an edge to remove is not there."""
         sides: dict[Direction, Side] = {}
-        age = self.age + 1
+        stage = Stage(next(_STAGES), None if self.is_written else self.stage)
         for direction, side in list(self._sides.items()):
             begins, ends = (target, source) if direction is Direction.IN else (source, target)
-            made = side.stepped(removed.seen(direction), added.seen(direction), begins.count, ends.count, age)
+            made = side.stepped(removed.seen(direction), added.seen(direction), begins.count, ends.count, stage.number)
             if made is None:
                 return None
             sides[direction] = made
-        return Adjacency(source.count, target.count, sides, numberings=(source, target), age=age)
+        return Adjacency(source.count, target.count, sides, numberings=(source, target), stage=stage)
 
-    def rebased(self, earlier: Adjacency) -> Adjacency:
-        """The same edges above the arrays of an earlier state that were written out meanwhile."""
-        sides = {
-            direction: side.rebased(earlier._sides[direction].whole(), earlier.age)
-            if direction in earlier._sides
-            else side
-            for direction, side in self._sides.items()
-        }
-        return Adjacency(self.sources, self.targets, sides, numberings=self.numberings, age=self.age)
+    def rebased(self, earlier: Adjacency) -> Adjacency | None:
+        """The same edges above the arrays of an earlier state that were written out meanwhile.
+
+        None when this state was not made from that one, or already has arrays as new as those.
+        """
+        if not self.stage.follows(earlier.stage):
+            return None
+        sides: dict[Direction, Side] = {}
+        for direction, side in self._sides.items():
+            before = earlier._sides.get(direction)
+            made = None if before is None else side.rebased(before, earlier.stage.number)
+            if made is None:
+                return None
+            sides[direction] = made
+        return Adjacency(self.sources, self.targets, sides, numberings=self.numberings, stage=self.stage)
 
     def without_dead(self) -> Adjacency:
         """The same edges where only rows that exist have numbers, as a process that knows nothing numbers them."""

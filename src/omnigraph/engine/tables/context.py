@@ -13,6 +13,7 @@ from omnigraph.commit.rows import TablePin
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.arrow import Array, pa
+from omnigraph.core.background import Background
 from omnigraph.core.budget import Budget
 from omnigraph.core.cache import LruCache, SingleFlight, by_identity
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
@@ -279,7 +280,7 @@ class EngineCaches(EntityCaches):
         self.derived = derived
         # A state that was made from another one shares nearly all of its arrays.
         self.adjacencies: LruCache[Adjacency] = LruCache(
-            2 * settings.adjacency_entries, lambda adjacency: 1 if adjacency.is_patched else 2, states=_KEPT_STATES
+            2 * settings.adjacency_entries, lambda adjacency: 2 if adjacency.is_written else 1, states=_KEPT_STATES
         )
         #: The states of each edge table whose adjacency is kept, the latest first, with the keys of these.
         self.edge_states: LruCache[tuple[EdgeState, ...]] = LruCache(_KEPT_TABLES)
@@ -294,6 +295,8 @@ class EngineCaches(EntityCaches):
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_TABLES)
+        #: Writes arrays out of which much has changed.
+        self.background = Background()
         self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_TABLES)
 
     def entities(self, table: Table, budget: Budget) -> Entities:
@@ -304,6 +307,11 @@ class EngineCaches(EntityCaches):
         """The stored indexes of a table, by name."""
         key = (table.path, table.branch, table.version, table.fingerprint)
         return self._indexes.get_or_build(key, lambda: list_indexes(table))
+
+    def close(self) -> None:
+        """Forget everything, and stop what is made in the background."""
+        self.background.close()
+        self.clear()
 
     def clear(self) -> None:
         """Forget everything."""

@@ -52,9 +52,9 @@ class Patch:
 
     #: How many nodes there are now.
     sources: int
-    #: The changed nodes, ascending, and the age of the adjacency that changed each of them last.
+    #: The changed nodes, ascending, and the stage at which each of them changed last.
     nodes: IntArray
-    ages: IntArray
+    stages: IntArray
     #: The edges of the changed nodes, in that order.
     runs: Runs
     #: Edges of the whole arrays that do not count, since their node changed.
@@ -133,11 +133,11 @@ def offsets_of_counts(counts: IntArray) -> IntArray:
     return offsets
 
 
-def patch_above(base: Runs, nodes: IntArray, ages: IntArray, runs: Runs, sources: int) -> Patch:
+def patch_above(base: Runs, nodes: IntArray, stages: IntArray, runs: Runs, sources: int) -> Patch:
     """A patch above whole arrays."""
     known = nodes[nodes < len(base.offsets) - 1]
     replaced = int((base.offsets[known + 1] - base.offsets[known]).sum())
-    return Patch(sources, nodes, ages, runs, replaced)
+    return Patch(sources, nodes, stages, runs, replaced)
 
 
 def merged_runs(first: Runs, kept: IntArray, second: Runs | None, order: IntArray) -> Runs:

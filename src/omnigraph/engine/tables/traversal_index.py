@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
@@ -52,17 +53,31 @@ def known_adjacency(context: Context, edge: EdgeDef) -> Adjacency | None:
 
     The difference to the other state is read, and nothing else.
     """
+    known = _known(context, edge)
+    if known is not None:
+        known.is_read = True
+    return known
+
+
+def follow_edges(context: Context, edge: EdgeDef) -> None:
+    """Make the index of a new state, if readers asked for that of the state before."""
+    caches, path = context.caches, context.type_entities(edge_table_key(edge.name)).table.path
+    states = caches.edge_states.get(path)
+    latest = None if not states else caches.adjacencies.get(states[0][1])
+    if latest is not None and latest.is_read:
+        _known(context, edge)
+
+
+def _known(context: Context, edge: EdgeDef) -> Adjacency | None:
     caches, key = context.caches, adjacency_key(context, edge)
     known = caches.adjacencies.get(key)
-    if known is None or not _fits(context, edge, known):
-        path = context.type_entities(edge_table_key(edge.name)).table.path
-        if caches.edge_states.get(path) is None or caches.unrelated.get(key) is not None:
-            return None
-        known = caches.stepping.make(key, lambda: _step(context, edge, key), context.budget.check)
-        if known is None or not _fits(context, edge, known):
-            return None
-    known.is_read = True
-    return known
+    if known is not None and _fits(context, edge, known):
+        return known
+    path = context.type_entities(edge_table_key(edge.name)).table.path
+    if caches.edge_states.get(path) is None or caches.unrelated.get(key) is not None:
+        return None
+    made = caches.stepping.make(key, lambda: _step(context, edge, key), context.budget.check)
+    return made if made is not None and _fits(context, edge, made) else None
 
 
 def find_adjacency(context: Context, edge: EdgeDef, *, keep: bool = False) -> Adjacency:
@@ -159,6 +174,8 @@ def _step(context: Context, edge: EdgeDef, key: AdjacencyKey) -> Adjacency | Non
             continue
         if made is not None:
             _keep(context, edge, key, made)
+            if made.is_heavy:
+                caches.background.submit(table.path, partial(_write_out, context, edge, key))
             return made
     caches.unrelated.put(key, True)
     return None
@@ -185,6 +202,28 @@ def _step_from(context: Context, edge: EdgeDef, other: Table, known: Adjacency) 
     removed, added = _really(removed, added)
     made = known.stepped(removed, added, begins, ends)
     return made if made is not None and made.edge_count == edges.row_count else None
+
+
+def _write_out(context: Context, edge: EdgeDef, key: AdjacencyKey) -> None:
+    """Make whole arrays of a state of which much has changed, and put later states above them."""
+    caches, table = context.caches, context.type_entities(edge_table_key(edge.name)).table
+    written = caches.adjacencies.get(key)
+    if written is None:
+        return
+    written.write_out()
+    rebased: Adjacency | None = None
+    while not caches.background.is_closed:
+        # A writer may make another state meanwhile, from one that was not above these arrays yet.
+        states = caches.edge_states.get(table.path) or ()
+        later = None if not states else caches.adjacencies.get(states[0][1])
+        rebased = None if later is None else later.rebased(written)
+        if rebased is None:
+            break
+        assert later is not None, "it was rebased"
+        rebased.is_read = later.is_read
+        caches.adjacencies.put(states[0][1], rebased, state_of=table.path)
+    if written.edge_count >= PERSIST_MIN_EDGES and not caches.background.is_closed:
+        _save(context, edge, key, written)
 
 
 def _really(removed: EdgeList, added: EdgeList) -> tuple[EdgeList, EdgeList]:
