@@ -70,6 +70,11 @@ class _Scanned:
     columns: dict[str, KeptColumn]
 
 
+def step_limit(row_count: int) -> int:
+    """How many rows of a table may differ where one state is made from another."""
+    return max(STEP_ROWS, row_count // 10)
+
+
 class EntityCaches:
     """What is kept of the rows of all types between queries. Thread-safe."""
 
@@ -317,7 +322,7 @@ class Entities:
 
     def _made_from(self, state: _State) -> Numbering | None:
         table, columns, old = self.table, self._caches.columns, state.numbering
-        step = step_between(state.table, table, max(STEP_ROWS, self.row_count // 10))
+        step = step_between(state.table, table, step_limit(self.row_count))
         if step is None:
             return None
         blobs = table.blob_columns

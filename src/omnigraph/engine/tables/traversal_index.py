@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from hashlib import sha256
 
 import numpy as np
 
 from omnigraph.core.ids import edge_table_key, node_table_key
-from omnigraph.engine.rows import Numbers, read_batches
-from omnigraph.engine.tables.adjacency import Adjacency, Side
+from omnigraph.engine.rows import read_batches
+from omnigraph.engine.tables.adjacency import Adjacency
 from omnigraph.engine.tables.context import AdjacencyKey, Context, EdgeState
-from omnigraph.engine.tables.entities import STEP_ROWS, Entities, row_id_array
+from omnigraph.engine.tables.entities import row_id_array, step_limit
 from omnigraph.engine.tables.numberings import is_among
 from omnigraph.engine.tables.runs import EdgeList, joined_edges
 from omnigraph.engine.tables.settings import TraversalFacts
+from omnigraph.engine.tables.stored_indexes import (
+    EarlierIndex,
+    earlier_index,
+    edge_entities,
+    has_index,
+    load_index,
+    save_index,
+)
 from omnigraph.engine.tables.wanted_indexes import scalar_index_name
 from omnigraph.errors import DamageError, StorageError
 from omnigraph.lang.query.ir import Direction
@@ -23,11 +30,9 @@ from omnigraph.lang.schema.catalog import EdgeDef
 from omnigraph.storage.datasets.reads import scan_rows
 from omnigraph.storage.datasets.steps import read_come, step_between
 from omnigraph.storage.datasets.tables import Table
-from omnigraph.storage.derived import group_name
 
 #: Fewer edges are scanned faster than their index is found on disk.
 PERSIST_MIN_EDGES = 50_000
-_SIDE_ARRAYS = ("offsets", "targets", "edges", "distinct_offsets", "distinct_targets")
 _SCAN_ROWS = 1 << 17
 #: States of one edge table that a new state may be made from.
 _KEPT_STATES = 4
@@ -37,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 def adjacency_key(context: Context, edge: EdgeDef) -> AdjacencyKey:
     """The cache key of an adjacency: the rows of the edges and of both ends."""
-    edges, source, target = _entities(context, edge)
+    edges, source, target = edge_entities(context, edge)
     return edges.fingerprint, source.fingerprint, target.fingerprint
 
 
@@ -45,7 +50,7 @@ def is_adjacency_ready(context: Context, edge: EdgeDef) -> bool:
     """Whether the index of an edge type need not be built."""
     if known_adjacency(context, edge) is not None:
         return True
-    return context.caches.derived.has(_group(context, edge), _name(adjacency_key(context, edge)))
+    return has_index(context, edge, adjacency_key(context, edge)) or earlier_index(context, edge) is not None
 
 
 def known_adjacency(context: Context, edge: EdgeDef) -> Adjacency | None:
@@ -94,20 +99,13 @@ def find_adjacency(context: Context, edge: EdgeDef, *, keep: bool = False) -> Ad
             known = _load_or_build(context, edge, key)
         known.is_read = True
     if keep and known.edge_count >= PERSIST_MIN_EDGES:
-        _save(context, edge, key, known)
+        save_index(context, edge, key, known)
     return known
-
-
-def _entities(context: Context, edge: EdgeDef) -> tuple[Entities, Entities, Entities]:
-    """The edges, and the nodes at both ends."""
-    tables = (edge_table_key(edge.name), node_table_key(edge.source), node_table_key(edge.target))
-    edges, source, target = (context.type_entities(key) for key in tables)
-    return edges, source, target
 
 
 def _fits(context: Context, edge: EdgeDef, known: Adjacency) -> bool:
     """Whether the numbers in an adjacency are those of this query."""
-    _, source, target = _entities(context, edge)
+    _, source, target = edge_entities(context, edge)
     assert known.numberings is not None, "what is kept knows what its numbers mean"
     return source.agrees(known.numberings[0]) and target.agrees(known.numberings[1])
 
@@ -123,17 +121,21 @@ def _load_or_build(context: Context, edge: EdgeDef, key: AdjacencyKey) -> Adjace
     kept = context.caches.adjacencies.get(key)
     if kept is not None and _fits(context, edge, kept):
         return kept
-    found = _load(context, edge, key)
+    found = load_index(context, edge, key)
+    if found is None and (earlier := earlier_index(context, edge)) is not None:
+        found = _made_from_stored(context, edge, key, earlier)
+        if found is not None:
+            return found
     if found is None:
         found = _build(context, edge)
         if found.edge_count >= PERSIST_MIN_EDGES:
-            _save(context, edge, key, found)
+            save_index(context, edge, key, found)
     _keep(context, edge, key, found)
     return found
 
 
 def _build(context: Context, edge: EdgeDef) -> Adjacency:
-    edges, source, target = _entities(context, edge)
+    edges, source, target = edge_entities(context, edge)
     numberings = source.numbering(), target.numbering()
     parts: list[EdgeList] = []
     budget, path = context.budget, edges.table.path
@@ -181,14 +183,27 @@ def _step(context: Context, edge: EdgeDef, key: AdjacencyKey) -> Adjacency | Non
     return None
 
 
+def _made_from_stored(context: Context, edge: EdgeDef, key: AdjacencyKey, earlier: EarlierIndex) -> Adjacency | None:
+    """The adjacency of this state from that of an earlier one that another process left on disk."""
+    caches = context.caches
+    known = earlier.load(context)
+    if known is None:
+        return None
+    path = earlier.edges.path
+    caches.adjacencies.put(earlier.key, known, state_of=path)
+    others = caches.edge_states.get(path) or ()
+    caches.edge_states.put(path, ((earlier.edges, earlier.key), *others)[:_KEPT_STATES])
+    return _step(context, edge, key)
+
+
 def _step_from(context: Context, edge: EdgeDef, other: Table, known: Adjacency) -> Adjacency | None:
-    edges, source, target = _entities(context, edge)
+    edges, source, target = edge_entities(context, edge)
     begins, ends = source.known_numbering(), target.known_numbering()
     assert known.numberings is not None, "what is kept knows what its numbers mean"
     before = known.numberings
     if begins is None or ends is None or not (begins.extends(before[0]) and ends.extends(before[1])):
         return None
-    step = step_between(other, edges.table, max(STEP_ROWS, edges.row_count // 10))
+    step = step_between(other, edges.table, step_limit(edges.row_count))
     if step is None:
         return None
     come, rows = read_come(edges.table, step, ("src", "dst"))
@@ -223,7 +238,7 @@ def _write_out(context: Context, edge: EdgeDef, key: AdjacencyKey) -> None:
         rebased.is_read = later.is_read
         caches.adjacencies.put(states[0][1], rebased, state_of=table.path)
     if written.edge_count >= PERSIST_MIN_EDGES and not caches.background.is_closed:
-        _save(context, edge, key, written)
+        save_index(context, edge, key, written)
 
 
 def _really(removed: EdgeList, added: EdgeList) -> tuple[EdgeList, EdgeList]:
@@ -235,60 +250,6 @@ def _really(removed: EdgeList, added: EdgeList) -> tuple[EdgeList, EdgeList]:
     stays[stays] = is_equal
     stayed[stayed] = is_equal
     return removed.take(~stays), added.take(~stayed)
-
-
-# ---- on disk
-
-
-def _group(context: Context, edge: EdgeDef) -> str:
-    entities = context.type_entities(edge_table_key(edge.name))
-    return group_name(entities.table.path, entities.table.branch)
-
-
-def _name(key: AdjacencyKey) -> str:
-    return sha256("/".join(key).encode()).hexdigest()[:24]
-
-
-def _save(context: Context, edge: EdgeDef, key: AdjacencyKey, found: Adjacency) -> None:
-    group, name = _group(context, edge), _name(key)
-    if not context.is_head or context.caches.derived.has(group, name):
-        return
-    found = found.without_dead()
-    arrays: dict[str, Numbers] = {"counts": np.array([found.sources, found.targets])}
-    for direction in (Direction.OUT, Direction.IN):
-        side = found.side(direction)
-        wanted = _SIDE_ARRAYS if side.distinct_targets is not side.targets else _SIDE_ARRAYS[:3]
-        arrays |= {f"{direction}-{part}": getattr(side, part) for part in wanted}
-    context.caches.derived.save(group, name, arrays)
-
-
-def _load(context: Context, edge: EdgeDef, key: AdjacencyKey) -> Adjacency | None:
-    mapped = context.caches.derived.load(_group(context, edge), _name(key))
-    if mapped is None or "counts" not in mapped:
-        return None
-    # Plain views of the mapped files: every access to a mapped array itself costs several function calls.
-    arrays = {name: np.asarray(array) for name, array in mapped.items()}
-    sides: dict[Direction, Side] = {}
-    for direction in (Direction.OUT, Direction.IN):
-        parts = {part: arrays.get(f"{direction}-{part}") for part in _SIDE_ARRAYS}
-        offsets, targets, edges = parts["offsets"], parts["targets"], parts["edges"]
-        if offsets is None or targets is None or edges is None:
-            return None
-        distinct_offsets, distinct_targets = parts["distinct_offsets"], parts["distinct_targets"]
-        if distinct_offsets is None or distinct_targets is None:
-            distinct_offsets, distinct_targets = offsets, targets
-        sides[direction] = Side(offsets, targets, edges, distinct_offsets, distinct_targets)
-    found = Adjacency(_row_count(context, edge.source), _row_count(context, edge.target), sides)
-    if not found.is_consistent():
-        # Its checksums are right: something else than a traversal wrote it.
-        context.caches.derived.forget(_group(context, edge), _name(key))
-        return None
-    _, source, target = _entities(context, edge)
-    return found.with_dead(source.numbering(), target.numbering())
-
-
-def _row_count(context: Context, node: str) -> int:
-    return context.type_entities(node_table_key(node)).row_count
 
 
 # ---- What the choice of a way depends on
