@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from omnigraph.engine.tables import adjacency, entities, kept_columns, numberings, traversal_index
+from omnigraph.engine.tables.adjacency import Adjacency
+from omnigraph.engine.tables.context import Context
+from omnigraph.engine.tables.traversal_index import find_adjacency
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -26,6 +33,8 @@ from omnigraph.errors import (
     NotFoundError,
 )
 from omnigraph.graph.graph import Graph
+from omnigraph.graph.reads import query_context
+from omnigraph.lang.query.ir import Direction
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  tags: [String]? }
@@ -198,3 +207,154 @@ class ReadsAfterWrites(RuleBasedStateMachine):
 
 ReadsAfterWrites.TestCase.settings = settings(stateful_step_count=20, max_examples=6)
 TestReadsAfterWrites = ReadsAfterWrites.TestCase
+
+
+# ---- readers beside a writer
+
+
+def test_readers_beside_a_writer_see_whole_states(tmp_path: Path) -> None:
+    """Every commit adds a person with an edge from each of the others, or takes one away: counts tell the state."""
+    with Graph.init(tmp_path / "g.omni", SCHEMA) as graph:
+        start = "\n".join(f'insert Person {{ name: "{name}", age: 1 }}' for name in ("hub", "p0", "p1"))
+        graph.mutate(start)
+        stop = Event()
+        failures: list[object] = []
+
+        def read() -> None:
+            text = "match { $h: Person { name: $name }  $p knows $h } return { count($p) as n, sum($p.age) as ages }"
+            far = "match { $h: Person { name: $name }  $p knows{1,2} $h } return { count($p) as n }"
+            while not stop.is_set():
+                (row,) = graph.query(text, {"name": "hub"}).to_pylist()
+                if row["n"] != (row["ages"] or 0):
+                    failures.append(row)
+                (row,) = graph.query(far, {"name": "hub"}).to_pylist()
+                if row["n"] not in range(9):
+                    failures.append(row)
+
+        def guarded() -> None:
+            try:
+                read()
+            except Exception as error:  # noqa: BLE001  # shown by the main thread
+                failures.append(error)
+
+        readers = [Thread(target=guarded) for _ in range(3)]
+        for reader in readers:
+            reader.start()
+        try:
+            for number in range(24):
+                name = f"n{number % 6}"
+                insert = f'insert Person {{ name: "{name}", age: 1 }}\ninsert Knows {{ from: "{name}", to: "hub" }}'
+                graph.mutate(insert)
+                if number % 3 == 2:
+                    graph.mutate(f'delete Person where name = "{name}"')
+                    graph.mutate(f'delete Person where name = "n{(number - 1) % 6}"')
+                    graph.mutate(f'delete Person where name = "n{(number - 2) % 6}"')
+        finally:
+            stop.set()
+            for reader in readers:
+                reader.join()
+        assert not failures
+        graph._core.caches.background.settle()
+        kept = answers(graph)
+    with Graph.open(tmp_path / "g.omni", read_only=True) as fresh:
+        assert kept == answers(fresh)
+
+
+# ---- what is read, and what is shared
+
+
+@pytest.fixture
+def friends(tmp_path: Path) -> Iterator[Graph]:
+    with Graph.init(tmp_path / "g.omni", SCHEMA) as graph:
+        texts = [f'insert Person {{ name: "{name}", age: {place} }}' for place, name in enumerate(PEOPLE)]
+        texts += [f'insert Knows {{ from: "{a}", to: "{b}" }}' for a in PEOPLE[:4] for b in PEOPLE[2:]]
+        graph.mutate("\n".join(texts))
+        answers(graph)
+        yield graph
+
+
+def context_of(graph: Graph) -> Context:
+    return query_context(graph._core, graph.snapshot(), {}, {})
+
+
+def index_of(graph: Graph) -> Adjacency:
+    context = context_of(graph)
+    return find_adjacency(context, context.catalog.edges["Knows"])
+
+
+COMMITS = {
+    "an edge": 'insert Knows { from: "p6", to: "p0" }',
+    "an updated edge": 'update Knows set { since: 7 } where from = "p0"',
+    "deleted edges": 'delete Knows where from = "p0"',
+    "a node": 'insert Person { name: "new" }',
+    "an updated node": 'update Person set { age: 40 } where name = "p1"',
+    "a deleted node": 'delete Person where name = "p6"',
+}
+
+
+@pytest.mark.parametrize("text", COMMITS.values(), ids=COMMITS)
+def test_the_first_read_after_a_commit_reads_no_table_whole(friends: Graph, text: str) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a whole table is read")
+
+    with (
+        mock.patch.object(entities, "read_rows", refuse),
+        mock.patch.object(traversal_index, "scan_rows", refuse),
+        mock.patch.object(traversal_index, "load_index", refuse),
+    ):
+        friends.mutate(text)
+        kept = answers(friends)
+    with Graph.open(friends.uri, read_only=True) as fresh:
+        assert kept == answers(fresh)
+
+
+def test_nothing_is_made_for_writers_that_nobody_reads_after(friends: Graph) -> None:
+    friends.mutate(COMMITS["an edge"])
+    with mock.patch.object(traversal_index, "read_come", side_effect=AssertionError("nobody asked")):
+        friends.mutate(COMMITS["a node"])
+        friends.mutate(COMMITS["a deleted node"])
+
+
+def test_an_update_of_a_property_leaves_the_index_as_it_is(friends: Graph) -> None:
+    before = index_of(friends)
+    friends.mutate(COMMITS["an updated edge"])
+    after = index_of(friends)
+    assert after is not before
+    assert np.shares_memory(after.side(Direction.OUT)._base.targets, before.side(Direction.OUT)._base.targets)
+    assert after.side(Direction.OUT).targets.tolist() == before.side(Direction.OUT).targets.tolist()
+
+
+def test_branches_of_equal_content_share_an_index(friends: Graph) -> None:
+    friends.create_branch("same")
+    context = query_context(friends._core, friends.snapshot(branch="same"), {}, {})
+    assert find_adjacency(context, context.catalog.edges["Knows"]) is index_of(friends)
+
+
+def test_whole_arrays_are_written_out_beside_readers_and_writers(friends: Graph) -> None:
+    """A state that was made while the arrays were written out is put above them, and not above the old ones."""
+    first = index_of(friends)
+    friends.mutate(COMMITS["an edge"])
+    second = index_of(friends)
+    friends.mutate(COMMITS["deleted edges"])
+    third = index_of(friends)
+    expected = answers(friends)
+    friends._core.caches.background.settle()
+    second.write_out()
+    rebased = third.rebased(second)
+    assert rebased is not None or third.is_written
+    if rebased is not None:
+        for direction in (Direction.OUT, Direction.IN):
+            for name in ("offsets", "targets", "distinct_offsets", "distinct_targets"):
+                one, other = (getattr(item.side(direction), name).tolist() for item in (rebased, third))
+                assert one == other
+            assert rebased.side(direction)._base is second.side(direction).whole()
+    assert second.rebased(third) is None, "a state does not follow from a later one"
+    assert first.rebased(second) is None
+    assert answers(friends) == expected
+
+
+def test_a_closed_graph_makes_nothing_more(friends: Graph) -> None:
+    background = friends._core.caches.background
+    friends.close()
+    assert background.is_closed
+    assert not background.submit("late", lambda: pytest.fail("it was closed"))
