@@ -13,7 +13,7 @@ from omnigraph.api.rows import Result
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.snapshot import Snapshot
-from omnigraph.commit.targets import reading_pins
+from omnigraph.commit.targets import reading_pins, resolve_target
 from omnigraph.core.budget import Budget, CancelSignal, ReadLimits
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import SourceText
@@ -204,8 +204,13 @@ def follow_commit(graph: OpenGraph, commit: GraphCommit) -> None:
     """
     try:
         with graph.reading():
-            context = query_context(graph, graph.resolve(Target(branch=commit.branch)), {}, {})
-            follow(context, commit.tables)
+            # What was published here last: asking again would cost every write a request.
+            manifest = graph.environment.manifest
+            snapshot = resolve_target(manifest, manifest.known_state(), Target(branch=commit.branch))
+            has_readers = follow(query_context(graph, snapshot, {}, {}), commit.tables)
+            if has_readers and graph.environment.location.is_local:
+                # The next read finds the catalog looked through.
+                graph.state()
     except Exception as error:  # noqa: BLE001  # the write is done, and must not look as if it had failed
         _log.warning("the first read after commit %s takes longer: %s", commit.commit_id, error)
 

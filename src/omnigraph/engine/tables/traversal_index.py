@@ -53,24 +53,23 @@ def is_adjacency_ready(context: Context, edge: EdgeDef) -> bool:
     return has_index(context, edge, adjacency_key(context, edge)) or earlier_index(context, edge) is not None
 
 
-def known_adjacency(context: Context, edge: EdgeDef) -> Adjacency | None:
+def known_adjacency(context: Context, edge: EdgeDef, *, is_read: bool = True) -> Adjacency | None:
     """The index of an edge type at the snapshot, if it is in memory or follows from one that is there.
 
-    The difference to the other state is read, and nothing else.
+    The difference to the other state is read, and nothing else. `is_read` says that a reader asks.
     """
     known = _known(context, edge)
-    if known is not None:
+    if known is not None and is_read:
         known.is_read = True
     return known
 
 
-def follow_edges(context: Context, edge: EdgeDef) -> None:
-    """Make the index of a new state, if readers asked for that of the state before."""
-    caches, path = context.caches, context.type_entities(edge_table_key(edge.name)).table.path
-    states = caches.edge_states.get(path)
+def is_index_read(context: Context, edge: EdgeDef) -> bool:
+    """Whether the latest index of an edge type in memory was read since it was made."""
+    caches = context.caches
+    states = caches.edge_states.get(context.snapshot.pins[edge_table_key(edge.name)].location)
     latest = None if not states else caches.adjacencies.get(states[0][1])
-    if latest is not None and latest.is_read:
-        _known(context, edge)
+    return latest is not None and latest.is_read
 
 
 def _known(context: Context, edge: EdgeDef) -> Adjacency | None:
