@@ -17,8 +17,8 @@ from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.row_changes import RowSet, compare_fragments, differing_rows, row_ids_of
 from omnigraph.storage.datasets.tables import Table
 
-#: So many rows may be looked at to find one that is named.
-_LOOKED_AT = 8
+#: So many rows may be looked at to find one that is named: a compaction of all rows is worth being looked through.
+_LOOKED_AT = 24
 
 
 @frozen
