@@ -74,8 +74,12 @@ _MAX_STATES = 8
 class LruCache(Generic[Kept]):
     """Recently used values up to a total size and a number. Thread-safe."""
 
-    def __init__(self, capacity: int, size_of: Callable[[Kept], int] = lambda _: 1) -> None:
+    def __init__(
+        self, capacity: int, size_of: Callable[[Kept], int] = lambda _: 1, *, states: int = _MAX_STATES
+    ) -> None:
         self._capacity = capacity
+        #: How many states of one thing are kept.
+        self._most_states = states
         self._size_of = size_of
         self._values: OrderedDict[Hashable, tuple[Kept, int]] = OrderedDict()
         #: The keys of each thing of which several states are kept, oldest first.
@@ -120,7 +124,7 @@ class LruCache(Generic[Kept]):
         if key in states:
             states.remove(key)
         states.append(key)
-        if len(states) > _MAX_STATES:
+        if len(states) > self._most_states:
             self._drop(states.pop(0))
 
     def _drop(self, key: Hashable) -> None:

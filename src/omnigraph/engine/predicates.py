@@ -402,7 +402,8 @@ class Restriction:
             return self._evaluate(row_ids)
         numbering = entities.numbering()
         if self._whole is None:
-            self._whole = self._evaluate(numbering.all_row_ids)
+            self._whole = np.zeros(numbering.count, np.bool_)
+            self._whole[numbering.live_numbers] = self._evaluate(numbering.all_row_ids)
         return self._whole[numbering.numbers(row_ids)]
 
     def _evaluate(self, row_ids: IntArray) -> BoolArray:

@@ -140,8 +140,14 @@ def mutate(
                 assert isinstance(vectors, MutationVectors), "stand-ins are never missing"
                 vectors.embed()
             else:
-                return result
+                return _followed(graph, result)
     raise ConflictError("the texts to embed kept changing; nothing was written, try again")
+
+
+def _followed(graph: OpenGraph, result: MutationResult) -> MutationResult:
+    """The result of a mutation, once what readers keep in memory is that of its state."""
+    graph.follow(result.commit)
+    return result
 
 
 def _run_command(graph: OpenGraph, command: Command, actor: str | None, note: Note) -> MutationResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
@@ -10,9 +11,9 @@ from omnigraph.api.patterns import pattern_of
 from omnigraph.api.reading_api import PastKeywords, TargetKeywords
 from omnigraph.api.rows import Result
 from omnigraph.commit.read_target import Target
-from omnigraph.commit.rows import MAIN, TablePin
+from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.snapshot import Snapshot
-from omnigraph.commit.targets import reading_pins
+from omnigraph.commit.targets import reading_pins, resolve_target
 from omnigraph.core.budget import Budget, CancelSignal, ReadLimits
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import SourceText
@@ -22,6 +23,7 @@ from omnigraph.engine.executor import execute
 from omnigraph.engine.operators.pipeline import Profile
 from omnigraph.engine.plan.explain import plan_query
 from omnigraph.engine.tables.context import Context, variable_tables
+from omnigraph.engine.tables.following import follow
 from omnigraph.engine.tables.text_search import keep_text_column
 from omnigraph.engine.tables.traversal_index import PERSIST_MIN_EDGES, find_adjacency
 from omnigraph.engine.tables.wanted_indexes import indexed_texts
@@ -37,6 +39,8 @@ from omnigraph.storage.locks import Reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger(__name__)
 
 
 @graph_method
@@ -190,6 +194,25 @@ def prepare_indexes(graph: OpenGraph, branch: str) -> None:
         entities = context.type_entities(node.table_key)
         for name in indexed_texts(node):
             keep_text_column(context, entities, name)
+
+
+def follow_commit(graph: OpenGraph, commit: GraphCommit) -> None:
+    """Make what readers of the state before keep in memory for the new one: the next read finds it there.
+
+    Only what was read since it was made last, so that writers without readers pay nothing. Never fails: what is not
+    made here is made by the read that needs it.
+    """
+    try:
+        with graph.reading():
+            # What was published here last: asking again would cost every write a request.
+            manifest = graph.environment.manifest
+            snapshot = resolve_target(manifest, manifest.known_state(), Target(branch=commit.branch))
+            has_readers = follow(query_context(graph, snapshot, {}, {}), commit.tables)
+            if has_readers and graph.environment.location.is_local:
+                # The next read finds the catalog looked through.
+                graph.state()
+    except Exception as error:  # noqa: BLE001  # the write is done, and must not look as if it had failed
+        _log.warning("the first read after commit %s takes longer: %s", commit.commit_id, error)
 
 
 def query_context(

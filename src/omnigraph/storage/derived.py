@@ -55,8 +55,13 @@ class DerivedArrays:
         folder = self._folder(group, name)
         return folder is not None and folder.is_dir()
 
-    def load(self, group: str, name: str) -> dict[str, AnyArray] | None:
-        """The arrays of a set, memory-mapped; None when it is not there or damaged, and then it is gone."""
+    def names(self, group: str) -> list[str]:
+        """The sets of a group that are there."""
+        folder = self._folder(group)
+        return [] if folder is None else sorted(item.name for item in _sets(folder) if not item.name.startswith("."))
+
+    def load(self, group: str, name: str, *, only: Collection[str] | None = None) -> dict[str, AnyArray] | None:
+        """The arrays of a set, or some of them, memory-mapped; None when it is not there, or damaged and taken away."""
         folder = self._folder(group, name)
         if folder is None:
             return None
@@ -67,6 +72,7 @@ class DerivedArrays:
             return {
                 key: _load_array(folder, key, facts, may_lack_sum=group == EMBEDDINGS_GROUP)
                 for key, facts in contents.items()
+                if only is None or key in only
             }
         except Exception as error:  # noqa: BLE001  # whatever numpy and json make of damaged bytes: it is built again
             if isinstance(error, FileNotFoundError) and not folder.exists():

@@ -27,7 +27,14 @@ from omnigraph.storage.datasets.filters import quote_text
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.staged import commit_once, committed_as
 from omnigraph.storage.datasets.tables import dataset_exists
-from omnigraph.storage.location import MANIFEST, GraphLocation, manifest_name, parse_location, refuse_links
+from omnigraph.storage.location import (
+    MANIFEST,
+    GraphLocation,
+    manifest_name,
+    manifest_names,
+    parse_location,
+    refuse_links,
+)
 from omnigraph.storage.objects import check_answers, list_files, sync_files
 
 _SHOWN_FILES = 5
@@ -79,6 +86,21 @@ class _QuietFolder:
         """Whether it need not be looked through."""
         return self._seen[0] == changed_ns and self._seen[2]
 
+    def ends_with(self, changed_ns: int, version: int) -> bool:
+        """Whether a version is the newest one in it, by names, at a time of change that it was looked through at.
+
+        Whatever came in the same tick began with the next version. A cleanup that took that one away again would have
+        taken this one before.
+        """
+        if changed_ns < 0 or self._seen[0] != changed_ns:
+            return False
+        parent = os.path.dirname(self._path)
+        here, following = (
+            any(os.path.exists(os.path.join(parent, name)) for name in manifest_names(number))
+            for number in (version, version + 1)
+        )
+        return here and not following
+
     def looked_through(self, changed_ns: int) -> None:
         """Remember that nothing was new in it after it had been asked for this time of change."""
         known_ns, since_s, _ = self._seen
@@ -120,8 +142,11 @@ class ManifestView:
         changed_ns = -1 if folder is None else folder.changed_ns()
         if folder is not None and folder.is_unchanged(changed_ns):
             return True
-        with translated("looking at the manifest"):
-            is_current = int(self._dataset.latest_version) == self.version
+        if folder is not None and folder.ends_with(changed_ns, self.version):
+            is_current = True
+        else:
+            with translated("looking at the manifest"):
+                is_current = int(self._dataset.latest_version) == self.version
         if is_current and folder is not None:
             folder.looked_through(changed_ns)
         return is_current

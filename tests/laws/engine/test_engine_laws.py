@@ -34,9 +34,11 @@ from omnigraph.engine.operators.neighbours import (
 from omnigraph.engine.operators.reach import reach_within
 from omnigraph.engine.predicates import keep_true, push_down
 from omnigraph.engine.rows import Rows
-from omnigraph.engine.tables.adjacency import Adjacency, Side, build_side, ranges
+from omnigraph.engine.tables.adjacency import Adjacency, Side, build_side
 from omnigraph.engine.tables.context import Context
-from omnigraph.engine.tables.entities import Numbering, row_id_array
+from omnigraph.engine.tables.entities import row_id_array
+from omnigraph.engine.tables.numberings import Numbering
+from omnigraph.engine.tables.runs import ranges
 from omnigraph.engine.tables.traversal_index import find_adjacency
 from omnigraph.engine.tables.wanted_indexes import WantedIndex, index_spec
 from omnigraph.engine.values.comparisons import Fixed, Values, holds

@@ -10,6 +10,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.errors import OmniError
 from omnigraph.storage import manifest_table
+from omnigraph.storage.location import manifest_name
 from omnigraph.storage.manifest_table import _QuietFolder
 
 _SCHEMA = "node Person { name: String @key }"
@@ -103,3 +104,40 @@ def test_a_graph_that_was_removed_is_noticed(tmp_path: Path, clock: _Clock) -> N
         uri.rename(tmp_path / "elsewhere.omni")
         with pytest.raises(OmniError):
             graph.query("match { $p: Person } return { $p }")
+
+
+# ---- within a tick, by the names of versions
+
+
+def versions(tmp_path: Path, *numbers: int) -> _QuietFolder:
+    folder = tmp_path / "_versions"
+    folder.mkdir()
+    for number in numbers:
+        (tmp_path / manifest_name(number)).touch()
+    return _QuietFolder(str(folder))
+
+
+def test_the_name_of_the_next_version_tells_within_a_tick(tmp_path: Path, clock: _Clock) -> None:
+    folder = versions(tmp_path, 6, 7)
+    changed = folder.changed_ns()
+    assert not folder.ends_with(changed, 7), "it was not looked through at that time"
+    folder.looked_through(changed)
+    assert folder.ends_with(changed, 7)
+    (tmp_path / manifest_name(8)).touch()
+    os.utime(tmp_path / "_versions", ns=(changed, changed))
+    assert not folder.ends_with(changed, 7)
+
+
+def test_another_time_has_to_be_looked_through_first(tmp_path: Path, clock: _Clock) -> None:
+    folder = versions(tmp_path, 7)
+    changed = folder.changed_ns()
+    folder.looked_through(changed)
+    assert not folder.ends_with(changed + 1, 7)
+    assert not folder.ends_with(-1, 7)
+
+
+def test_a_cleanup_that_took_the_next_version_took_this_one_too(tmp_path: Path, clock: _Clock) -> None:
+    folder = versions(tmp_path, 9)
+    changed = folder.changed_ns()
+    folder.looked_through(changed)
+    assert not folder.ends_with(changed, 7)

@@ -25,7 +25,13 @@ from omnigraph.engine.rows import Deferred, IntArray, Numbers, Rows, Variables, 
 from omnigraph.engine.tables.context import Context
 from omnigraph.engine.tables.edge_columns import EdgeColumns, FromEdge, FromRow, FromTarget, Pairs, pairs_of
 from omnigraph.engine.tables.settings import TraversalMode, TraversalPath, choose_path, followed_edges
-from omnigraph.engine.tables.traversal_index import adjacency_key, find_adjacency, source_type, traversal_facts
+from omnigraph.engine.tables.traversal_index import (
+    adjacency_key,
+    find_adjacency,
+    known_adjacency,
+    source_type,
+    traversal_facts,
+)
 from omnigraph.lang.query.ir import Expand
 
 #: Sums of counts are exact in 64-bit floats below this.
@@ -234,7 +240,7 @@ class ExpandOperator:
     def _neighbours(self, frontier: int, hops: int) -> Neighbours:
         context, op, edge = self._context, self._op, self._edge
         if context.settings.traversal_mode is TraversalMode.AUTO:
-            known = context.caches.adjacencies.get(adjacency_key(context, edge))
+            known = known_adjacency(context, edge)
             if known is not None:
                 self.path = TraversalPath.ADJACENCY
                 source = context.type_entities(node_table_key(source_type(edge, op.direction)))

@@ -10,8 +10,9 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, pa, pc
 from omnigraph.engine.rows import IntArray, Numbers, read_batches
-from omnigraph.engine.tables.adjacency import Adjacency, ends_among, offsets_of, ranges
+from omnigraph.engine.tables.adjacency import Adjacency, ends_among
 from omnigraph.engine.tables.entities import Entities, row_id_array
+from omnigraph.engine.tables.runs import offsets_of, ranges
 from omnigraph.frozen import frozen
 from omnigraph.lang.query.ir import Direction
 from omnigraph.storage.datasets.filters import OneOf
@@ -88,12 +89,14 @@ class AdjacentNeighbours:
         return self._target.row_ids(np.asarray(numbers, np.int64))
 
     def once(self, numbers: IntArray) -> tuple[IntArray, Reach]:
-        """The index answers for all nodes, so a number is its own place."""
-        return numbers, Reach(self._side.distinct_offsets, self._side.distinct_targets)
+        """The index answers for all nodes, so a number is its own place; with a patch above it for these nodes only."""
+        places, offsets, targets, _ = self._side.among(numbers, distinct=True)
+        return places, Reach(offsets, targets)
 
     def edges(self, numbers: IntArray) -> tuple[IntArray, Reach]:
         """As `once`, per edge."""
-        return numbers, Reach(self._side.offsets, self._side.targets, self._side.edges)
+        places, offsets, targets, edges = self._side.among(numbers, distinct=False)
+        return places, Reach(offsets, targets, edges)
 
 
 class _ReadNeighbours:
@@ -191,9 +194,7 @@ class ScannedNeighbours(_ReadNeighbours):
         return scan_rows(self._edges.table, (begin, end), batch_rows=_SCAN_ROWS)
 
     def _find(self, ids: Array) -> IntArray:
-        known = self._target.whole_column("id")
-        numbers = self._budget.patiently(lambda: ends_among(ids, known, self._edges.table.path), len(known))
-        return self._target.numbering().row_ids(numbers)
+        return self._target.numbering().row_ids(self._target.numbers_of_ids(ids, self._edges.table.path))
 
 
 def _ways(direction: Direction) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from omnigraph.core.budget import Budget
 from omnigraph.engine.operators.neighbours import Neighbours, Reach, bounded_parts, neighbours_of
 from omnigraph.engine.rows import BoolArray, IntArray
-from omnigraph.engine.tables.adjacency import offsets_of
+from omnigraph.engine.tables.runs import offsets_of
 
 #: Cells of one visited bitmap; a wider question is answered in parts.
 _BITMAP_CELLS = 1 << 23

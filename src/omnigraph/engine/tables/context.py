@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 import numpy as np
 
@@ -13,13 +13,15 @@ from omnigraph.commit.rows import TablePin
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.arrow import Array, pa
+from omnigraph.core.background import Background
 from omnigraph.core.budget import Budget
-from omnigraph.core.cache import LruCache, by_identity
+from omnigraph.core.cache import LruCache, SingleFlight, by_identity
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.rows import BoolArray, Column, IntArray, Numbers, Rows
 from omnigraph.engine.tables.adjacency import Adjacency
 from omnigraph.engine.tables.entities import Entities, EntityCaches
+from omnigraph.engine.tables.kept_columns import ColumnCache
 from omnigraph.engine.tables.settings import EngineSettings
 from omnigraph.engine.tables.text_columns import Scored, Segments, TextColumn, Tokens
 from omnigraph.lang.query import ir
@@ -240,6 +242,13 @@ def _outer_variables(filters: Iterable[ir.Expression], own: Collection[str | Non
 
 _KEPT_TEXTS = 8
 _KEPT_TABLES = 64
+#: States of one edge table whose adjacency is kept.
+_KEPT_STATES = 4
+
+#: The identity of the edges of a type: the rows of the edges and of both ends.
+AdjacencyKey: TypeAlias = tuple[str, str, str]
+#: A state of an edge table whose adjacency is kept.
+EdgeState: TypeAlias = tuple[Table, AdjacencyKey]
 
 
 class QueryEmbedder(Protocol):
@@ -279,7 +288,15 @@ class EngineCaches(EntityCaches):
         super().__init__(settings.column_cache_bytes)
         self.settings = settings
         self.derived = derived
-        self.adjacencies: LruCache[Adjacency] = LruCache(settings.adjacency_entries)
+        # A state that was made from another one shares nearly all of its arrays.
+        self.adjacencies: LruCache[Adjacency] = LruCache(
+            2 * settings.adjacency_entries, lambda adjacency: 2 if adjacency.is_written else 1, states=_KEPT_STATES
+        )
+        #: The states of each edge table whose adjacency is kept, the latest first, with the keys of these.
+        self.edge_states: LruCache[tuple[EdgeState, ...]] = LruCache(_KEPT_TABLES)
+        #: Adjacencies that are made from others now, and those that are built.
+        self.stepping: SingleFlight[Adjacency | None] = SingleFlight()
+        self.building: SingleFlight[Adjacency] = SingleFlight()
         self.text_columns: LruCache[TextColumn] = LruCache(_KEPT_TEXTS)
         #: Terms of fragments, by the identity of their texts.
         self.text_segments: LruCache[Segments] = LruCache(settings.column_cache_bytes, lambda segments: segments.nbytes)
@@ -296,6 +313,8 @@ class EngineCaches(EntityCaches):
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_TABLES)
+        #: Writes arrays out of which much has changed.
+        self.background = Background()
         self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_TABLES)
 
     def entities(self, table: Table, budget: Budget) -> Entities:
@@ -307,10 +326,15 @@ class EngineCaches(EntityCaches):
         key = (table.path, table.branch, table.version, table.fingerprint)
         return self._indexes.get_or_build(key, lambda: list_indexes(table))
 
+    def close(self) -> None:
+        """Forget everything, and stop what is made in the background."""
+        self.background.close()
+        self.clear()
+
     def clear(self) -> None:
         """Forget everything."""
         for cache in vars(self).values():
-            if isinstance(cache, LruCache):
+            if isinstance(cache, LruCache | ColumnCache):
                 cache.clear()
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 import pyarrow
 
-from omnigraph.core.arrow import Array, Batch, pa
+from omnigraph.core.arrow import Array, Batch, pa, pc
 from omnigraph.core.arrow import Rows as ArrowRows
 from omnigraph.core.budget import Budget
 from omnigraph.core.cache import LruCache, SingleFlight
 from omnigraph.engine.rows import IntArray, plain_numbers
+from omnigraph.engine.tables.adjacency import ends_among
+from omnigraph.engine.tables.kept_columns import Change, ColumnCache, KeptColumn, Patch
+from omnigraph.engine.tables.numberings import Numbering, is_among, number_rows
+from omnigraph.errors import DamageError, StorageError
 from omnigraph.frozen import frozen
-from omnigraph.storage.datasets.filters import ROW_ID
+from omnigraph.storage.datasets.filters import ROW_ID, OneOf
 from omnigraph.storage.datasets.reads import read_rows, take_rows
+from omnigraph.storage.datasets.steps import read_come, step_between
 from omnigraph.storage.datasets.tables import Table
 
 _Read = TypeVar("_Read")
@@ -24,6 +29,13 @@ _Read = TypeVar("_Read")
 _KEPT_NUMBERINGS = 64
 _KEPT_USES = 1024
 _KEPT_LOOKUPS = 8
+#: States of one table that a new state may be made from.
+_KEPT_STATES = 8
+_TRIED_STATES = 3
+#: A state is made from another one if so many rows differ, or a tenth of them.
+STEP_ROWS = 1024
+#: Ids in the text of one filter.
+_PROBED_IDS = 1000
 #: A column is read whole, and kept, when at least one row in so many is asked for: a scan of a column costs as much
 #: as some hundred point reads per hundred thousand rows.
 WHOLE_COLUMN_RATIO = 400
@@ -32,8 +44,6 @@ _POINT_ROWS = 1_000_000
 _USES_BEFORE_KEPT = 16
 #: Tables up to this size have a dictionary of their keys, once those were asked for often enough.
 _LOOKUP_ROWS = 250_000
-#: A column of at most so many bytes is shown by a view where one value is asked for.
-_VIEWED_BYTES = 1 << 24
 #: Rows that are read by their ids at once: at the beginning, at most, and how many bytes they should have.
 _FIRST_TAKEN = 1 << 10
 _TAKEN_ROWS = 1 << 15
@@ -41,29 +51,28 @@ _TAKEN_BYTES = 1 << 25
 #: Estimated bytes of a value whose type has no fixed width.
 _LOOSE_WIDTH = 48
 
+_log = logging.getLogger(__name__)
 
-@frozen(slots=False)
-class Numbering:
-    """Row ids of a table as dense numbers: a row's number is its place among the sorted row ids."""
 
-    count: int
-    #: The sorted row ids; None when they are 0, 1, 2, …
-    sorted_ids: IntArray | None
+@frozen
+class _State:
+    """A state of a table that is numbered."""
 
-    def numbers(self, row_ids: IntArray) -> IntArray:
-        """The numbers of rows that exist."""
-        if self.sorted_ids is None:
-            return row_ids
-        return np.searchsorted(self.sorted_ids, row_ids)
+    table: Table
+    numbering: Numbering
 
-    def row_ids(self, numbers: IntArray) -> IntArray:
-        """The row ids of numbers."""
-        return numbers if self.sorted_ids is None else self.sorted_ids[numbers]
 
-    @cached_property
-    def all_row_ids(self) -> IntArray:
-        """Every row id, ascending."""
-        return np.arange(self.count, dtype=np.int64) if self.sorted_ids is None else self.sorted_ids
+@frozen
+class _Scanned:
+    """Whole columns, by number."""
+
+    numbering: Numbering
+    columns: dict[str, KeptColumn]
+
+
+def step_limit(row_count: int) -> int:
+    """How many rows of a table may differ where one state is made from another."""
+    return max(STEP_ROWS, row_count // 10)
 
 
 class EntityCaches:
@@ -72,16 +81,32 @@ class EntityCaches:
     def __init__(self, column_bytes: int) -> None:
         self.column_bytes = column_bytes
         self.numberings: LruCache[Numbering] = LruCache(_KEPT_NUMBERINGS)
-        self.columns: LruCache[Array] = LruCache(column_bytes, lambda array: int(array.nbytes))
-        #: How often a column was read in small parts, per state of its table.
+        #: Numberings that are made now.
+        self.numbering: SingleFlight[Numbering | None] = SingleFlight()
+        self.columns = ColumnCache(column_bytes)
+        #: How often a column was read in small parts, per table.
         self.column_uses: LruCache[int] = LruCache(_KEPT_USES)
+        #: Numbers by key, of the whole columns that are kept, and of what later states changed.
         self.key_lookups: LruCache[dict[object, int]] = LruCache(_KEPT_LOOKUPS)
+        self.changed_keys: LruCache[dict[object, int]] = LruCache(_KEPT_NUMBERINGS)
         #: Scans of whole columns that run now.
-        self.scans: SingleFlight[dict[str, Array]] = SingleFlight()
+        self.scans: SingleFlight[_Scanned] = SingleFlight()
+        #: The states of each table that are numbered, the latest first.
+        self.states: LruCache[tuple[_State, ...]] = LruCache(_KEPT_NUMBERINGS)
+        #: States that none of those leads to.
+        self.unrelated: LruCache[bool] = LruCache(_KEPT_USES)
+
+    def is_read(self, path: str) -> bool:
+        """Whether the latest numbered state of a table was read since it was made."""
+        states = self.states.get(path)
+        return states is not None and states[0].numbering.is_read
 
 
 class Entities:
-    """One type at one snapshot. Cheap to make; what it reads is kept in the caches by content."""
+    """One type at one snapshot. Cheap to make; what it reads is kept in the caches by content.
+
+    The first read of a state that follows from one in the caches, or comes before it, reads only what differs.
+    """
 
     def __init__(self, table: Table, caches: EntityCaches, budget: Budget) -> None:
         self.table = table
@@ -89,6 +114,8 @@ class Entities:
         self.budget = budget
         self.row_count = table.row_count
         self._caches = caches
+        #: The same one during a query, whatever the caches forget meanwhile.
+        self._numbering: Numbering | None = None
         #: Asking storage for a type takes longer than reading a few values.
         self._widths: dict[str, int] = {}
 
@@ -97,11 +124,56 @@ class Entities:
         """The identity of the rows."""
         return self.table.fingerprint
 
+    # ---- numbers of rows
+
     def numbering(self) -> Numbering:
-        """The dense numbers of the rows; one scan of the row ids unless it is known."""
-        return self._caches.numberings.get_or_build(
-            self.fingerprint, lambda: self._patiently(lambda: _numbered(read_rows(self.table))[0]), self.budget.check
-        )
+        """The dense numbers of the rows; one scan of the row ids unless they follow from what is known."""
+        known = self._find(lambda: number_rows(row_id_array(self._patiently(lambda: read_rows(self.table)))))
+        assert known is not None, "a scan numbers the rows"
+        known.is_read = True
+        return known
+
+    def known_numbering(self) -> Numbering | None:
+        """The numbers of the rows, where that takes no scan."""
+        return self._find(None)
+
+    def agrees(self, numbering: Numbering) -> bool:
+        """Whether the numbers of this query are those of a numbering of its rows. Where it has none, they become so."""
+        known = self._numbering or self._caches.numberings.get(self.fingerprint)
+        if known is None:
+            known = self._caches.numbering.make(self.fingerprint, lambda: self._keep(numbering), self.budget.check)
+        self._numbering = known
+        return known is not None and known.is_same(numbering)
+
+    def numbers_of_ids(self, ids: Array, edges: str) -> IntArray:
+        """The numbers of the rows with these ids, which the edges of a table name; an id may repeat.
+
+        Raises:
+            DamageError: one of them does not exist.
+        """
+        wanted = pc.unique(ids) if len(ids) <= _PROBED_IDS else None
+        if wanted is None:
+            known = self.whole_column("id")
+            places = self.budget.patiently(lambda: ends_among(ids, known, edges), len(known))
+            numbering = self.numbering()
+            return numbering.live_numbers[places] if len(numbering.dead) else places
+        found_ids, numbers = self._probe(wanted)
+        return numbers[ends_among(ids, found_ids, edges)]
+
+    def _probe(self, wanted: Array) -> tuple[Array, IntArray]:
+        """Those of a few ids that exist, and their numbers."""
+        numbering, kept = self.numbering(), self._kept("id")
+        if kept is None:
+            rows = read_rows(self.table, ("id",), OneOf("id", [str(item) for item in wanted.to_pylist()]))
+            return rows["id"].combine_chunks(), numbering.numbers(row_id_array(rows))
+        numbers = np.flatnonzero(np.asarray(pc.is_in(kept.values, wanted).to_numpy(zero_copy_only=False)))
+        if (patch := kept.patch) is not None:
+            is_there = np.asarray(pc.is_in(patch.values, wanted).to_numpy(zero_copy_only=False), np.bool_)
+            numbers = np.concatenate([numbers[~is_among(numbers, patch.numbers)], patch.numbers[is_there]])
+        numbers = numbers[~is_among(numbers, numbering.dead)]
+        return kept.take(numbers), numbers
+
+    # ---- values
 
     def column(self, row_ids: IntArray, name: str) -> Array:
         """One column of rows, in their order."""
@@ -109,26 +181,26 @@ class Entities:
 
     def columns(self, row_ids: IntArray, names: Iterable[str]) -> dict[str, Array]:
         """Columns of rows, in their order; a row may repeat."""
-        found: dict[str, Array] = {}
+        whole: dict[str, KeptColumn] = {}
         missing: list[str] = []
         for name in dict.fromkeys(names):
             kept = self._kept(name)
             if kept is None:
                 missing.append(name)
             else:
-                found[name] = kept
+                whole[name] = kept
         is_part = len(row_ids) * WHOLE_COLUMN_RATIO < self.row_count
         cold = [name for name in missing if not (self._is_used_enough(name) if is_part else self.is_keepable(name))]
-        found |= self._read_whole([name for name in missing if name not in cold])
-        found = self._taken(row_ids, found)
+        whole |= self._read_whole([name for name in missing if name not in cold])
+        found = self._taken(row_ids, whole)
         if cold:
             found |= self._take(row_ids, cold)
         return found
 
     def whole_column(self, name: str) -> Array:
-        """A column of all rows, in the order of their numbers."""
-        known = self._kept(name)
-        return known if known is not None else self._read_whole([name])[name]
+        """A column of all rows, in the order of their row ids."""
+        column = self._whole(name)
+        return self._caches.columns.rows(self.numbering(), name, column)
 
     def is_worth_keeping(self, name: str) -> bool:
         """Whether a column is in memory, or is asked for so often in small parts that it should be.
@@ -141,7 +213,8 @@ class Entities:
     def _is_used_enough(self, name: str) -> bool:
         if self.row_count > _POINT_ROWS or not self.is_keepable(name):
             return False
-        key = (self.fingerprint, name)
+        # Of all states together: beside a writer no state lives long enough to be asked often.
+        key = (self.table.path, name)
         uses = (self._caches.column_uses.get(key) or 0) + 1
         self._caches.column_uses.put(key, uses)
         return uses > _USES_BEFORE_KEPT
@@ -151,25 +224,144 @@ class Entities:
 
         Only for a column without repeated values, of a table that `has_key_lookup`.
         """
+        lookup, patch = self._lookup(name)
+        numbering, caches = self.numbering(), self._caches
+        number = None
+        if patch is not None and len(patch.numbers):
+            changed = caches.changed_keys.get_or_build(
+                (numbering, name), lambda: _numbers_by_key(patch.values, patch.numbers, numbering)
+            )
+            number = changed.get(value)
+        if number is None:
+            number = lookup.get(value)
+            if number is not None and not _is_as_in_base(number, patch, numbering):
+                number = None
+        return numbering.row_ids(np.array([] if number is None else [number], np.int64))
 
-        def index() -> dict[object, int]:
-            keys = plain_numbers(self.whole_column(name)).to_pylist()
-            return {key: number for number, key in enumerate(keys)}
-
-        lookup = self._caches.key_lookups.get_or_build((self.fingerprint, name), index, self.budget.check)
-        number = lookup.get(value)
-        return self.numbering().row_ids(np.array([] if number is None else [number], np.int64))
+    def _lookup(self, name: str) -> tuple[dict[object, int], Patch | None]:
+        """Numbers by key as an earlier state had them, or this one, and what changed since."""
+        numbering, caches = self.known_numbering(), self._caches
+        if numbering is not None:
+            patch = caches.columns.patch(numbering, name)
+            known = caches.key_lookups.get((numbering, name) if patch is None else patch.base)
+            if known is not None:
+                return known, patch
+        column = self._whole(name)
+        base = (self.numbering(), name) if column.patch is None else column.patch.base
+        every = np.arange(len(column.values))
+        made = caches.key_lookups.get_or_build(
+            base, lambda: _numbers_by_key(column.values, every, base[0]), self.budget.check
+        )
+        return made, column.patch
 
     def has_key_lookup(self, name: str) -> bool:
         """Whether keys are found in memory: the table is small and its key was asked for often."""
-        if self._caches.key_lookups.get((self.fingerprint, name)) is not None:
-            return True
+        numbering = self.known_numbering()
+        if numbering is not None:
+            patch = self._caches.columns.patch(numbering, name)
+            if self._caches.key_lookups.get((numbering, name) if patch is None else patch.base) is not None:
+                return True
         return self.row_count <= _LOOKUP_ROWS and self.is_worth_keeping(name)
 
     # ---- inside
 
-    def _kept(self, name: str) -> Array | None:
-        return self._caches.columns.get((self.fingerprint, name))
+    def _find(self, scan: Callable[[], Numbering] | None) -> Numbering | None:
+        """The numbering of the state: kept, made from that of another state, or from a scan."""
+        known = self._numbering
+        if known is None:
+            caches, key = self._caches, self.fingerprint
+            known = caches.numberings.get(key)
+            while known is None and (scan is not None or self._may_be_related()):
+                known = caches.numbering.make(key, lambda: self._make(scan), self.budget.check)
+                # A thread that began without a scan may have found nothing.
+                if scan is None:
+                    break
+            self._numbering = known
+        return known
+
+    def _may_be_related(self) -> bool:
+        caches = self._caches
+        return caches.states.get(self.table.path) is not None and caches.unrelated.get(self.fingerprint) is None
+
+    def _make(self, scan: Callable[[], Numbering] | None) -> Numbering | None:
+        caches = self._caches
+        made = caches.numberings.get(self.fingerprint)
+        if made is not None:
+            return made
+        if self._may_be_related():
+            made = self._patiently(self._made_from_another)
+        if made is None and scan is not None:
+            made = scan()
+        return None if made is None else self._keep(made)
+
+    def _keep(self, made: Numbering) -> Numbering:
+        caches = self._caches
+        caches.numberings.put(self.fingerprint, made)
+        others = caches.states.get(self.table.path) or ()
+        states = (_State(self.table, made), *(item for item in others if item.numbering is not made))
+        caches.states.put(self.table.path, states[:_KEPT_STATES])
+        return made
+
+    def _made_from_another(self) -> Numbering | None:
+        table, caches = self.table, self._caches
+
+        def distance(state: _State) -> tuple[bool, int]:
+            return state.table.branch != table.branch, abs(state.table.version - table.version)
+
+        for state in sorted(caches.states.get(table.path) or (), key=distance)[:_TRIED_STATES]:
+            try:
+                made = self._made_from(state)
+            except (StorageError, DamageError) as error:
+                # A cleanup may have taken what only the other state reads. This state itself is read without it.
+                _log.debug("%s is read without an earlier state of it: %s", table.path, error)
+                continue
+            if made is not None:
+                return made
+        caches.unrelated.put(self.fingerprint, True)
+        return None
+
+    def _made_from(self, state: _State) -> Numbering | None:
+        table, columns, old = self.table, self._caches.columns, state.numbering
+        step = step_between(state.table, table, step_limit(self.row_count))
+        if step is None:
+            return None
+        blobs = table.blob_columns
+        kept = [name for name in table.schema.names if name not in blobs and columns.get(old, name) is not None]
+        come, rows = read_come(table, step, list(dict.fromkeys(("id", *kept))))
+        made = old.after(step.gone, come)
+        if made is None or made.numbering.live_count != self.row_count:
+            return None
+        if not self._is_same_identity(
+            state, made.changed_ids, rows["id"].combine_chunks().filter(pa.array(is_among(come, step.gone)))
+        ):
+            return None
+        place = (table.path, table.branch)
+        for name in kept:
+            change = Change(made.come, rows[name].combine_chunks(), place)
+            columns.put_changed(old, made.numbering, name, change)
+        return made.numbering
+
+    def _is_same_identity(self, state: _State, row_ids: IntArray, ids: Array) -> bool:
+        """Whether rows had these ids in another state too: branches use the same row ids for different rows."""
+        if not len(row_ids):
+            return True
+        kept = self._caches.columns.get(state.numbering, "id")
+        if kept is None:
+            before = take_rows(state.table, row_ids.tolist(), ["id"])["id"].combine_chunks()
+        else:
+            before = kept.take(state.numbering.numbers(row_ids))
+        return bool(before.equals(ids))
+
+    def _kept(self, name: str) -> KeptColumn | None:
+        numbering = self.known_numbering()
+        if numbering is None:
+            return None
+        numbering.is_read = True
+        return self._caches.columns.get(numbering, name)
+
+    def _whole(self, name: str) -> KeptColumn:
+        known = self._kept(name)
+        return known if known is not None else self._read_whole([name])[name]
 
     def is_keepable(self, name: str) -> bool:
         """Whether a whole column is small enough to be kept in memory."""
@@ -182,28 +374,32 @@ class Entities:
             known = self._widths[name] = _width_of(self.table.schema.field(name).type)
         return known
 
-    def _taken(self, row_ids: IntArray, whole: Mapping[str, Array]) -> dict[str, Array]:
+    def _taken(self, row_ids: IntArray, whole: Mapping[str, KeptColumn]) -> dict[str, Array]:
         """The values of some rows out of whole columns."""
         if not whole:
             return {}
         numbers = self.numbering().numbers(row_ids)
         if len(numbers) == 1:
             number = int(numbers[0])
-            return {name: _one_value(column, number) for name, column in whole.items()}
+            return {name: column.value(number) for name, column in whole.items()}
         self._allow(len(row_ids), whole)
-        places = pa.array(numbers)
         taken = {}
         for name, column in whole.items():
             self.budget.check()
-            taken[name] = column.take(places)
+            taken[name] = column.take(numbers)
         return taken
 
-    def _read_whole(self, names: Sequence[str]) -> dict[str, Array]:
+    def _read_whole(self, names: Sequence[str]) -> dict[str, KeptColumn]:
         if not names:
             return {}
-        return self._caches.scans.make(
-            (self.fingerprint, *names), lambda: self._patiently(lambda: self._scan_whole(names)), self.budget.check
+        # Columns follow a numbering: a scan that another thread made is right for this query if their numbering is.
+        state: object = self.known_numbering() or self.fingerprint
+        found = self._caches.scans.make(
+            (state, *names), lambda: self._patiently(lambda: self._scan_whole(names)), self.budget.check
         )
+        if self._numbering is None:
+            self._numbering = found.numbering
+        return found.columns if found.numbering is self._numbering else self._scan_whole(names).columns
 
     def _patiently(self, read: Callable[[], _Read]) -> _Read:
         """A read of all rows."""
@@ -215,19 +411,26 @@ class Entities:
             return
         self.budget.allow(count * sum(map(self._width, names)))
 
-    def _scan_whole(self, names: Sequence[str]) -> dict[str, Array]:
-        rows = read_rows(self.table, names)
-        numbering, order = _numbered(rows)
-        self._caches.numberings.put(self.fingerprint, numbering)
-        found: dict[str, Array] = {}
+    def _scan_whole(self, names: Sequence[str]) -> _Scanned:
+        scanned: list[ArrowRows] = []
+
+        def number() -> Numbering:
+            scanned.append(read_rows(self.table, names))
+            return number_rows(row_id_array(scanned[0]))
+
+        numbering = self._find(number)
+        assert numbering is not None, "a scan numbers the rows"
+        rows = scanned[0] if scanned else read_rows(self.table, names)
+        index = _index_by_number(numbering, row_id_array(rows))
+        place = (self.table.path, self.table.branch)
+        found: dict[str, KeptColumn] = {}
         for name in names:
             column = rows[name].combine_chunks()
-            if order is not None:
-                column = column.take(pa.array(order))
-            place = (self.table.path, self.table.branch, name)
-            self._caches.columns.put((self.fingerprint, name), column, state_of=place)
-            found[name] = column
-        return found
+            if index is not None:
+                column = column.take(index)
+            self._caches.columns.put(numbering, name, column, place)
+            found[name] = KeptColumn(column)
+        return _Scanned(numbering, found)
 
     def _take(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, Array]:
         if not len(row_ids):
@@ -250,14 +453,33 @@ class Entities:
         return {name: rows[name].combine_chunks().take(index) for name in names}
 
 
-def _one_value(column: Array, number: int) -> Array:
-    """The value of one row: a view of a small column, since a copy takes ten times as long.
+def _index_by_number(numbering: Numbering, row_ids: IntArray) -> Array | None:
+    """Where in a scan the row of each number is, null for dead numbers; None when the scan is in that order."""
+    numbers = numbering.numbers(row_ids)
+    if len(numbers) == numbering.count and bool((numbers == np.arange(len(numbers))).all()):
+        return None
+    index = np.full(numbering.count, -1, np.int64)
+    index[numbers] = np.arange(len(numbers))
+    places: Array = pa.array(index, mask=index < 0)
+    return places
 
-    A view keeps the whole column in memory as long as its result lives, so that of a large one is a copy.
-    """
-    if column.get_total_buffer_size() <= _VIEWED_BYTES:
-        return column.slice(number, 1)
-    return column.take(pa.array([number]))
+
+def _numbers_by_key(keys: Array, numbers: IntArray, numbering: Numbering) -> dict[object, int]:
+    """The numbers of the rows by their keys."""
+    values = plain_numbers(keys).to_pylist()
+    pairs = zip(values, numbers.tolist(), strict=True)
+    if not len(numbering.dead):
+        return dict(pairs)
+    dead = frozenset(numbering.dead.tolist())
+    return {key: number for key, number in pairs if number not in dead}
+
+
+def _is_as_in_base(number: int, patch: Patch | None, numbering: Numbering) -> bool:
+    """Whether the row of a number is alive, and no later state changed its value."""
+    one = np.array([number])
+    if patch is not None and is_among(one, patch.numbers)[0]:
+        return False
+    return not is_among(one, numbering.dead)[0]
 
 
 def _width_of(type_: pyarrow.DataType) -> int:
@@ -266,17 +488,6 @@ def _width_of(type_: pyarrow.DataType) -> int:
     if pa.types.is_primitive(type_):
         return max(1, int(type_.bit_width) // 8)
     return _LOOSE_WIDTH
-
-
-def _numbered(rows: ArrowRows) -> tuple[Numbering, IntArray | None]:
-    """The numbering of a whole scan, and the order that sorts the scan by row id if it is not sorted."""
-    row_ids = row_id_array(rows)
-    order: IntArray | None = None
-    if len(row_ids) > 1 and not (row_ids[1:] > row_ids[:-1]).all():
-        order = np.argsort(row_ids)
-        row_ids = row_ids[order]
-    is_dense = len(row_ids) == 0 or int(row_ids[-1]) == len(row_ids) - 1
-    return Numbering(len(row_ids), None if is_dense else row_ids), order
 
 
 def row_id_array(rows: ArrowRows | Batch) -> IntArray:

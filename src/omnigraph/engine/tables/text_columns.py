@@ -12,8 +12,8 @@ import numpy as np
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.budget import Budget
 from omnigraph.engine.rows import BoolArray, FloatArray, IntArray, Numbers
-from omnigraph.engine.tables.adjacency import ranges
 from omnigraph.engine.tables.entities import Entities, row_id_array
+from omnigraph.engine.tables.runs import ranges
 from omnigraph.engine.tables.text_analysis import Analysis, analyse_run, words_of
 from omnigraph.frozen import frozen
 from omnigraph.storage.datasets.reads import NO_ROW, read_rows
