@@ -14,9 +14,9 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, pa
 from omnigraph.engine.rows import Deferred, IntArray, Numbers
-from omnigraph.engine.tables.adjacency import ranges
 from omnigraph.engine.tables.context import Context
 from omnigraph.engine.tables.entities import WHOLE_COLUMN_RATIO, Entities
+from omnigraph.engine.tables.runs import ranges
 from omnigraph.frozen import frozen
 
 #: A column in the order of an adjacency takes at most this part of the memory for columns, to be kept.
