@@ -98,15 +98,18 @@ class DenseGroups:
             if measure.argument is None:
                 continue
             values = columns[measure.name]
-            plain, known = plain_numbers(values), counts
+            known = counts
             if values.null_count:
-                per_run = np.add.reduceat(_valid(values), starts, dtype=np.float64)
-                known = self._counts(groups, per_run)
-                plain = pc.fill_null(plain, _neutral(plain.type.to_pandas_dtype(), measure.kind))
+                known = self._counts(groups, np.add.reduceat(_valid(values), starts, dtype=np.float64))
             self._know(measure, known)
+            if measure.kind == "count":
+                continue
+            plain = plain_numbers(values)
+            if plain.null_count:
+                plain = pc.fill_null(plain, _neutral(plain.type.to_pandas_dtype(), measure.kind))
             if measure.kind == "sum":
                 self._add(measure, groups, _sums_of_runs(plain.to_numpy(), starts))
-            elif measure.kind in _EXTREMES:
+            else:
                 kernel = _EXTREMES[measure.kind]
                 self._extend(measure, groups, pa.array(kernel.reduceat(plain.to_numpy(), starts)))
 
