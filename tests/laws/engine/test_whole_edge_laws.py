@@ -50,7 +50,10 @@ ORDERED = [
     "order { $a.group, $a.group desc nulls first, n desc } limit 3",
     "match { $a: Person $a knows $b } return { $b.group, count($a) as n } order { n, $b.group } limit 3",
 ]
-_SUMS = "count($e) as n, count($e.word) as w, sum($e.weight) as s, avg($e.since) as m, min($e.at) as l, max($e.since) as h, min($e.ok) as o"
+_SUMS = (
+    "count($e) as n, count($e.word) as c, sum($e.weight) as s, avg($e.since) as m, "
+    "min($e.at) as l, max($e.since) as h, min($e.ok) as o"
+)
 GROUPED = [
     *(
         f"{match} return {{ {keys}, {_SUMS} }}"

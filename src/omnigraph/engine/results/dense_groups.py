@@ -166,9 +166,9 @@ def is_exact(kind: str, values: Array, weights: IntArray | None) -> bool:
     """
     if weights is not None and float(weights.max(initial=0)) * len(weights) >= _EXACT_FLOAT:
         return False
-    if kind not in _EXTREMES:
+    if kind == "count":
         return True
-    return pa.types.is_primitive(values.type) and not _has_nan(values)
+    return pa.types.is_primitive(values.type) and not (kind in _EXTREMES and _has_nan(values))
 
 
 def _has_nan(values: Array) -> bool:
