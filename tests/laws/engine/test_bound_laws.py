@@ -273,4 +273,6 @@ def test_what_is_not_exact_here_is_refused() -> None:
     assert is_exact("sum", values, None)
     assert not is_exact("min", values, None)
     assert not is_exact("max", pa.array(["a"]), None)
+    assert not is_exact("sum", pa.nulls(2), None)
+    assert is_exact("count", pa.array(["a"]), None)
     assert not is_exact("count", values, np.array([2**53, 1]))

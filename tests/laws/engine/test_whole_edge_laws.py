@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -50,7 +51,10 @@ ORDERED = [
     "order { $a.group, $a.group desc nulls first, n desc } limit 3",
     "match { $a: Person $a knows $b } return { $b.group, count($a) as n } order { n, $b.group } limit 3",
 ]
-_SUMS = "count($e) as n, sum($e.weight) as s, avg($e.since) as m, min($e.at) as l, max($e.since) as h, min($e.ok) as o"
+_SUMS = (
+    "count($e) as n, count($e.word) as c, sum($e.weight) as s, avg($e.since) as m, "
+    "min($e.at) as l, max($e.since) as h, min($e.ok) as o"
+)
 GROUPED = [
     *(
         f"{match} return {{ {keys}, {_SUMS} }}"
@@ -189,6 +193,32 @@ def test_sums_of_edges_are_those_of_plain_python(graph: Graph) -> None:
     assert {row[:2]: row[2] for row in found} == {
         key: pytest.approx(sum(values)) if values else None for key, values in sums.items()
     }
+
+
+_CHANGES = [
+    'insert Knows { from: "p1", to: "p2", weight: 9.5, since: 9, word: "new" }',
+    "update Knows set { weight: 8.5 } where since = 2",
+    "delete Knows where since = 1",
+    'delete Person where name = "p7"',
+    'insert Person { name: "p99", group: 1 } insert Knows { from: "p99", to: "p1", weight: 7.5, since: 3 }',
+]
+
+
+def test_columns_in_memory_follow_every_commit(tmp_path_factory: pytest.TempPathFactory, graph: Graph) -> None:
+    place = tmp_path_factory.mktemp("changed") / "people.omni"
+    shutil.copytree(graph.uri, place)
+    texts = [ORDERED[1], *GROUPED[:3], GROUPED[5]]
+    with pytest.MonkeyPatch.context() as patch, Graph.open(place) as changed:
+        patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
+        for (module, name), value in FORCED.items():
+            patch.setattr(module, name, value)
+        for change in ["", *_CHANGES]:
+            if change:
+                changed.mutate(f"query change() {{ {change} }}")
+            for text in texts:
+                found = [tuple(row.values()) for row in changed.query(f"query q() {{ {text} }}").to_pylist()]
+                wanted = [close(row) for row in sorted(rows_of(changed, text, PLAIN, mode="scan"), key=repr)]
+                assert sorted(found, key=repr) == wanted, (change, text)
 
 
 # ---- Memory

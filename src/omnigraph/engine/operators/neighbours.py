@@ -77,8 +77,11 @@ class AdjacentNeighbours:
         self._source = source.numbering()
         self._target = target.numbering()
         self.stride = max(self._target.count, self._source.count, 1)
-        #: The row ids of all edges in their order here, which lives as long as the index.
-        self.kept_edges: Numbers | None = self._side.edges
+
+    @property
+    def kept_edges(self) -> Numbers | None:
+        """The row ids of all edges in their order here; None while a patch lies above them."""
+        return self._side.edges if self._side.is_written else None
 
     def numbers(self, row_ids: IntArray) -> IntArray:
         """The dense numbers of nodes."""

@@ -98,15 +98,18 @@ class DenseGroups:
             if measure.argument is None:
                 continue
             values = columns[measure.name]
-            plain, known = plain_numbers(values), counts
+            known = counts
             if values.null_count:
-                per_run = np.add.reduceat(_valid(values), starts, dtype=np.float64)
-                known = self._counts(groups, per_run)
-                plain = pc.fill_null(plain, _neutral(plain.type.to_pandas_dtype(), measure.kind))
+                known = self._counts(groups, np.add.reduceat(_valid(values), starts, dtype=np.float64))
             self._know(measure, known)
+            if measure.kind == "count":
+                continue
+            plain = plain_numbers(values)
+            if plain.null_count:
+                plain = pc.fill_null(plain, _neutral(plain.type.to_pandas_dtype(), measure.kind))
             if measure.kind == "sum":
                 self._add(measure, groups, _sums_of_runs(plain.to_numpy(), starts))
-            elif measure.kind in _EXTREMES:
+            else:
                 kernel = _EXTREMES[measure.kind]
                 self._extend(measure, groups, pa.array(kernel.reduceat(plain.to_numpy(), starts)))
 
@@ -163,9 +166,9 @@ def is_exact(kind: str, values: Array, weights: IntArray | None) -> bool:
     """
     if weights is not None and float(weights.max(initial=0)) * len(weights) >= _EXACT_FLOAT:
         return False
-    if kind not in _EXTREMES:
+    if kind == "count":
         return True
-    return pa.types.is_primitive(values.type) and not _has_nan(values)
+    return pa.types.is_primitive(values.type) and not (kind in _EXTREMES and _has_nan(values))
 
 
 def _has_nan(values: Array) -> bool:

@@ -58,6 +58,7 @@ class EdgeColumns:
             elif isinstance(spots, slice):
                 found[name] = whole.slice(spots.start, spots.stop - spots.start)
             else:
+                self._budget.allow(whole.nbytes // max(len(whole), 1) * count)
                 found[name] = whole.take(pa.array(spots))
         if missing:
             found |= self._entities.columns(self.row_ids(spots), missing)
@@ -206,6 +207,8 @@ class FromRow:
             found = self.context.columns(variable, self._here, names)
         else:
             found = self._deferred.columns(variable, names)
+        size = sum(column.nbytes for column in found.values())
+        self.context.budget.allow(size // max(pairs.last - pairs.first, 1) * pairs.count)
         places = pa.array(pairs.rows)
         return {name: column.take(places) for name, column in found.items()}
 
