@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING
 from comparison.contract import ENGINES, PEERS
 from comparison.figures import measure
 from comparison.peers import peers_python
+from comparison.prepared import PREPARED
 from comparison.report import heading, json_body, notes, table_row
 from comparison.session import LocalSession, WorkerSession
-from comparison.workloads import WORKLOADS, SocialInputs
+from comparison.workloads import WORKLOADS as ASKED
+from comparison.workloads import SocialInputs
 from graphs.social import SocialGraph, ensure
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from comparison.workloads import Workload
 
 HERE = Path(__file__).parent
+WORKLOADS = (*ASKED, *PREPARED)
 
 
 def main() -> None:

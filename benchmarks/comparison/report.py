@@ -24,7 +24,7 @@ _ADJACENCY_TARGET_BYTES = 12.0
 
 def heading(engines: Sequence[str]) -> str:
     columns = "".join(f"{name:>11}" for name in engines)
-    return f"{'warm p50, ms':<46}{columns}{'ratio':>8}  target"
+    return f"{'warm p50, ms':<54}{columns}{'ratio':>8}  target"
 
 
 def table_row(figure: Figure, engines: Sequence[str]) -> str:
@@ -35,7 +35,7 @@ def table_row(figure: Figure, engines: Sequence[str]) -> str:
         among = figure.target.baselines
         baseline = among[0] if len(among) == 1 else "best peer"
         target = f"≤ {figure.target.factor} × {baseline}"
-    row = f"{figure.workload:<13} {figure.title:<32}{columns}{ratio:>8}  {target:<17} {figure.verdict}"
+    row = f"{figure.workload:<21} {figure.title:<32}{columns}{ratio:>8}  {target:<17} {figure.verdict}"
     return row.rstrip()
 
 

@@ -13,6 +13,7 @@ import ladybug
 
 from comparison import edge_questions
 from comparison.contract import TOP
+from comparison.prepared import with_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,11 +76,12 @@ class LadybugEngine:
             "vector-post": _NEAREST.format(where="WHERE m.kind = 'post'", dimension=dimension),
         }
         self._nearest = nearest["vector"]
-        self.calls: dict[str, Call] = {
+        calls: dict[str, Call] = {
             **{name: self._call(text) for name, text in (_BY_PERSON | nearest).items()},
             **{name: self._call(text, takes_inputs=False) for name, text in (_WHOLE | edge_questions.LADYBUG).items()},
             "vector-hops": self._vector_hops,
         }
+        self.calls = with_prepared(calls, calls)
 
     @staticmethod
     def build(dataset: Dataset, store: Path) -> None:

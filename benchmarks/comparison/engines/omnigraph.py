@@ -10,6 +10,7 @@ import omnigraph
 from comparison import edge_questions
 from comparison.contract import ADJACENCY_BYTES, FUSION_K, TOP
 from comparison.engines.omnigraph_load import fill
+from comparison.prepared import ASKED, with_prepared
 from omnigraph import Graph
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class OmniGraphEngine:
         self._graph = Graph.open(store / "social.omni")
         dimension = int((store / "dimension").read_text(encoding="utf-8"))
         queries = _GRAPH_QUERIES | edge_questions.OMNIGRAPH | _search_queries(dimension)
-        self.calls: dict[str, Call] = {name: self._call(text) for name, text in queries.items()}
+        calls = {name: self._call(text) for name, text in queries.items()}
+        self.calls = with_prepared(calls, {name: self._prepared(queries[name]) for name in ASKED})
 
     @staticmethod
     def build(dataset: Dataset, store: Path) -> None:
@@ -93,6 +95,14 @@ class OmniGraphEngine:
 
         def call(inputs: Inputs) -> object:
             return query(text, inputs).to_pylist()
+
+        return call
+
+    def _prepared(self, text: str) -> Call:
+        reading = self._graph.prepare(text)
+
+        def call(inputs: Inputs) -> object:
+            return reading(inputs).to_pylist()
 
         return call
 

@@ -12,6 +12,7 @@ from omnigraph.errors.writes import RowImage
 
 if TYPE_CHECKING:
     from omnigraph.api.diffs import ReportedDiff
+    from omnigraph.api.prepared import PreparedRead
     from omnigraph.api.results import BaselineResult, BlobInfo, BlobStream, ExportResult, ExportTarget
     from omnigraph.api.rows import Result
     from omnigraph.branches.changes import ChangesPage
@@ -29,6 +30,7 @@ else:
         late_types(
             {
                 "omnigraph.api.diffs": "ReportedDiff",
+                "omnigraph.api.prepared": "PreparedRead",
                 "omnigraph.api.results": "BaselineResult BlobInfo BlobStream ExportResult ExportTarget",
                 "omnigraph.api.rows": "Result",
                 "omnigraph.branches.changes": "ChangesPage",
@@ -165,6 +167,41 @@ class ReadingApi:
             QueryTimeoutError: it took longer than `timeout_s`; batches raise it as well.
             QueryCancelledError: `cancel` was set.
             ResourceLimitError: it needs more memory than a read may have.
+        """
+        raise NotImplementedError
+
+    def prepare(
+        self,
+        text: str | SourceText,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> PreparedRead:
+        """Check one read, to run it often with other parameters: a call of what is returned parses and plans nothing.
+
+        Text, name and state are those of `query`. A state that is a branch means its newest commit at every call; a
+        commit, a version of the graph or a moment stays what it is. Behind a server the text is checked here, and sent
+        with every call: the server keeps what it compiled.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key  year: I32? }")
+        >>> add = 'insert Paper { doi: "10.1", year: 2020 } insert Paper { doi: "10.2", year: 2021 }'
+        >>> receipt = graph.mutate(add)
+        >>> year_of = graph.prepare("match { $p: Paper { doi: $doi } } return { $p.year as year }")
+        >>> year_of
+        <PreparedRead query($doi: String) on branch main: year>
+        >>> [year_of({"doi": doi}).to_pylist() for doi in ("10.1", "10.2")]
+        [[{'year': 2020}], [{'year': 2021}]]
+
+        Raises:
+            CompilerError: the query is wrong.
+            QuerySelectionError: the text holds no such read.
+            NotFoundError: there is no such branch, commit, version or moment.
+            DirectOnlyError: a server has another schema now than at that state.
         """
         raise NotImplementedError
 

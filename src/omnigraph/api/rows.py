@@ -60,7 +60,7 @@ class Result:
         target: Target,
         commit_id: str,
         types: tuple[PropertyType, ...],
-        budget: Budget | None = None,
+        budget: Callable[[], Budget] = Budget,
         pattern: Callable[[], ResultPattern] = lambda: NOTHING,
     ) -> None:
         self.query_name = query_name
@@ -70,9 +70,8 @@ class Result:
         self.schema = schema
         #: The type of each column in the languages of the graph.
         self.types = types
-        #: What the read may use; everything that is held for its answer is accounted here.
-        self.budget = Budget() if budget is None else budget
-        #: Asked once, by those who draw: most results are never drawn.
+        # Both are asked once at most: few results are drawn, and what is small needs no account.
+        self._budget = budget
         self._pattern = pattern
         self._rows = ReadAhead(batches)
         self._table: pa.Table | None = None
@@ -83,6 +82,11 @@ class Result:
     def pattern(self) -> ResultPattern:
         """The nodes and edges in its rows."""
         return self._pattern()
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What the read may use; everything that is held for its answer is accounted here."""
+        return self._budget()
 
     @property
     def columns(self) -> list[str]:

@@ -18,6 +18,7 @@ from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
 from omnigraph.api.listings import branch_list, commit_list, tag_list
 from omnigraph.api.operation import EXPORTED_TYPES, NDJSON, SNAPSHOT_ID, Operation
 from omnigraph.api.operations import OPERATIONS
+from omnigraph.api.prepared import PreparedRead, read_of, refuse_command
 from omnigraph.api.reading_api import FilterKeywords, PastKeywords, TargetKeywords
 from omnigraph.api.results import (
     BLOB_RANGE_BYTES,
@@ -202,6 +203,27 @@ class RemoteGraph(StoredQueries, GraphApi):
             raise in_terms_of(text, error) from None
         return self._rows(response, target, budget)
 
+    @override
+    def prepare(
+        self, text: str | SourceText, *, name: str | None = None, **state: Unpack[TargetKeywords]
+    ) -> PreparedRead:
+        from omnigraph.lang.query.compiler import compile_query
+
+        refuse_command(text)
+        target = Target.of(state)
+        if target.snapshot is not None:
+            # A commit may be named by a branch, which goes on: here it stays what it is.
+            target = Target(snapshot=self.snapshot(snapshot=target.snapshot).commit_id)
+        pinned: TargetKeywords = {"branch": target.branch, "snapshot": target.snapshot}
+        pinned |= {"version": target.version, "as_of": target.as_of}
+        # Checked against the schema that is asked for once, and sent with every call.
+        query = read_of(compile_query(text, self.catalog(**pinned), name))
+
+        def run(params: Mapping[str, object] | None, timeout_s: float | None, cancel: CancelSignal | None) -> Result:
+            return self.query(text, params, name=name, timeout_s=timeout_s, cancel=cancel, **pinned)
+
+        return PreparedRead(run, query, target)
+
     def _rows(self, response: httpx.Response, target: Target, budget: Budget | None = None) -> Result:
         from omnigraph.api.row_streams import decode_result
 
@@ -229,8 +251,7 @@ class RemoteGraph(StoredQueries, GraphApi):
             raise DirectOnlyError("export as Parquet" if format == "parquet" else "export in parts")
         if isinstance(types, str):
             raise BadRequestError(f"types is a list of names: give [{types!r}]")
-        members = target_members(Target.of(state))
-        body = {**members, "type_names": list(types) if types else None, **timed(timeout_s)}
+        body = {**target_members(Target.of(state)), "type_names": list(types) if types else None, **timed(timeout_s)}
         budget, count, connection = Budget(cancel=cancel), LineCount(), self._connection
         with opened_target(target, self.uri) as (name, write):
             headers = {"Accept": NDJSON}
@@ -482,9 +503,8 @@ class RemoteGraph(StoredQueries, GraphApi):
         arguments = {"schema": source, "allow_data_loss": allow_data_loss, "backfill": dict(backfill or {}) or None}
         arguments |= note_members(message, metadata)
         result: SchemaApplyResult = perform(self._connection, self._path, OPERATIONS["apply_schema"], arguments)
-        return replace(
-            result, plan=SchemaSteps(steps=result.plan.steps, warnings=named_after(source, result.plan.warnings))
-        )
+        plan = SchemaSteps(steps=result.plan.steps, warnings=named_after(source, result.plan.warnings))
+        return replace(result, plan=plan)
 
 
 # ---- Methods without code of their own

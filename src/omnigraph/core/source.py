@@ -13,7 +13,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic, InputFileError, Severity
+from omnigraph.errors import MAX_DIAGNOSTICS, BadRequestError, CompilerError, Diagnostic, InputFileError, Severity
 from omnigraph.errors.text import one_line
 from omnigraph.frozen import frozen
 
@@ -208,6 +208,19 @@ class SourceText:
         pad = " " * (len(lead) + _cells(shown[: before - first]))
         carets = "^" * max(1, _cells(shown[before - first : before - first + marked]))
         return f"  {line} | {lead}{_printable(shown)}{tail}\n  {margin} | {pad}{carets}"
+
+
+def query_source(text: object) -> SourceText:
+    """The source of a query that a caller gives as a text, or as a source of its own.
+
+    Raises:
+        BadRequestError: it is neither.
+    """
+    if isinstance(text, SourceText):
+        return text
+    if not isinstance(text, str):
+        raise BadRequestError(f"a query is a text, not {type(text).__name__}")
+    return SourceText(text, "<query>")
 
 
 @dataclass(slots=True)

@@ -117,10 +117,10 @@ def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) 
     context.walked = walked_paths(plan.query.projections)
     context.wanted = None if query.per else window.end
     make = _grouped if query.grouped else _plain
-    return ResultStream(schema, _bounded(context.budget, make(context, plan, window, schema, profile)))
+    return ResultStream(schema, bounded_batches(context.budget, make(context, plan, window, schema, profile)))
 
 
-def _bounded(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def bounded_batches(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches of a result, counted; the time that their reader takes is not that of the query."""
     try:
         for batch in batches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
@@ -15,6 +16,8 @@ from omnigraph.core.types import FLOATS, INTEGERS, ListType, ScalarType, scalar_
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.rows import BATCH_ROWS, BoolArray, Column, IntArray, Rows
 from omnigraph.engine.tables.context import Context, is_hidden
+from omnigraph.engine.tables.entities import Entities
+from omnigraph.engine.tables.numberings import Numbering
 from omnigraph.engine.tables.text_search import text_matches
 from omnigraph.engine.values.comparisons import Fixed, Side, Values, as_array, holds
 from omnigraph.engine.values.expressions import Reference, evaluate
@@ -381,8 +384,35 @@ def _side(context: Context, rows: Rows, operand: ir.Expression) -> Side:
             raise AssertionError(f"{operand!r} is no plain operand")
 
 
+#: Conditions that are checked more often than this, a few rows at a time, get a mask of a table up to this size.
+_USES_BEFORE_KEPT = 16
+_MASK_ROWS = 1_000_000
+
+
+@by_identity
+def constant_text(predicates: Sequence[ir.Expression], variable: str) -> str | None:
+    """The text of conditions that follow from the properties of one entity alone; None where they take anything else.
+
+    Equal texts mean the same for the same kind of entity, whatever variables the two queries have.
+    """
+    for predicate in predicates:
+        for part in ir.walk(predicate):
+            match part:
+                case ir.PropertyRef() if part.variable == variable:
+                    pass
+                case Comparison() | ir.Logical() | ir.Not() | ir.IsNull() | Constant():
+                    pass
+                case _:
+                    return None
+    renamed = [
+        ir.rewritten(predicate, lambda part: replace(part, variable="") if isinstance(part, PropertyRef) else None)
+        for predicate in predicates
+    ]
+    return repr(renamed)
+
+
 class Restriction:
-    """The entities of one variable that satisfy predicates on it alone; cached once many were checked."""
+    """The entities of one variable that satisfy predicates on it alone; a mask once many were checked."""
 
     def __init__(self, context: Context, variable: str, predicates: Sequence[ir.Expression]) -> None:
         self._context = context
@@ -398,13 +428,42 @@ class Restriction:
     def keeps(self, row_ids: IntArray) -> BoolArray:
         """Per row id, whether it satisfies all predicates."""
         entities = self._context.entities(self._variable)
-        if self._whole is None and len(row_ids) * 4 < entities.row_count:
-            return self._evaluate(row_ids)
-        numbering = entities.numbering()
         if self._whole is None:
-            self._whole = np.zeros(numbering.count, np.bool_)
-            self._whole[numbering.live_numbers] = self._evaluate(numbering.all_row_ids)
-        return self._whole[numbering.numbers(row_ids)]
+            self._whole = self._kept(entities, len(row_ids))
+        if self._whole is None:
+            return self._evaluate(row_ids)
+        return self._whole[entities.numbering().numbers(row_ids)]
+
+    def _kept(self, entities: Entities, asked: int) -> BoolArray | None:
+        """The mask of all entities, if it is there, or if so many are asked for, or so often, that it is worth it.
+
+        What holds without parameters holds for a state of the table, so that its mask is kept for other queries.
+        """
+        caches = self._context.caches
+        is_wanted = asked * 4 >= entities.row_count
+        text = constant_text(self._predicates, self._variable)
+        numbering = entities.numbering() if is_wanted else entities.known_numbering()
+        if numbering is None:
+            return None
+        if text is None:
+            return self._mask(numbering) if is_wanted else None
+        key = (numbering, text)
+        mask = caches.masks.get(key)
+        if mask is not None:
+            return mask
+        if not is_wanted and entities.row_count <= _MASK_ROWS:
+            uses = (caches.mask_uses.get(key) or 0) + 1
+            caches.mask_uses.put(key, uses)
+            is_wanted = uses > _USES_BEFORE_KEPT
+        if is_wanted:
+            mask = self._mask(numbering)
+            caches.masks.put(key, mask, state_of=(entities.table.path, entities.table.branch, text))
+        return mask
+
+    def _mask(self, numbering: Numbering) -> BoolArray:
+        mask = np.zeros(numbering.count, np.bool_)
+        mask[numbering.live_numbers] = self._evaluate(numbering.all_row_ids)
+        return mask
 
     def _evaluate(self, row_ids: IntArray) -> BoolArray:
         place = "~place"

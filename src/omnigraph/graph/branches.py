@@ -239,7 +239,7 @@ def _merge(graph: OpenGraph, call: MergeCall, limits: ReadLimits) -> tuple[Head,
         ) as transaction,
         bounded(budget, MERGE),
         # Not longer: the forks of a source that is deleted afterwards go only while nothing reads.
-        environment.reading.held(),
+        environment.reading.begin(),
         # Before the heads are read: from here on no fork is removed, even if the source is deleted meanwhile.
         environment.staging.shared(),
     ):

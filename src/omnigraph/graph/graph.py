@@ -215,6 +215,7 @@ class Graph(GraphApi):
     # ---- operations: `GraphApi` documents them
 
     query = reads.query
+    prepare = reads.prepare
     explain = reads.explain
     snapshot = reads.snapshot
     catalog = reads.catalog

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from importlib import import_module
@@ -18,15 +18,9 @@ from omnigraph.commit.references import read_reference
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.snapshot import ManifestState, Snapshot
-from omnigraph.commit.targets import (
-    full_commit_id,
-    named_commit_id,
-    near_commits,
-    newest_first,
-    open_pin,
-    resolve_target,
-)
+from omnigraph.commit.targets import full_commit_id, near_commits, newest_first, open_pin, resolve_target
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
+from omnigraph.core.cache import LruCache
 from omnigraph.core.source import did_you_mean, nearest
 from omnigraph.engine.tables.context import EngineCaches
 from omnigraph.engine.tables.settings import EngineSettings
@@ -47,9 +41,22 @@ from omnigraph.storage.derived import DerivedArrays
 from omnigraph.storage.locks import Reading
 
 if TYPE_CHECKING:
+    from omnigraph.api.rows import Result
     from omnigraph.branches.history import GraphHistory
     from omnigraph.embedding.client import EmbeddingClient
     from omnigraph.policy.policy import PolicyGate
+
+
+class TextReader(Protocol):
+    """A read of one text, with what is known about it."""
+
+    def run(self, wanted: Target, params: Mapping[str, object] | None, limits: ReadLimits) -> Result:
+        """Run it at the state that a target means now."""
+        ...
+
+
+#: Texts whose meaning is kept, and snapshots of one state of the manifest.
+_KEPT_READERS, _KEPT_SNAPSHOTS = 256, 64
 
 
 class OpenGraph:
@@ -73,6 +80,10 @@ class OpenGraph:
         self.caches = EngineCaches(
             EngineSettings.from_environment(), DerivedArrays(environment.location, writable=not read_only)
         )
+        #: Reads of texts, by text and name.
+        self.readers: LruCache[TextReader] = LruCache(_KEPT_READERS)
+        #: The snapshots of targets at one state of the manifest.
+        self._resolved: tuple[ManifestState | None, dict[Target, Snapshot]] = (None, {})
         #: Mutations and folds of one branch take turns.
         self.queue = BranchQueue()
         #: Schemas that were accepted, by hash; as many as were read.
@@ -109,6 +120,8 @@ class OpenGraph:
         if embedder is not None:
             embedder.close()
         self.caches.close()
+        self.readers.clear()
+        self._resolved = (None, {})
         if "history" in self.__dict__:
             self.history.close()
         self.schemas.clear()
@@ -147,11 +160,7 @@ class OpenGraph:
             start = name if reference is None else reference.base
             if start not in self.state().heads and start not in self.environment.manifest.tags():
                 return name
-        return named_commit_id(self.environment.manifest, name)
-
-    def full_commit_id(self, name: str) -> str:
-        """As `commit_id`, of a commit by its id alone."""
-        return name if self._gate is not None else full_commit_id(self.environment.manifest, name)
+        return full_commit_id(self.environment.manifest, name)
 
     def state_name(self, name: str) -> str:
         """The name of a state, without surrounding blanks: a branch as it is, a commit in full."""
@@ -174,8 +183,19 @@ class OpenGraph:
         return error
 
     def resolve(self, target: Target) -> Snapshot:
-        """The snapshot that a read of a target sees now."""
-        return resolve_target(self.environment.manifest, self.state(), target)
+        """The snapshot that a read of a target sees now; one object as long as the manifest does not change."""
+        state = self.state()
+        known, snapshots = self._resolved
+        if known is not state:
+            snapshots = {}
+            self._resolved = (state, snapshots)
+        found = snapshots.get(target)
+        if found is None:
+            found = resolve_target(self.environment.manifest, state, target)
+            if len(snapshots) >= _KEPT_SNAPSHOTS:
+                snapshots.clear()
+            snapshots[target] = found
+        return found
 
     def schema_of(self, schema_hash: str) -> GraphSchema:
         """The accepted schema with a hash."""
@@ -198,7 +218,7 @@ class OpenGraph:
 
     def reading(self) -> Reading:
         """Hold what a cleanup would take away under a read. Before the target is looked up, until all is read."""
-        return self.environment.reading.held()
+        return self.environment.reading.begin()
 
     def heal(self) -> None:
         """Settle sidecars of dead writers; one listing when there are none."""

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from omnigraph.api.patterns import pattern_of
+from omnigraph.api.patterns import ResultPattern, pattern_of
+from omnigraph.api.prepared import PreparedRead, read_of, refuse_command
 from omnigraph.api.reading_api import PastKeywords, TargetKeywords
 from omnigraph.api.rows import Result
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import reading_pins, resolve_target
-from omnigraph.core.budget import Budget, CancelSignal, ReadLimits
+from omnigraph.core.arrow import Batch, Schema
+from omnigraph.core.budget import NO_LIMITS, Budget, CancelSignal, ReadLimits
 from omnigraph.core.ids import TableKey
-from omnigraph.core.source import SourceText
-from omnigraph.core.types import VectorType
+from omnigraph.core.source import SourceText, query_source
+from omnigraph.core.types import PropertyType, VectorType
 from omnigraph.core.values import StoredValue
-from omnigraph.engine.executor import execute
+from omnigraph.engine.direct import DirectRead, DirectShape, direct_shape
+from omnigraph.engine.executor import bounded_batches, execute
 from omnigraph.engine.operators.pipeline import Profile
 from omnigraph.engine.plan.explain import plan_query
+from omnigraph.engine.results.projection import result_schema
 from omnigraph.engine.tables.context import Context, variable_tables
 from omnigraph.engine.tables.following import follow
 from omnigraph.engine.tables.text_search import keep_text_column
 from omnigraph.engine.tables.traversal_index import PERSIST_MIN_EDGES, find_adjacency
 from omnigraph.engine.tables.wanted_indexes import indexed_texts
-from omnigraph.errors import QuerySelectionError
+from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, QuerySelectionError
 from omnigraph.frozen import frozen
 from omnigraph.graph.open_graph import OpenGraph, graph_method
 from omnigraph.lang.query import ir
@@ -54,37 +59,155 @@ def query(
     cancel: CancelSignal | None = None,
     **target: Unpack[TargetKeywords],
 ) -> Result:
+    limits = graph.limits.during(timeout_s, cancel)
+    source = text if type(text) is str else query_source(text)
+    known = graph.readers.get((source, name))
+    if known is not None:
+        return known.run(graph.target(**target), params, limits)
     command = command_of(text)
     if command is not None:
         return _answer(graph, command, params, name, graph.target(**target))
-    limits = graph.limits.during(timeout_s, cancel)
-    reading = graph.environment.reading.begin()
-    try:
-        wanted = graph.target(**target)
-        snapshot = graph.resolve(wanted)
-        catalog = graph.catalog_of(snapshot)
-        compiled = graph.compiler.compile(text, catalog, name)
-        if not isinstance(compiled.ir, ir.ReadIR):
-            message = f"`{compiled.name}` is a mutation: run it with `mutate`"
-            raise QuerySelectionError(message, (compiled.name,))
-        values = _bind(graph, compiled.ir, params)
-        tables = variable_tables(compiled.ir.pipeline)
-        context = query_context(graph, snapshot, values, tables, limits, is_head=wanted.is_head)
-        stream = execute(context, compiled.ir)
-        return Result(
-            stream.schema,
-            _to_the_end(graph, stream.batches, context, reading),
-            query_name=compiled.ir.name,
-            target=wanted,
-            commit_id=snapshot.commit_id,
-            types=tuple(item.type for item in compiled.ir.projections),
-            budget=context.budget,
-            pattern=partial(pattern_of, compiled.ir, catalog),
+    reader = Reader(graph, text, name)
+    result = reader.run(graph.target(**target), params, limits)
+    graph.readers.put((source, name), reader)
+    return result
+
+
+@graph_method
+def prepare(
+    graph: OpenGraph, text: str | SourceText, *, name: str | None = None, **target: Unpack[TargetKeywords]
+) -> PreparedRead:
+    refuse_command(text)
+    wanted, reader = graph.target(**target), Reader(graph, text, name)
+    with graph.reading():
+        meaning = reader.meaning(graph.resolve(wanted))
+
+    def run(params: Mapping[str, object] | None, timeout_s: float | None, cancel: CancelSignal | None) -> Result:
+        try:
+            return reader.run(wanted, params, graph.limits.during(timeout_s, cancel))
+        except (BranchNotFoundError, CommitNotFoundError) as error:
+            raise graph.advised(error) from error.__cause__
+
+    return PreparedRead(run, meaning.query, wanted)
+
+
+@dataclass(slots=True)
+class _Meaning:
+    """What a text means at one snapshot, and what follows from both."""
+
+    snapshot: Snapshot
+    catalog: Catalog
+    query: ir.ReadIR
+    tables: Mapping[str, TableKey]
+    types: tuple[PropertyType, ...]
+    pattern: Callable[[], ResultPattern]
+    shape: DirectShape | None
+    #: Once it ran: how it is answered out of memory.
+    direct: DirectRead | None = None
+
+
+#: Snapshots whose meaning a reader keeps.
+_KEPT_MEANINGS = 8
+
+
+class Reader:
+    """One read of an open graph, and what its text means at the snapshots that it met last. Thread-safe.
+
+    It keeps no rows and no files: those belong to the caches of the graph.
+    """
+
+    def __init__(self, graph: OpenGraph, text: str | SourceText, name: str | None) -> None:
+        self._graph = graph
+        self._text = text
+        self._name = name
+        #: By the identity of their snapshot, which they keep.
+        self._meanings: dict[int, _Meaning] = {}
+        #: Whether some of them have direct answers.
+        self._is_short = False
+
+    def run(self, wanted: Target, params: Mapping[str, object] | None, limits: ReadLimits) -> Result:
+        """Run it at the state that a target means now."""
+        graph = self._graph
+        if self._is_short:
+            # What is answered out of memory needs no file, so that no cleanup has to wait for it.
+            snapshot = graph.resolve(wanted)
+            meaning = self._meanings.get(id(snapshot))
+            if meaning is not None and meaning.direct is not None:
+                found = meaning.direct.answer(bind_params(meaning.query, params))
+                if found is not None:
+                    return self._held(meaning, wanted, limits, found)
+        reading = graph.environment.reading.begin()
+        try:
+            meaning = self.meaning(graph.resolve(wanted))
+            values = _bind(graph, meaning.query, params)
+            context = query_context(
+                graph, meaning.snapshot, values, meaning.tables, limits, is_head=wanted.is_head, catalog=meaning.catalog
+            )
+            if meaning.shape is not None and meaning.direct is None:
+                meaning.direct = DirectRead(context, meaning.query, meaning.shape)
+                self._is_short = True
+                # After a commit to other tables, or one that the caches followed, everything is there.
+                found = meaning.direct.answer(values)
+                if found is not None:
+                    reading.close()
+                    return self._held(meaning, wanted, limits, found)
+            stream = execute(context, meaning.query)
+            batches = _to_the_end(graph, stream.batches, context, reading)
+            return self._result(meaning, wanted, stream.schema, batches, lambda: context.budget)
+        except BaseException:
+            # After any failure: a lock that is not released would stop cleanups as long as the graph is open.
+            reading.close()
+            raise
+
+    def meaning(self, snapshot: Snapshot) -> _Meaning:
+        """What the text means at a snapshot.
+
+        Raises:
+            CompilerError: it does not fit the schema of that snapshot.
+            QuerySelectionError: it holds no such read.
+        """
+        known = self._meanings.get(id(snapshot))
+        if known is not None:
+            return known
+        catalog = self._graph.catalog_of(snapshot)
+        query = read_of(self._graph.compiler.compile(self._text, catalog, self._name))
+        made = _Meaning(
+            snapshot=snapshot,
+            catalog=catalog,
+            query=query,
+            tables=variable_tables(query.pipeline),
+            types=tuple(item.type for item in query.projections),
+            pattern=partial(pattern_of, query, catalog),
+            shape=direct_shape(query, catalog),
         )
-    except BaseException:
-        # After any failure: a lock that is not released would stop cleanups as long as the graph is open.
-        reading.close()
-        raise
+        if len(self._meanings) >= _KEPT_MEANINGS:
+            self._meanings.clear()
+        self._meanings[id(snapshot)] = made
+        return made
+
+    def _held(self, meaning: _Meaning, wanted: Target, limits: ReadLimits, batches: tuple[Batch, ...]) -> Result:
+        """A result that is in memory, within the limits of a read."""
+        memory = self._graph.caches.settings.query_memory_bytes
+        schema = result_schema(meaning.query.projections)
+        if limits is NO_LIMITS:
+            return self._result(meaning, wanted, schema, iter(batches), lambda: limits.budget(memory))
+        budget = limits.budget(memory)
+        budget.check()
+        return self._result(meaning, wanted, schema, bounded_batches(budget, iter(batches)), lambda: budget)
+
+    def _result(
+        self, meaning: _Meaning, wanted: Target, schema: Schema, batches: Iterator[Batch], budget: Callable[[], Budget]
+    ) -> Result:
+        return Result(
+            schema,
+            batches,
+            query_name=meaning.query.name,
+            target=wanted,
+            commit_id=meaning.snapshot.commit_id,
+            types=meaning.types,
+            budget=budget,
+            pattern=meaning.pattern,
+        )
 
 
 def _answer(
@@ -225,9 +348,10 @@ def query_context(
     limits: ReadLimits | None = None,
     *,
     is_head: bool = True,
+    catalog: Catalog | None = None,
 ) -> Context:
     """The shared state of the operators of one query."""
-    catalog = graph.catalog_of(snapshot)
+    catalog = graph.catalog_of(snapshot) if catalog is None else catalog
     return Context(
         catalog=catalog,
         snapshot=snapshot,

@@ -145,7 +145,7 @@ def verify_graph(
         BranchNotFoundError: there is no such branch.
         NotFoundError: there is no graph, and no part of one.
     """
-    with environment.reading.held(), AsideReader(environment.location.uri) as aside:
+    with environment.reading.begin(), AsideReader(environment.location.uri) as aside:
         run = _Run(environment, aside, branches)
         run.verify(progress)
     report = VerifyReport(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, RLock, Thread
 from typing import Protocol
 
 from omnigraph.errors import OutsideRootError, RetryableCommitConflictError, StorageError, StorageFailure
@@ -324,7 +324,10 @@ def _wait(attempt: Callable[[], bool], timeout_s: float) -> None:
 
 
 class Reading:
-    """One read that holds the lock: as a context, or until it is closed. A class, since a query may take 50 µs."""
+    """One read that holds the lock from its beginning until it is closed, or until its `with` statement ends.
+
+    A class, since a query may take 50 µs. Thread-safe: a result may be dropped while another thread closes it.
+    """
 
     __slots__ = ("_lock",)
 
@@ -332,8 +335,6 @@ class Reading:
         self._lock: ReadingLock | None = lock
 
     def __enter__(self) -> Reading:
-        if self._lock is not None:
-            self._lock.enter()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -341,9 +342,9 @@ class Reading:
 
     def close(self) -> None:
         """End the read; further calls do nothing."""
-        lock, self._lock = self._lock, None
+        lock = self._lock
         if lock is not None:
-            lock.leave()
+            lock.leave(self)
 
 
 class ReadingLock:
@@ -356,37 +357,31 @@ class ReadingLock:
     def __init__(self, location: GraphLocation) -> None:
         #: None on an object store. A text: every read opens it.
         self._path = str(location.path / READING_LOCK) if location.is_local else None
-        self._guard = Lock()
+        #: Entered again where the collector of garbage drops a result while its thread is inside.
+        self._guard = RLock()
         self._readers = 0
         self._descriptor: int | None = None
 
-    def held(self) -> Reading:
-        """Read: from before the target is looked up until the last row was read."""
+    def begin(self) -> Reading:
+        """Begin a read: from before the target is looked up until the last row was read."""
+        with self._guard:
+            # Counted first: a read that ends meanwhile must not take the lock away.
+            self._readers += 1
+            if self._descriptor is None and self._path is not None:
+                self._descriptor = self._take()
         return Reading(self)
 
-    def begin(self) -> Reading:
-        """Begin a read that goes on after the call that began it; it ends once, however often it is closed."""
-        return Reading(self).__enter__()
-
-    def enter(self) -> None:
-        """One more read runs."""
-        if self._path is None:
-            return
+    def leave(self, reading: Reading) -> None:
+        """End a read, once however often it is closed."""
         with self._guard:
-            if self._readers == 0:
-                self._descriptor = self._take()
-            self._readers += 1
-
-    def leave(self) -> None:
-        """A read has ended."""
-        if self._path is None:
-            return
-        with self._guard:
+            if reading._lock is None:
+                return
+            reading._lock = None
             self._readers -= 1
             if self._readers == 0 and self._descriptor is not None:
+                descriptor, self._descriptor = self._descriptor, None
                 # Closing releases the lock.
-                os.close(self._descriptor)
-                self._descriptor = None
+                os.close(descriptor)
 
     def has_readers(self) -> bool:
         """Whether a read runs now, in any process; on an object store nothing tells, so the answer is yes.

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import TypeAlias, TypedDict, cast
 
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
@@ -59,40 +59,112 @@ class ManifestRow(TypedDict):
     graph_version: int
 
 
+# ---- The folder of versions: whether anything came to it
+#
+# Not every file system tells: folders of object stores behind FUSE keep one time for ever, and network shares answer
+# from a memory of attributes that may be old. A reader that trusted them would show old data for good.
+
+#: File systems of Linux whose folders get another time of change with every file that comes to them, for all to see.
+_TELLING = frozenset(
+    ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "tmpfs", "xfs", "zfs")
+)
+_PROCESS = "/proc/self"
+
+
+def file_system_of(mount_id: str, mounts: str) -> str | None:
+    """The type of the file system that is mounted with an id, out of the text of `mountinfo`; None if it is not there.
+
+    >>> file_system_of("27", "27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard")
+    'ext4'
+    """
+    for line in mounts.splitlines():
+        # Blanks in names are escaped, and a variable number of fields ends with a dash.
+        mount, _, kind = line.partition(" - ")
+        if mount.partition(" ")[0] == mount_id:
+            return kind.partition(" ")[0] or None
+    return None
+
+
+def _tells_of_changes(folder: str) -> bool:
+    """Whether a folder is certainly on a file system that shows when it was changed; no where nothing is known.
+
+    The kernel is asked for the mount of the open folder: paths alone do not say which of several mounts covers them.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            facts = Path(f"{_PROCESS}/fdinfo/{descriptor}").read_text(encoding="utf-8")
+        finally:
+            os.close(descriptor)
+        mounts = Path(f"{_PROCESS}/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    mount_id = next((value.strip() for name, _, value in map(_parted, facts.splitlines()) if name == "mnt_id"), None)
+    return mount_id is not None and file_system_of(mount_id, mounts) in _TELLING
+
+
+def _parted(line: str) -> tuple[str, str, str]:
+    return line.partition(":")
+
+
+#: The identity of a folder and its times of change; None where there is no folder.
+_FolderState: TypeAlias = tuple[int, int, int, int] | None
+
+
+class _FolderTrust:
+    """Whether the file system of a folder is known to tell of changes, asked once per place of it. Thread-safe."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        #: The device and the number of the folder that was asked about, and the answer.
+        self._known: tuple[int, int, bool] | None = None
+
+    def holds(self, state: _FolderState) -> bool:
+        """Whether it tells, at the place that a state names."""
+        if state is None:
+            return False
+        known = self._known
+        if known is None or known[:2] != state[:2]:
+            known = self._known = (state[0], state[1], _tells_of_changes(self._path))
+        return known[2]
+
+
 class _QuietFolder:
     """Whether a folder on disk is certainly as it was when it was looked through. Thread-safe.
 
     A new file gives its folder another time of change, and asking for that is ten times faster than looking through
     the folder. But the clock of a file system has ticks, of up to two seconds: of two files in one tick the second
     changes nothing. So a time counts only once the folder was looked through when that time was older than any tick,
-    by the clock of this process alone.
+    by the clock of this process alone, and only on file systems that are known to tell.
     """
 
     _LONGEST_TICK_S = 3.0
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, trust: _FolderTrust | None = None) -> None:
         self._path = path
-        #: The time of change that was seen last, when it was seen first, and whether it counts.
-        self._seen: tuple[int, float, bool] = (-1, 0.0, False)
+        self._trust = _FolderTrust(path) if trust is None else trust
+        #: The state that was seen last, when it was seen first, and whether it counts.
+        self._seen: tuple[_FolderState, float, bool] = (None, 0.0, False)
 
-    def changed_ns(self) -> int:
-        """The time of change now; -1 where there is no such folder."""
+    def state(self) -> _FolderState:
+        """The state now."""
         try:
-            return os.stat(self._path).st_mtime_ns
+            found = os.stat(self._path)
         except OSError:
-            return -1
+            return None
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
-    def is_unchanged(self, changed_ns: int) -> bool:
+    def is_unchanged(self, state: _FolderState) -> bool:
         """Whether it need not be looked through."""
-        return self._seen[0] == changed_ns and self._seen[2]
+        return self._seen[2] and self._seen[0] == state
 
-    def ends_with(self, changed_ns: int, version: int) -> bool:
-        """Whether a version is the newest one in it, by names, at a time of change that it was looked through at.
+    def ends_with(self, state: _FolderState, version: int) -> bool:
+        """Whether a version is the newest one in it, by names, at a state that it was looked through at.
 
         Whatever came in the same tick began with the next version. A cleanup that took that one away again would have
-        taken this one before.
+        taken this one before. Names may be as old as times where a file system does not tell.
         """
-        if changed_ns < 0 or self._seen[0] != changed_ns:
+        if state is None or self._seen[0] != state or not self._trust.holds(state):
             return False
         parent = os.path.dirname(self._path)
         here, following = (
@@ -101,22 +173,22 @@ class _QuietFolder:
         )
         return here and not following
 
-    def looked_through(self, changed_ns: int) -> None:
-        """Remember that nothing was new in it after it had been asked for this time of change."""
-        known_ns, since_s, _ = self._seen
+    def looked_through(self, state: _FolderState) -> None:
+        """Remember that nothing was new in it after it had been asked for this state."""
+        known, since_s, _ = self._seen
         now_s = time.monotonic()
-        if known_ns != changed_ns:
+        if known != state:
             since_s = now_s
-        self._seen = (changed_ns, since_s, changed_ns >= 0 and now_s - since_s >= self._LONGEST_TICK_S)
+        self._seen = (state, since_s, now_s - since_s >= self._LONGEST_TICK_S and self._trust.holds(state))
 
 
 class ManifestView:
     """The manifest at one version. Immutable, but for what it knows of its folder; safe to share between threads."""
 
-    def __init__(self, dataset: LanceDataset, versions: str | None = None) -> None:
+    def __init__(self, dataset: LanceDataset, versions: str | None = None, trust: _FolderTrust | None = None) -> None:
         self._dataset = dataset
         #: The folder that every later version adds a file to, where it lies on disk.
-        self._folder = None if versions is None else _QuietFolder(versions)
+        self._folder = None if versions is None else _QuietFolder(versions, trust)
 
     @property
     def version(self) -> int:
@@ -139,16 +211,16 @@ class ManifestView:
     def is_current(self) -> bool:
         """Whether no commit came since; one cheap probe."""
         folder = self._folder
-        changed_ns = -1 if folder is None else folder.changed_ns()
-        if folder is not None and folder.is_unchanged(changed_ns):
+        state = None if folder is None else folder.state()
+        if folder is not None and folder.is_unchanged(state):
             return True
-        if folder is not None and folder.ends_with(changed_ns, self.version):
+        if folder is not None and folder.ends_with(state, self.version):
             is_current = True
         else:
             with translated("looking at the manifest"):
                 is_current = int(self._dataset.latest_version) == self.version
         if is_current and folder is not None:
-            folder.looked_through(changed_ns)
+            folder.looked_through(state)
         return is_current
 
     def read_rows(self, object_type: str) -> list[ManifestRow]:
@@ -173,6 +245,7 @@ class ManifestTable:
         self._durable = durable and location.is_local
         self._uri = location.child(MANIFEST)
         self._versions = str(Path(self._uri) / "_versions") if location.is_local else None
+        self._trust = None if self._versions is None else _FolderTrust(self._versions)
         self._is_checked = False
 
     @property
@@ -195,7 +268,7 @@ class ManifestTable:
             self._is_checked = True
         try:
             with translated(f"opening the manifest of {self._location}"):
-                return ManifestView(open_dataset(self._uri), self._versions)
+                return ManifestView(open_dataset(self._uri), self._versions, self._trust)
         except OutsideRootError:
             raise
         except StorageError as error:
@@ -279,7 +352,7 @@ class ManifestTable:
                     f"the manifest moved from {dataset.version} to {committed.version} in one commit",
                     StorageFailure.PERMANENT,
                 )
-        published = ManifestView(committed, self._versions)
+        published = ManifestView(committed, self._versions, self._trust)
         self._settle(published, added, transaction)
         return published
 

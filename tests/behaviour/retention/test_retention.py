@@ -485,7 +485,7 @@ def test_answers_of_operations_that_are_over_go_and_those_of_others_stay(graph: 
     mine = Path(graph.uri) / "__staging" / "notes.txt"
     mine.write_text("mine")
     answer = Path(graph.uri) / folder.file("part-0")
-    with graph._core.environment.reading.held():
+    with graph._core.environment.reading.begin():
         # A difference of two commits is a read, and may have tasks that answer.
         assert graph.cleanup(keep=3, confirm=True).other_files_removed == 0
     with graph._core.environment.staging.shared():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from threading import Event, Lock, Thread
+from pathlib import Path
+from threading import Barrier, Event, Lock, Thread
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +17,8 @@ import pytest
 from omnigraph.commit.environment import GraphSettings
 from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError, StorageError, StorageFailure
 from omnigraph.storage import locks as lock_module
-from omnigraph.storage.location import COMMIT_LOCK
-from omnigraph.storage.locks import FileCommitLock, LeaseCommitLock
+from omnigraph.storage.location import COMMIT_LOCK, parse_location
+from omnigraph.storage.locks import FileCommitLock, LeaseCommitLock, Reading, ReadingLock
 from omnigraph.storage.objects import StoredObject
 from support.subtests import each_case
 
@@ -505,3 +507,60 @@ def test_a_length_that_is_not_usable_is_refused(monkeypatch, text):
     monkeypatch.setenv("OMNIGRAPH_LOCK_LEASE_MS", text)
     with pytest.raises(BadRequestError, match=r"OMNIGRAPH_LOCK_LEASE_MS.*from 100 to 600000"):
         GraphSettings.from_environment()
+
+
+# ---- The lock that reads hold together
+
+
+def test_a_read_ends_once_however_often_it_is_closed(tmp_path: Path) -> None:
+    lock = ReadingLock(parse_location(tmp_path))
+    first, second = lock.begin(), lock.begin()
+    first.close()
+    first.close()
+    with first:
+        pass
+    assert lock.has_readers(), "the second one still reads"
+    second.close()
+    assert not lock.has_readers()
+
+
+def test_a_read_that_many_threads_close_ends_once(tmp_path: Path) -> None:
+    lock = ReadingLock(parse_location(tmp_path))
+    kept = lock.begin()
+    for _ in range(50):
+        reading, gate = lock.begin(), Barrier(4)
+
+        def close(reading: Reading = reading, gate: Barrier = gate) -> None:
+            gate.wait(10)
+            reading.close()
+
+        threads = [Thread(target=close) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+    assert lock.has_readers()
+    kept.close()
+    assert not lock.has_readers()
+
+
+def test_a_result_that_is_dropped_while_a_read_begins_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector of garbage may run anywhere, also where the lock is just being taken."""
+    lock = ReadingLock(parse_location(tmp_path))
+    dropped = lock.begin()
+    take = lock._take
+
+    def take_late() -> int | None:
+        dropped.close()
+        return take()
+
+    descriptor, lock._descriptor = lock._descriptor, None
+    assert descriptor is not None
+    os.close(descriptor)
+    monkeypatch.setattr(lock, "_take", take_late)
+    reading = lock.begin()
+    assert lock.has_readers()
+    reading.close()
+    assert not lock.has_readers()

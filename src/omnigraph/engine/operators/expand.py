@@ -37,7 +37,7 @@ from omnigraph.lang.query.ir import Expand
 #: Sums of counts are exact in 64-bit floats below this.
 _EXACT_FLOAT = 2**53
 #: Fewer pairs than this are not worth being counted per target.
-_COLLAPSE_MIN_PAIRS = 4096
+COLLAPSE_MIN_PAIRS = 4096
 #: Pairs that are counted per target at once.
 _COLLAPSE_PAIRS = 1 << 22
 #: From so many pairs on, what they bind is made when it is asked for.
@@ -209,7 +209,7 @@ class ExpandOperator:
             and self._edge_restriction is None
             and not rows.variables
             and not rows.columns
-            and pairs >= _COLLAPSE_MIN_PAIRS
+            and pairs >= COLLAPSE_MIN_PAIRS
             and (rows.weights is None or float(rows.weights.max()) * pairs < _EXACT_FLOAT)
         )
 

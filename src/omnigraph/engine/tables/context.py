@@ -242,6 +242,7 @@ def _outer_variables(filters: Iterable[ir.Expression], own: Collection[str | Non
 
 _KEPT_TEXTS = 8
 _KEPT_TABLES = 64
+_KEPT_MASK_USES = 1024
 #: States of one edge table whose adjacency is kept.
 _KEPT_STATES = 4
 
@@ -314,6 +315,10 @@ class EngineCaches(EntityCaches):
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_TABLES)
+        #: Per row of a table, whether it satisfies conditions without parameters, by the text of those conditions.
+        self.masks: LruCache[BoolArray] = LruCache(settings.column_cache_bytes // 8, lambda mask: int(mask.nbytes))
+        #: How often such conditions were checked for a few rows, per state of their table.
+        self.mask_uses: LruCache[int] = LruCache(_KEPT_MASK_USES)
         #: Writes arrays out of which much has changed.
         self.background = Background()
         #: Plans by query and snapshot, and by query and statistics; `engine.plan.planned` knows what they are.

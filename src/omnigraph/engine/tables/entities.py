@@ -44,6 +44,8 @@ _POINT_ROWS = 1_000_000
 _USES_BEFORE_KEPT = 16
 #: Tables up to this size have a dictionary of their keys, once those were asked for often enough.
 _LOOKUP_ROWS = 250_000
+#: Rows whose values are gathered without asking for the memory.
+FEW_ROWS = 1 << 10
 #: Rows that are read by their ids at once: at the beginning, at most, and how many bytes they should have.
 _FIRST_TAKEN = 1 << 10
 _TAKEN_ROWS = 1 << 15
@@ -95,6 +97,23 @@ class EntityCaches:
         self.states: LruCache[tuple[_State, ...]] = LruCache(_KEPT_NUMBERINGS)
         #: States that none of those leads to.
         self.unrelated: LruCache[bool] = LruCache(_KEPT_USES)
+
+    def known_number(self, numbering: Numbering, name: str, value: object) -> tuple[bool, int | None]:
+        """Whether the keys of a state are in memory, and the number of the row with this key, if there is one."""
+        patch = self.columns.patch(numbering, name)
+        lookup = self.key_lookups.get((numbering, name) if patch is None else patch.base)
+        if lookup is None:
+            return False, None
+        if patch is not None and len(patch.numbers):
+            changed = self.changed_keys.get((numbering, name))
+            if changed is None:
+                return False, None
+            if (number := changed.get(value)) is not None:
+                return True, number
+        number = lookup.get(value)
+        if number is None or (patch is None and not len(numbering.dead)):
+            return True, number
+        return True, number if _is_as_in_base(number, patch, numbering) else None
 
     def is_read(self, path: str) -> bool:
         """Whether the latest numbered state of a table was read since it was made."""
@@ -413,7 +432,7 @@ class Entities:
 
     def _allow(self, count: int, names: Iterable[str]) -> None:
         """Ask before values of so many rows are gathered."""
-        if count < _FIRST_TAKEN:
+        if count < FEW_ROWS:
             return
         self.budget.allow(count * sum(map(self._width, names)))
 

@@ -13,8 +13,6 @@ from omnigraph.engine.rows import BoolArray, IntArray
 from omnigraph.engine.tables.numberings import Numbering
 from omnigraph.frozen import frozen
 
-#: A column of at most so many bytes is shown by a view where one value is asked for.
-_VIEWED_BYTES = 1 << 24
 #: So many changed values, or a tenth of all, before a column is written out again.
 PATCH_ROWS = 1024
 
@@ -65,17 +63,16 @@ class KeptColumn:
     def value(self, number: int) -> Array:
         """The value of one number as an array.
 
-        A view of a small column, since a copy takes ten times as long. A view keeps the whole column in memory as
-        long as its result lives, so that of a large one is a copy.
+        A copy, since a view keeps the whole column in memory as long as its result lives. Joining pieces of an array
+        copies them, in a tenth of the time that gathering takes.
         """
         values, place, patch = self.values, number, self.patch
         if patch is not None and len(patch.numbers):
             found = int(np.searchsorted(patch.numbers, number))
             if found < len(patch.numbers) and int(patch.numbers[found]) == number:
                 values, place = patch.values, found
-        if values.get_total_buffer_size() <= _VIEWED_BYTES:
-            return values.slice(place, 1)
-        return values.take(pa.array([place]))
+        copied: Array = pa.concat_arrays([values.slice(place, 1)])
+        return copied
 
     def by_number(self, count: int) -> Array:
         """The values of all numbers."""

@@ -16,10 +16,11 @@ from omnigraph.core.source import (
     Findings,
     SourceText,
     did_you_mean,
+    query_source,
     read_source,
 )
 from omnigraph.core.types import PropertyType
-from omnigraph.errors import BadRequestError, CompilerError, MixedMutationError, QuerySelectionError
+from omnigraph.errors import CompilerError, MixedMutationError, QuerySelectionError
 from omnigraph.frozen import frozen
 from omnigraph.lang.parsing import SCALARS, repeated
 from omnigraph.lang.query import ir
@@ -406,7 +407,7 @@ def compile_file(source: SourceText | str, catalog: Catalog) -> tuple[CompiledQu
         CompilerError: with every finding in the source.
         MixedMutationError: the only thing wrong is a mutation that both writes and deletes.
     """
-    source = _as_source(source)
+    source = query_source(source)
     tree = parse_queries(source)
     findings = Findings(source)
     check_names(tree, findings)
@@ -428,7 +429,7 @@ def compile_query(
         QuerySelectionError: the source does not hold that query, or holds several and none was named.
         MixedMutationError: the query both writes and deletes.
     """
-    query, findings = _selected(_as_source(source), name)
+    query, findings = _selected(query_source(source), name)
     compiled = _compile(query, catalog, findings, no_embedding)
     _raise_findings(findings, ast.QueryFile((query,)))
     assert compiled is not None, "a query without findings compiles"
@@ -444,7 +445,7 @@ def query_parameters(
         CompilerError: the source does not parse, or the query is wrong.
         QuerySelectionError: the source does not hold that query, or holds several and none was named.
     """
-    query, findings = _selected(_as_source(source), name)
+    query, findings = _selected(query_source(source), name)
     if query.is_bare:
         return compile_query(source, catalog()).ir.params
     params = check_declaration(query, findings)
@@ -485,21 +486,13 @@ class QueryCompiler:
         self, source: SourceText | str, catalog: Catalog, name: str | None = None, *, no_embedding: str = ""
     ) -> CompiledQuery:
         """As `compile_query`, from the cache when the same text was compiled against the same schema before."""
-        source = _as_source(source)
+        source = query_source(source)
         key = (source.text, name, catalog.schema_hash, no_embedding)
         compiled = self.cache.get(key)
         if compiled is None:
             compiled = compile_query(source, catalog, name, no_embedding=no_embedding)
             self.cache.put(key, compiled)
         return compiled
-
-
-def _as_source(source: SourceText | str) -> SourceText:
-    if isinstance(source, SourceText):
-        return source
-    if not isinstance(source, str):
-        raise BadRequestError(f"a query is a text, not {type(source).__name__}")
-    return SourceText(source, "<query>")
 
 
 def _compile(query: ast.Query, catalog: Catalog, findings: Findings, no_embedding: str = "") -> CompiledQuery | None:

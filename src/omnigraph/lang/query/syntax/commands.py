@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from typing import NoReturn
 
-from omnigraph.core.source import Findings, SourceText, Span
+from omnigraph.core.source import Findings, SourceText, Span, query_source
 from omnigraph.frozen import frozen
 
 _SYNTAX = "Q000"
@@ -119,8 +119,9 @@ def command_of(source: SourceText | str) -> Command | None:
 
     Raises:
         CompilerError: it begins as a statement about branches and is none.
+        BadRequestError: it is not a text.
     """
-    source = SourceText(source, "<query>") if isinstance(source, str) else source
+    source = query_source(source)
     place = _behind_blank(source.text, 0)
     if not source.text.startswith(("branch", "explain", "set", "reset"), place):
         return None
