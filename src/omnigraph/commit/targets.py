@@ -91,31 +91,12 @@ def one_commit(name: str, found: Sequence[str]) -> str | None:
 
 
 def full_commit_id(manifest: Manifest, name: str) -> str:
-    """The id of the commit that a text names: by its beginning or end too, by a branch or tag, or as `main~3`.
-
-    A text that names none is returned as it is.
+    """The id of the commit that a text names by its beginning or its end; a text that names none as it is.
 
     Raises:
         AmbiguousCommitError: several commits are named.
-        BadRequestError: it has a sign of such a way and another form.
-        NotFoundError: the way leads nowhere.
     """
-    reference = read_reference(name)
-    if reference is not None:
-        start = manifest.state().heads.get(reference.base)
-        commits = manifest.commits()
-        found_id = full_commit_id(manifest, reference.base) if start is None else start.commit_id
-        if found_id not in commits:
-            raise CommitNotFoundError(name)
-        return reference.resolve(found_id, commits)
-    # Not a look-up: callers without a type checker name a commit by anything.
-    if (head := next((it for it in manifest.state().heads.values() if it.branch == name), None)) is not None:
-        return head.commit_id
-    if is_ulid_part(name) and is_ulid(name):
-        return name
-    if (tag := next((it for it in manifest.tags().values() if it.name == name), None)) is not None:
-        return tag.commit_id
-    if not is_ulid_part(name):
+    if not is_ulid_part(name) or is_ulid(name):
         return name
     commits = manifest.commits()
     found = commits_named(name, (commit.commit_id for commit in newest_first(commits.values())))
@@ -123,6 +104,32 @@ def full_commit_id(manifest: Manifest, name: str) -> str:
         heads = manifest.state().all_heads
         found = [it for it in found if not branch_of(heads, commits[it]).deleted] or found
     return one_commit(name, found) or name
+
+
+def named_commit_id(manifest: Manifest, name: str) -> str:
+    """The id of the commit that a text names: a branch, a tag, an id or its beginning or end, or as `main~3`.
+
+    A text that names none is returned as it is.
+
+    Raises:
+        AmbiguousCommitError: several commits are named.
+        BadRequestError: it has a sign of a way such as `main~3` and another form.
+        NotFoundError: the way leads nowhere.
+    """
+    if is_ulid_part(name) and is_ulid(name):
+        return name
+    reference = read_reference(name)
+    if reference is not None:
+        start, commits = named_commit_id(manifest, reference.base), manifest.commits()
+        if start not in commits:
+            raise CommitNotFoundError(name)
+        return reference.resolve(start, commits)
+    # Not look-ups: callers without a type checker name a commit by anything.
+    if (head := next((it for it in manifest.state().heads.values() if it.branch == name), None)) is not None:
+        return head.commit_id
+    if (tag := next((it for it in manifest.tags().values() if it.name == name), None)) is not None:
+        return tag.commit_id
+    return full_commit_id(manifest, name)
 
 
 def newest_first(commits: Iterable[GraphCommit]) -> list[GraphCommit]:

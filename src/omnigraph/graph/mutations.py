@@ -71,7 +71,7 @@ def mutate(
     now_ms = graph.environment.clock() // 1000
     max_bytes = graph.settings.mutation_max_bytes
     external = ExternalIntake(graph.settings.external_blobs, max_bytes)
-    expected = None if if_commit is None else graph.commit_id(if_commit)
+    expected = None if if_commit is None else graph.full_commit_id(if_commit)
     vectors = CountedVectors() if dry_run else MutationVectors(graph.embedder)
 
     def prepare(transaction: Transaction) -> MutationResult:

@@ -18,7 +18,14 @@ from omnigraph.commit.references import read_reference
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.snapshot import ManifestState, Snapshot
-from omnigraph.commit.targets import full_commit_id, near_commits, newest_first, open_pin, resolve_target
+from omnigraph.commit.targets import (
+    full_commit_id,
+    named_commit_id,
+    near_commits,
+    newest_first,
+    open_pin,
+    resolve_target,
+)
 from omnigraph.core.budget import NO_LIMITS, ReadLimits
 from omnigraph.core.cache import LruCache
 from omnigraph.core.source import did_you_mean, nearest
@@ -160,7 +167,11 @@ class OpenGraph:
             start = name if reference is None else reference.base
             if start not in self.state().heads and start not in self.environment.manifest.tags():
                 return name
-        return full_commit_id(self.environment.manifest, name)
+        return named_commit_id(self.environment.manifest, name)
+
+    def full_commit_id(self, name: str) -> str:
+        """As `commit_id`, of a commit by its id alone."""
+        return name if self._gate is not None else full_commit_id(self.environment.manifest, name)
 
     def state_name(self, name: str) -> str:
         """The name of a state, without surrounding blanks: a branch as it is, a commit in full."""

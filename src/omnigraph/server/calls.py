@@ -200,7 +200,7 @@ class GraphCall(Call):
             NotFoundError: its branch was deleted.
             AmbiguousCommitError: several commits that the caller may read are named.
         """
-        commit_id = self.visible_id(name, action)
+        commit_id = self._named_id(name, action)
         try:
             commit = self.graph.commit(commit_id)
         except NotFoundError:
@@ -215,23 +215,26 @@ class GraphCall(Call):
         """The id of the commit that a shortened id names among those that the caller may read; else the text itself.
 
         Without a policy the graph completes it, among all of its commits.
-
-        Raises:
-            CommitNotFoundError: a way such as `main~3` begins at what the caller must not read, or at nothing.
         """
-        if self.served.gate is None:
-            return name
-        reference = read_reference(name)
-        if reference is None and (name in self.graph.branches() or name in self._tags()):
-            reference = Reference.to_head(name)
-        if reference is not None:
-            return self._end_of(reference, action)
-        if not is_ulid_part(name) or is_ulid(name):
+        if self.served.gate is None or not is_ulid_part(name) or is_ulid(name):
             return name
         commits = {commit.commit_id: commit for commit in self.graph.log()}
         named = commits_named(name, commits)
         visible = [commit_id for commit_id in named if self._may_see(commits[commit_id], action)]
         return one_commit(name, visible) or name
+
+    def _named_id(self, name: str, action: Action) -> str:
+        """As `visible_id`, also of a branch, a tag, or a way such as `main~3`.
+
+        Raises:
+            CommitNotFoundError: it begins at what the caller must not read, or leads to nothing.
+        """
+        if self.served.gate is None or (is_ulid_part(name) and is_ulid(name)):
+            return name
+        reference = read_reference(name)
+        if reference is None and (name in self.graph.branches() or name in self._tags()):
+            reference = Reference.to_head(name)
+        return self.visible_id(name, action) if reference is None else self._end_of(reference, action)
 
     def _end_of(self, reference: Reference, action: Action) -> str:
         """Where a way leads that begins at a branch or commit that the caller may read; else there is no such commit.

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 from omnigraph.commit.environment import open_environment
 from omnigraph.commit.read_target import Target
 from omnigraph.commit.rows import MAIN, TablePin
-from omnigraph.commit.targets import full_commit_id, open_pin, reading_pins, resolve_target
+from omnigraph.commit.targets import named_commit_id, open_pin, reading_pins, resolve_target
 from omnigraph.core.arrow import Array, Field
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.lazy_exports import late_types
@@ -270,7 +270,7 @@ def pin_read(request: ReadRequest) -> PinnedRead:
         raise
     target = request.target
     if target.snapshot is not None:
-        target = replace(target, snapshot=full_commit_id(environment.manifest, target.snapshot))
+        target = replace(target, snapshot=named_commit_id(environment.manifest, target.snapshot))
     snapshot = resolve_target(environment.manifest, state, target)
     pin = snapshot.pins[find_table(request.type_name, snapshot.pins)]
     table = open_pin(environment.tables, pin)

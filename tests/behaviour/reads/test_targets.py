@@ -149,7 +149,7 @@ def test_a_snapshot_is_the_state_right_after_a_commit_of_any_branch(world: World
     assert result.target.to_json() == {"snapshot": commit}
 
 
-@each_case("commit", ["", "nope", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "main"])
+@each_case("commit", ["", "nope", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "mains"])
 def test_an_unknown_commit_is_never_the_nearest_one(world: World, commit: str) -> None:
     with pytest.raises(NotFoundError, match="there is no commit"):
         world.graph.query(NAMES, snapshot=commit)
