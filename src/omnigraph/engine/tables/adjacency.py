@@ -70,6 +70,14 @@ class Side:
         #: The whole arrays of a state with a patch, once they are written out.
         self._written: Runs | None = None if patch is not None else self._base
 
+    @staticmethod
+    def above(runs: Runs, patch: Patch) -> Side:
+        """The side that a patch makes of whole arrays, which it shares."""
+        side = Side(runs.offsets, runs.targets, runs.edges, runs.distinct_offsets, runs.distinct_targets, patch=patch)
+        # Their identity tells which sides share them.
+        side._base = runs
+        return side
+
     @property
     def offsets(self) -> IntArray:
         """Where the edges of each node begin, and the end of the last one."""
@@ -203,7 +211,7 @@ class Side:
             order = np.argsort(every)
             runs = merged_runs(patch.runs, np.flatnonzero(others), runs, order)
             nodes, stages = every[order], np.concatenate([patch.stages[others], stages])[order]
-        return _side_of(base, patch_above(base, nodes, stages, runs, sources))
+        return Side.above(base, patch_above(base, nodes, stages, runs, sources))
 
     def rebased(self, earlier: Side, stage: int) -> Side | None:
         """The same edges above the whole arrays of an earlier state of that stage; None if it has other arrays."""
@@ -212,7 +220,7 @@ class Side:
             return None
         later = np.flatnonzero(patch.stages > stage)
         runs, whole = merged_runs(patch.runs, later, None, np.arange(len(later))), earlier.whole()
-        return _side_of(whole, patch_above(whole, patch.nodes[later], patch.stages[later], runs, patch.sources))
+        return Side.above(whole, patch_above(whole, patch.nodes[later], patch.stages[later], runs, patch.sources))
 
     def _rows(self, numbers: IntArray, *, distinct: bool) -> tuple[IntArray, Ends, IntArray]:
         """Where the neighbours of nodes begin in the arrays one behind the other, these arrays, and how many."""
@@ -241,10 +249,6 @@ class Side:
         starts[is_changed] = changed[at] + len(ends[0])
         counts[is_changed] = changed[at + 1] - changed[at]
         return starts, (ends, changed_ends), counts
-
-
-def _side_of(runs: Runs, patch: Patch | None = None) -> Side:
-    return Side(runs.offsets, runs.targets, runs.edges, runs.distinct_offsets, runs.distinct_targets, patch=patch)
 
 
 #: Numbers of stages, which grow along every line of states.

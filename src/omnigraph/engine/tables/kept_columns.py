@@ -79,23 +79,23 @@ class KeptColumn:
 
     def by_number(self, count: int) -> Array:
         """The values of all numbers."""
-        patch = self.patch
-        if patch is None or not len(patch.numbers):
-            return self.values
-        added = int(np.searchsorted(patch.numbers, len(self.values)))
-        values = self.values
-        if added:
-            index = np.arange(len(values))
-            index[patch.numbers[:added]] = np.arange(len(values), len(values) + added)
-            values = pa.concat_arrays([values, patch.values.slice(0, added)]).take(pa.array(index))
-        whole: Array = pa.concat_arrays([values, patch.values.slice(added)])
-        assert len(whole) == count, "numbers that an earlier state does not have are in the patch"
-        return whole
+        return self._at(np.arange(count))
 
     def of_rows(self, numbering: Numbering) -> Array:
         """The values of all rows, in the order of their row ids."""
-        values = self.by_number(numbering.count)
-        return values.take(pa.array(numbering.live_numbers)) if len(numbering.dead) else values
+        return self._at(numbering.live_numbers if len(numbering.dead) else np.arange(numbering.count))
+
+    def _at(self, numbers: IntArray) -> Array:
+        """The values of nearly all numbers, ascending."""
+        values, patch, size = self.values, self.patch, len(self.values)
+        places = numbers
+        if patch is not None and len(patch.numbers):
+            at, is_patched = _places(patch.numbers, numbers)
+            places = np.where(is_patched, size + at, numbers)
+            values = pa.concat_arrays([values, patch.values])
+        if len(places) == len(values) and bool((places == np.arange(len(values))).all()):
+            return values
+        return values.take(pa.array(places))
 
     def changed(self, base: Base, numbers: IntArray, values: Array) -> Patch:
         """What a later state has, in which some numbers, ascending, have other values or are new."""
