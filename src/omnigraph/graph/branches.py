@@ -204,7 +204,11 @@ def merge(
         merged, result = _merge(graph, call, limits)
     if delete_branch and not dry_run:
         result = _delete_merged(graph, merged, result, actor)
+    # Lazy: other work on branches reads no rows.
+    from omnigraph.graph.reads import follow_commit
+
     graph.fold_after(result.commit)
+    follow_commit(graph, result.commit)
     return result
 
 

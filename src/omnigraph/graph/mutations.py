@@ -22,7 +22,7 @@ from omnigraph.embedding.on_write import CountedVectors, MutationVectors, TextsM
 from omnigraph.engine.tables.context import Context, variable_tables
 from omnigraph.errors import BadRequestError, ConflictError, QuerySelectionError, ResourceLimitError
 from omnigraph.graph.open_graph import MethodsOf, OpenGraph, graph_method
-from omnigraph.graph.reads import query_context
+from omnigraph.graph.reads import follow_commit, query_context
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.lang.query.syntax.commands import Command, Verb, command_of
@@ -146,7 +146,7 @@ def mutate(
 
 def _followed(graph: OpenGraph, result: MutationResult) -> MutationResult:
     """The result of a mutation, once what readers keep in memory is that of its state."""
-    graph.follow(result.commit)
+    follow_commit(graph, result.commit)
     return result
 
 
@@ -277,4 +277,5 @@ def load(
     with graph.reading():
         result = load_graph(graph, call, state)
     graph.fold_after(result.commit)
+    follow_commit(graph, result.commit)
     return result

@@ -207,20 +207,12 @@ class OpenGraph:
         heal(self.environment)
 
     def fold_after(self, commit: GraphCommit | None) -> None:
-        """Fold small fragments of the tables that a commit touched, where it is time to; then `follow`. Never fails."""
+        """Fold small fragments of the tables that a commit touched, where it is time to. Never fails."""
         from omnigraph.maintenance.optimize import fold_after
 
         if commit is not None:
             with self.queue.turn(commit.branch):
                 fold_after(self.environment, self.settings, commit)
-            self.follow(commit)
-
-    def follow(self, commit: GraphCommit | None) -> None:
-        """Bring what readers keep of the tables that a commit touched to its state. Never fails."""
-        from omnigraph.graph.reads import follow_commit
-
-        if commit is not None:
-            follow_commit(self, commit)
 
     # ---- what is allowed
 

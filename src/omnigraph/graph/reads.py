@@ -196,12 +196,14 @@ def prepare_indexes(graph: OpenGraph, branch: str) -> None:
             keep_text_column(context, entities, name)
 
 
-def follow_commit(graph: OpenGraph, commit: GraphCommit) -> None:
+def follow_commit(graph: OpenGraph, commit: GraphCommit | None) -> None:
     """Make what readers of the state before keep in memory for the new one: the next read finds it there.
 
     Only what was read since it was made last, so that writers without readers pay nothing. Never fails: what is not
     made here is made by the read that needs it.
     """
+    if commit is None:
+        return
     try:
         with graph.reading():
             # What was published here last: asking again would cost every write a request.
