@@ -77,8 +77,12 @@ class AdjacentNeighbours:
         self._source = source.numbering()
         self._target = target.numbering()
         self.stride = max(self._target.count, self._source.count, 1)
-        #: The row ids of all edges in their order here, which lives as long as the index.
-        self.kept_edges: Numbers | None = self._side.edges
+
+    @property
+    def kept_edges(self) -> Numbers | None:
+        """The row ids of all edges in their order here, which live as long as the index; None above a patch."""
+        # Asking a side with a patch for them would write out all of its arrays.
+        return self._side.edges if self._side.is_written else None
 
     def numbers(self, row_ids: IntArray) -> IntArray:
         """The dense numbers of nodes."""
