@@ -324,6 +324,25 @@ def test_an_update_of_a_property_leaves_the_index_as_it_is(friends: Graph) -> No
     assert after.side(Direction.OUT).targets.tolist() == before.side(Direction.OUT).targets.tolist()
 
 
+@pytest.mark.parametrize(
+    "text", [*KEYED[1:], "match { $p: Person { name: $name }  $p $e:knows $q } return { $e.since }"]
+)
+def test_a_walk_from_one_node_does_not_write_out_the_arrays(
+    friends: Graph, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Otherwise the first read after a commit costs what all edges take."""
+    monkeypatch.setattr(adjacency, "PATCH_EDGES", 1 << 20)
+    friends.mutate("\n".join(f'insert Knows {{ from: "{a}", to: "{b}" }}' for a in PEOPLE for b in PEOPLE))
+    answers(friends)
+    friends.mutate('insert Person { name: "far" }')
+    friends.mutate('insert Knows { from: "far", to: "p5" }\ninsert Knows { from: "p5", to: "far" }')
+    before = index_of(friends)
+    assert not before.is_written
+    friends.query(text, {"name": "far"}).to_pylist()
+    out = before.side(Direction.OUT)
+    assert not out.is_written
+
+
 def test_branches_of_equal_content_share_an_index(friends: Graph) -> None:
     friends.create_branch("same")
     context = query_context(friends._core, friends.snapshot(branch="same"), {}, {})

@@ -80,7 +80,8 @@ class AdjacentNeighbours:
 
     @property
     def kept_edges(self) -> Numbers | None:
-        """The row ids of all edges in their order here; None while a patch lies above them."""
+        """The row ids of all edges in their order here, which live as long as the index; None above a patch."""
+        # Asking a side with a patch for them would write out all of its arrays.
         return self._side.edges if self._side.is_written else None
 
     def numbers(self, row_ids: IntArray) -> IntArray:
