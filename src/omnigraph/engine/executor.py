@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from omnigraph.core.arrow import one_array, pa
 from omnigraph.core.budget import Budget
 from omnigraph.core.cache import by_identity
 from omnigraph.engine.operators.blocks import Blocks
-from omnigraph.engine.operators.pipeline import START, Measured, Profile, ScanHints, run_pipeline
+from omnigraph.engine.operators.pipeline import START, Measured, Profile, ScanHints, operator_label, run_pipeline
+from omnigraph.engine.plan.planned import WRONG_FACTOR, PlannedRead, is_wrong, plan_of, replanned
 from omnigraph.engine.predicates import stored_columns
 from omnigraph.engine.ranking.ranked_rows import ranked_rows
 from omnigraph.engine.results.aggregate import Grouping, aggregates_of, group_keys
@@ -26,13 +28,15 @@ from omnigraph.engine.results.projection import (
     shown,
     sort_groups,
 )
-from omnigraph.engine.rows import Column, Rows
+from omnigraph.engine.rows import BATCH_ROWS, Column, Rows
 from omnigraph.engine.tables.context import (
     Context,
     counts_rows,
+    live_after,
     needed_variables,
     optional_variables,
     result_expressions,
+    variable_tables,
     walked_paths,
 )
 from omnigraph.errors import ParameterError
@@ -106,12 +110,14 @@ def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) 
     window = _Window.of(context, query)
     if window.limit == 0:
         return ResultStream(schema, iter(()))
+    plan = plan_of(context, query)
     context.blocks = _BLOCKS
-    context.optional = optional_variables(query.pipeline)
-    context.walked = walked_paths(query.projections)
+    context.tables = variable_tables(plan.query.pipeline)
+    context.optional = optional_variables(plan.query.pipeline)
+    context.walked = walked_paths(plan.query.projections)
     context.wanted = None if query.per else window.end
     make = _grouped if query.grouped else _plain
-    return ResultStream(schema, _bounded(context.budget, make(context, query, window, schema, profile)))
+    return ResultStream(schema, _bounded(context.budget, make(context, plan, window, schema, profile)))
 
 
 def _bounded(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,10 +133,11 @@ def _bounded(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def _plain(
-    context: Context, query: ir.ReadIR, window: _Window, schema: pa.Schema, profile: Profile | None
+    context: Context, plan: PlannedRead, window: _Window, schema: pa.Schema, profile: Profile | None
 ) -> Iterator[pa.RecordBatch]:
+    query = plan.query
     left, most = window.limit if not query.per else None, FIRST_ROWS
-    for rows in _timed("Project", _bags(context, query, window, profile), profile):
+    for rows in _timed("Project", _bags(context, plan, window, profile), profile):
         start, total = 0, rows.total if left is None else min(left, rows.total)
         while start < total:
             context.budget.enter("Project")
@@ -148,21 +155,76 @@ def _plain(
                 return
 
 
-def _bags(context: Context, query: ir.ReadIR, window: _Window, profile: Profile | None) -> Iterator[Rows]:
+def _bags(context: Context, plan: PlannedRead, window: _Window, profile: Profile | None) -> Iterator[Rows]:
     """The rows of the result from the offset on, in order where there is one."""
+    query = plan.query
     if query.rank is not None:
-        ranked = _staged(profile, "Rank", lambda: ranked_rows(context, query, profile))
-        yield _cut(context, query, window, ranked)
+        yield _ranked(context, query, window, profile)
         return
-    stream = run_pipeline(
-        context, query.pipeline, [START], needed_variables(query), hints=scan_hints(context, query), profile=profile
-    )
+    stream = _matched(context, plan, profile)
     if query.order:
         per_group = window.limit if query.per else None
         ordered = _staged(profile, "Order", lambda: first_rows(context, stream, query, per_group))
         yield _cut(context, query, window, ordered)
     else:
         yield from stream
+
+
+def _ranked(context: Context, query: ir.ReadIR, window: _Window, profile: Profile | None) -> Rows:
+    ranked = _staged(profile, "Rank", lambda: ranked_rows(context, query, profile))
+    return _cut(context, query, window, ranked)
+
+
+def _matched(context: Context, plan: PlannedRead, profile: Profile | None) -> Iterator[Rows]:
+    """The rows of the match. Where the plan hangs on a guess about its first scan, that is looked at first."""
+    query = plan.query
+    # Without an order a limit may be reached long before the scan is.
+    is_cut = context.wanted is not None and not query.order and not query.grouped
+    if plan.first_rows is None or is_cut:
+        hints = scan_hints(context, query)
+        return run_pipeline(context, query.pipeline, [START], needed_variables(query), hints=hints, profile=profile)
+    return _checked(context, plan, plan.first_rows, profile)
+
+
+def _checked(context: Context, plan: PlannedRead, expected: float, profile: Profile | None) -> Iterator[Rows]:
+    """The rows of a match whose first scan is counted; when the estimate was badly wrong, the rest is planned anew."""
+    first, rest = _parted(plan.query)
+    needed, hints = needed_variables(plan.query), scan_hints(context, plan.query)
+    live = live_after(plan.query.pipeline, needed)[0]
+    scanned = run_pipeline(context, first, [START], live, hints=hints, profile=profile)
+    counted: list[Rows] = []
+    size, count, is_total = 0, 0, True
+    for rows in scanned:
+        size += context.budget.hold(rows.nbytes)
+        counted.append(rows)
+        count += rows.total
+        if count > min(WRONG_FACTOR * max(expected, 1.0), BATCH_ROWS):
+            is_total = False
+            break
+    if is_wrong(expected, count) and count:
+        again = replanned(context, plan, count, is_total=is_total)
+        context.tables = variable_tables(again.pipeline)
+        if profile is not None:
+            profile.replanned = again
+            profile.reason = f"{operator_label(first[0])} made {count} rows{'' if is_total else ' and more'}"
+        begin, rest = _parted(again)
+        if begin != first:
+            if profile is not None:
+                profile.operators.clear()
+            # What was scanned is of no use to a plan that begins elsewhere.
+            counted.clear()
+            scanned = iter(())
+            context.budget.release(size)
+            yield from run_pipeline(context, again.pipeline, [START], needed, profile=profile)
+            return
+    yield from run_pipeline(context, rest, chain(counted, scanned), needed, profile=profile, first=1)
+    context.budget.release(size)
+
+
+@by_identity
+def _parted(query: ir.ReadIR) -> tuple[tuple[ir.Op, ...], tuple[ir.Op, ...]]:
+    """The first operator of a read, and the others: the same objects every time, as what is kept of them asks for."""
+    return query.pipeline[:1], query.pipeline[1:]
 
 
 def _cut(context: Context, query: ir.ReadIR, window: _Window, rows: Rows) -> Rows:
@@ -176,17 +238,17 @@ def _cut(context: Context, query: ir.ReadIR, window: _Window, rows: Rows) -> Row
 
 
 def _grouped(
-    context: Context, query: ir.ReadIR, window: _Window, schema: pa.Schema, profile: Profile | None
+    context: Context, plan: PlannedRead, window: _Window, schema: pa.Schema, profile: Profile | None
 ) -> Iterator[pa.RecordBatch]:
+    query = plan.query
     is_windowed = isinstance(query.rank, ir.Nearest | ir.Rrf)
     if query.rank is None:
-        stream = run_pipeline(
-            context, query.pipeline, [START], needed_variables(query), hints=scan_hints(context, query), profile=profile
-        )
+        stream = _matched(context, plan, profile)
     else:
         # The window of a vector or of a fusion is what is grouped; of a text all that match are.
         ranked = context if is_windowed else replace(context, wanted=None)
-        stream = _bags(ranked, _population(query), window if is_windowed else _EVERYTHING, profile)
+        population = _ranked(ranked, _population(query), window if is_windowed else _EVERYTHING, profile)
+        stream = iter((population,))
     shown_groups = _EVERYTHING if is_windowed else window
     groups = _staged(profile, "Group", lambda: _group(context, query, stream, shown_groups.end))
     groups = _cut_groups(groups, query, shown_groups)

@@ -10,9 +10,10 @@ import numpy as np
 from omnigraph.core.arrow import Array, Rows, one_array, pa, stored_values
 from omnigraph.engine.operators.blocks import Blocks
 from omnigraph.engine.operators.pipeline import START, run_pipeline
+from omnigraph.engine.plan.planned import match_of
 from omnigraph.engine.predicates import RowSource, with_columns
 from omnigraph.engine.rows import Column, IntArray
-from omnigraph.engine.tables.context import Context, optional_variables
+from omnigraph.engine.tables.context import Context, optional_variables, variable_tables
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
 
@@ -122,10 +123,12 @@ def run_match(query: ir.MutationIR, context: Context | None) -> MatchedRows:
     wanted, blocks = _wanted(query), _blocks(query)
     variables = tuple(dict.fromkeys(variable for variable, _ in wanted))
     entities = [variable for variable, name in wanted if name == _ID]
-    context = replace(context, blocks=Blocks(), optional=optional_variables(query.match))
+    ops = match_of(context, query.match, variables)
+    tables, optional = {**context.tables, **variable_tables(ops)}, optional_variables(ops)
+    context = replace(context, blocks=Blocks(), tables=tables, optional=optional)
     parts: list[dict[Column, Array]] = []
     count = 0
-    for found in run_pipeline(context, query.match, [START], variables):
+    for found in run_pipeline(context, ops, [START], variables):
         context.budget.enter("Match")
         # Rows that are equal are returned as often as they stand there; statements run once for them.
         rows = found.written_out(0, found.total) if query.returns else found

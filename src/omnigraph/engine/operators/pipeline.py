@@ -214,6 +214,9 @@ class Profile:
 
     operators: dict[tuple[int, ...], Measured] = field(default_factory=dict)
     stages: dict[str, Measured] = field(default_factory=dict)
+    #: The read as it was planned again while it ran, and why.
+    replanned: ir.ReadIR | None = None
+    reason: str = ""
 
 
 class Operator(Protocol):

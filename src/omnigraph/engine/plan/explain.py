@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.core.ids import node_table_key
 from omnigraph.engine.operators.pipeline import Measured, Profile, operator_label
+from omnigraph.engine.plan.estimates import Model, rows_behind
+from omnigraph.engine.plan.planned import PlannedRead, plan_of
+from omnigraph.engine.plan.statistics import Statistics
 from omnigraph.engine.predicates import push_down, stored_columns
-from omnigraph.engine.tables.context import NODES, Context, is_hidden, rank_field
-from omnigraph.engine.tables.settings import choose_path, followed_edges
+from omnigraph.engine.tables.context import NODES, Context, is_hidden, rank_field, variable_tables
+from omnigraph.engine.tables.settings import choose_path
 from omnigraph.engine.tables.text_search import is_text_ready
 from omnigraph.engine.tables.traversal_index import traversal_facts
 from omnigraph.engine.tables.wanted_indexes import scalar_index_name, vector_index_name
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
-
-#: Guesses of the share of rows that a filter keeps, when nothing is known about the values.
-_EQUAL_SHARE = 0.01
-_OTHER_SHARE = 0.3
-_TEXT_SHARE = 0.05
 
 
 @frozen
@@ -36,13 +35,18 @@ class _Step:
 class Plan:
     """The physical choices of a read, made before it runs."""
 
+    context: Context
+    planned: PlannedRead
     steps: tuple[_Step, ...]
     rank: str | None
 
     def render(self, profile: Profile | None = None) -> str:
         """One line per operator with its path and estimate; with a profile also what happened."""
-        lines = ["plan"]
-        for step in self.steps:
+        lines, steps = ["plan"], self.steps
+        if profile is not None and profile.replanned is not None:
+            steps = _steps_of(self.context, profile.replanned, self.planned.statistics)
+            lines.append(f"  planned again: {profile.reason}")
+        for step in steps:
             measured = None if profile is None else profile.operators.get(step.place)
             lines.append(f"{'  ' * step.depth}{step.text}{_numbers(step, measured)}")
         if self.rank is not None:
@@ -55,8 +59,34 @@ class Plan:
 
 def plan_query(context: Context, query: ir.ReadIR) -> Plan:
     """The plan of a read on this snapshot."""
-    steps = tuple(_steps(context, query.pipeline, 1.0, (), 1))
-    return Plan(steps, None if query.rank is None else _rank_text(context, query))
+    planned = plan_of(context, query)
+    steps = _steps_of(context, planned.query, planned.statistics)
+    context = replace(context, tables=variable_tables(planned.query.pipeline))
+    return Plan(context, planned, steps, None if query.rank is None else _rank_text(context, planned.query))
+
+
+def _steps_of(context: Context, query: ir.ReadIR, statistics: Statistics) -> tuple[_Step, ...]:
+    context = replace(context, tables=variable_tables(query.pipeline))
+    level = _Level(context, Model.of(statistics, query.pipeline, {}), 1.0, (), 1)
+    return tuple(_steps(level, query.pipeline))
+
+
+@frozen
+class _Level:
+    """Where a pipeline stands: in the query itself, or inside of a block."""
+
+    context: Context
+    model: Model
+    #: The rows that it begins with.
+    rows: float
+    place: tuple[int, ...]
+    depth: int
+
+    def inside(self, outer: Sequence[str], ops: Sequence[ir.Op], number: int, rows: float) -> _Level:
+        """The level of a block of one of its operators."""
+        types = {name: self.model.types.get(name, ()) for name in outer}
+        model = Model.of(self.model.statistics, ops, types)
+        return _Level(self.context.inside(ops), model, rows, (*self.place, number), self.depth + 1)
 
 
 def _numbers(step: _Step, measured: Measured | None) -> str:
@@ -76,48 +106,37 @@ def _rows(rows: float) -> str:
     return f"{count} row{'' if count == 1 else 's'}"
 
 
-def _steps(context: Context, ops: Sequence[ir.Op], rows: float, place: tuple[int, ...], depth: int) -> Iterator[_Step]:
-    for number, op in enumerate(ops):
-        here = (*place, number)
+def _steps(level: _Level, ops: Sequence[ir.Op]) -> Iterator[_Step]:
+    context, depth, before = level.context, level.depth, level.rows
+    for number, (op, rows) in enumerate(zip(ops, rows_behind(level.model, ops, before), strict=True)):
+        here = (*level.place, number)
         match op:
             case ir.NodeScan():
-                text, share = _scan_text(context, op)
-                rows *= context.entities(op.variable).row_count * share
-                yield _Step(here, depth, text, rows)
+                yield _Step(here, depth, _scan_text(context, op), rows)
             case ir.Expand():
-                text, rows = _expand_text(context, op, rows)
-                yield _Step(here, depth, text, rows)
+                yield _Step(here, depth, _expand_text(context, op, before), rows)
             case ir.Filter():
-                rows *= _OTHER_SHARE
                 yield _Step(here, depth, "Filter in memory", rows)
-            case ir.UnionScan():
-                rows *= sum(context.type_entities(node_table_key(name)).row_count for name in op.node_types)
+            case ir.UnionScan() | ir.ExpandEdges() | ir.Search() | ir.PathSearch():
                 yield _Step(here, depth, operator_label(op), rows)
-            case ir.ExpandEdges() | ir.Search() | ir.PathSearch():
+            case ir.OptionalJoin(outer, pipeline):
                 yield _Step(here, depth, operator_label(op), rows)
-            case ir.OptionalJoin(_, pipeline):
-                yield _Step(here, depth, operator_label(op), rows)
-                yield from _steps(context.inside(pipeline), pipeline, rows, here, depth + 1)
-            case ir.AntiJoin(_, pipeline) | ir.SemiJoin(_, pipeline):
-                inside = context.inside(pipeline)
-                inner = list(_steps(inside, pipeline, rows, here, depth + 1))
-                rows *= 0.5
+                yield from _steps(level.inside(outer, pipeline, number, before), pipeline)
+            case ir.AntiJoin(outer, pipeline) | ir.SemiJoin(outer, pipeline):
                 word = "SemiJoin" if isinstance(op, ir.SemiJoin) else "AntiJoin"
                 yield _Step(here, depth, f"{word}, once for all outer rows", rows)
-                yield from inner
+                yield from _steps(level.inside(outer, pipeline, number, before), pipeline)
             case _:
                 assert_never(op)
+        before = rows
 
 
-def _scan_text(context: Context, op: ir.NodeScan) -> tuple[str, float]:
+def _scan_text(context: Context, op: ir.NodeScan) -> str:
     pushed = push_down(op.filters, context.values) if context.values else None
     indexes = context.caches.indexes(context.entities(op.variable).table)
     columns = sorted({name for predicate in op.filters for name in _columns(predicate)})
     helpers = [scalar_index_name(name) for name in columns if scalar_index_name(name) in indexes]
     parts = [f"NodeScan {_name(op.variable)}"]
-    share = 1.0
-    for predicate in op.filters:
-        share *= _share(context, op, predicate)
     if not op.filters:
         parts.append("all rows")
     elif helpers and (pushed is None or pushed.filter is not None):
@@ -127,18 +146,7 @@ def _scan_text(context: Context, op: ir.NodeScan) -> tuple[str, float]:
     for predicate in op.filters:
         if isinstance(predicate, ir.TextMatch):
             parts.append(_text_path(context, predicate))
-    return ": ".join([parts[0], ", ".join(parts[1:])]), share
-
-
-def _share(context: Context, op: ir.NodeScan, predicate: ir.Expression) -> float:
-    if isinstance(predicate, ir.TextMatch):
-        return _TEXT_SHARE
-    if not isinstance(predicate, ir.Comparison) or predicate.op is not ir.CompareOp.EQ:
-        return _OTHER_SHARE
-    key = context.catalog.nodes[op.node_type].key
-    if key is not None and key.members == tuple(_columns(predicate)):
-        return 1.0 / max(context.entities(op.variable).row_count, 1)
-    return _EQUAL_SHARE
+    return ": ".join([parts[0], ", ".join(parts[1:])])
 
 
 def _text_path(context: Context, predicate: ir.TextMatch) -> str:
@@ -153,19 +161,18 @@ def _text_index(context: Context, field: ir.PropertyRef) -> str:
     return "its text index, ready" if is_ready else "its text index, to be built"
 
 
-def _expand_text(context: Context, op: ir.Expand, rows: float) -> tuple[str, float]:
+_ARROWS = {ir.Direction.OUT: "-{}->", ir.Direction.IN: "<-{}-", ir.Direction.BOTH: "<-{}->"}
+
+
+def _expand_text(context: Context, op: ir.Expand, rows: float) -> str:
     edge = context.catalog.edges[op.edge_type]
     hops = 1 if edge.source != edge.target else op.high
-    frontier = max(1, round(rows))
-    facts = traversal_facts(context, edge, op.direction, frontier, hops)
+    facts = traversal_facts(context, edge, op.direction, max(1, round(rows)), hops)
     path = choose_path(facts, context.settings)
-    targets = context.type_entities(node_table_key(op.target_type)).row_count
-    reached = min(followed_edges(facts), rows * targets)
-    for predicate in (*op.filters, *op.edge_filters):
-        is_equal = isinstance(predicate, ir.Comparison) and predicate.op is ir.CompareOp.EQ
-        reached *= _EQUAL_SHARE if is_equal else _OTHER_SHARE
     ready = "" if not facts.is_ready else ", ready"
-    return f"Expand {_name(op.source)} {op.edge_type}: {path}{ready}", reached
+    bounds = "" if op.high == 1 else f"{{{op.low},{op.high}}}"
+    arrow = _ARROWS[op.direction].format(f"{op.edge_type}{bounds}")
+    return f"Expand {_name(op.source)} {arrow} {_name(op.target)}: {path}{ready}"
 
 
 def _rank_text(context: Context, query: ir.ReadIR) -> str:
@@ -222,4 +229,4 @@ def _columns(predicate: ir.Expression) -> Iterator[str]:
 
 
 def _name(variable: str) -> str:
-    return variable if is_hidden(variable) else f"${variable}"
+    return "$_" if is_hidden(variable) else f"${variable}"

@@ -76,6 +76,11 @@ class Side:
         return self.whole().offsets
 
     @property
+    def base_offsets(self) -> IntArray:
+        """As `offsets`, without the last changes: for statistics."""
+        return self._base.offsets
+
+    @property
     def targets(self) -> Numbers:
         """The neighbour along each edge."""
         return self.whole().targets

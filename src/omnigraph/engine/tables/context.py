@@ -249,6 +249,7 @@ _KEPT_STATES = 4
 AdjacencyKey: TypeAlias = tuple[str, str, str]
 #: A state of an edge table whose adjacency is kept.
 EdgeState: TypeAlias = tuple[Table, AdjacencyKey]
+_KEPT_PLANS = 1024
 
 
 class QueryEmbedder(Protocol):
@@ -315,6 +316,10 @@ class EngineCaches(EntityCaches):
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_TABLES)
         #: Writes arrays out of which much has changed.
         self.background = Background()
+        #: Plans by query and snapshot, and by query and statistics; `engine.plan.planned` knows what they are.
+        self.plans: LruCache[object] = LruCache(_KEPT_PLANS)
+        #: Statistics by the content that they were taken from.
+        self.statistics: LruCache[object] = LruCache(_KEPT_PLANS)
         self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_TABLES)
 
     def entities(self, table: Table, budget: Budget) -> Entities:

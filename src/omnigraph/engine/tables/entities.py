@@ -352,6 +352,12 @@ class Entities:
             before = kept.take(state.numbering.numbers(row_ids))
         return bool(before.equals(ids))
 
+    def column_in_memory(self, name: str) -> Array | None:
+        """A column, if it is in memory, without the last changes: for statistics."""
+        numbering = self.known_numbering()
+        kept = None if numbering is None else self._caches.columns.get(numbering, name)
+        return None if kept is None else kept.values
+
     def _kept(self, name: str) -> KeptColumn | None:
         numbering = self.known_numbering()
         if numbering is None:

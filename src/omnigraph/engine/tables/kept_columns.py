@@ -145,6 +145,16 @@ class ColumnCache:
         #: Columns of changed states, written out without the dead numbers.
         self._rows: LruCache[Array] = LruCache(column_bytes // 4, lambda array: int(array.nbytes))
 
+    @property
+    def puts(self) -> int:
+        """How often a whole column was put."""
+        return self._values.puts
+
+    @property
+    def used(self) -> int:
+        """Bytes of the whole columns."""
+        return self._values.used
+
     def get(self, state: Numbering, name: str) -> KeptColumn | None:
         """A column of a state, if it is kept."""
         key = (state, name)

@@ -51,9 +51,39 @@ _QUERY_MEMORY = WholeNumber(
     shown="2 GiB, at most a quarter of the memory",
 )
 
+_PLAN_ORDER = Variable(
+    "OMNIGRAPH_PLAN_ORDER",
+    "The order in which the parts of a read run: the cheapest one, as they stand in the text, or any one by a number. "
+    "For comparisons and tests.",
+    default="`cost`",
+    values="`cost`, `text`, `random:7`",
+)
+
 _PATH_LIMIT = WholeNumber(
     "OMNIGRAPH_PATH_LIMIT", 1_000_000, "Paths that `path $w = all …` may find in one read.", lowest=1
 )
+
+
+class PlanOrder(StrEnum):
+    """Who decides the order of operators."""
+
+    COST = "cost"
+    #: As the clauses stand in the text: for comparisons.
+    TEXT = "text"
+    #: Any order that is right: for tests.
+    RANDOM = "random"
+
+
+@frozen(kw_only=True)
+class PlanSettings:
+    """Settings of the planner."""
+
+    order: PlanOrder = PlanOrder.COST
+    #: Which random order.
+    seed: int = 0
+
+
+BY_COST = PlanSettings()
 
 
 @frozen(kw_only=True)
@@ -66,6 +96,7 @@ class EngineSettings:
     column_cache_bytes: int = _COLUMN_CACHE.default
     query_memory_bytes: int = _QUERY_MEMORY.default
     path_limit: int = _PATH_LIMIT.default
+    plan: PlanSettings = BY_COST
     #: Traversal indexes that are kept in memory between queries.
     adjacency_entries: int = 8
 
@@ -78,6 +109,7 @@ class EngineSettings:
             indexed_max_hops=_MAX_HOPS.read(),
             column_cache_bytes=_COLUMN_CACHE.read(),
             path_limit=_PATH_LIMIT.read(),
+            plan=_plan_settings(),
             query_memory_bytes=_QUERY_MEMORY.read(
                 max(min(_QUERY_MEMORY.default, available_memory() // 4), _LEAST_MEMORY)
             ),
@@ -94,6 +126,19 @@ def _traversal_mode() -> TraversalMode:
         known = ", ".join(mode.value for mode in TraversalMode)
         _log.warning("%s=%s is not one of %s; using %s", _MODE, text, known, TraversalMode.AUTO)
         return TraversalMode.AUTO
+
+
+def _plan_settings() -> PlanSettings:
+    text = _PLAN_ORDER.text(PlanOrder.COST.value).lower()
+    name, _, seed = text.partition(":")
+    try:
+        order = PlanOrder(name)
+        if bool(seed) and order is not PlanOrder.RANDOM:
+            raise ValueError("only a random order has a number")
+        return PlanSettings(order=order, seed=int(seed or 0))
+    except ValueError:
+        _log.warning("%s=%s is not `cost`, `text` or `random:NUMBER`; using %s", _PLAN_ORDER, text, PlanOrder.COST)
+        return BY_COST
 
 
 # ---- The choice of a traversal path
