@@ -191,7 +191,7 @@ def test_the_mode_is_read_when_the_graph_is_opened(graphs: dict[str, Graph]):
     text = "query q() { match { $d: Doc  $d cites{1,2} $e } return { $d.slug as d } }"
     words = {"indexed": "indexed", "csr": "adjacency", "scan": "edge scan"}
     for mode, word in words.items():
-        assert f"Expand $d Cites: {word}" in graphs[mode].explain(text)
+        assert f"Expand $d -Cites{{1,2}}-> $e: {word}" in graphs[mode].explain(text)
         assert word in graphs[mode].explain(text, analyze=True)
 
 

@@ -137,9 +137,9 @@ def test_the_plan_names_an_operator_per_line_with_its_path(og: Run, people: str)
     lines = plan_of(og("explain", "--store", people, "-e", FRIENDS))
     assert [line.split("·")[0].rstrip() for line in lines] == [
         "  NodeScan $p: by a scan with a filter",
-        "  Expand $p Knows: edge scan",
+        "  Expand $p -Knows-> $q: edge scan",
         "  AntiJoin, once for all outer rows",
-        "    Expand $q LivesIn: edge scan",
+        "    Expand $q -LivesIn-> $_: edge scan",
     ]
 
 
