@@ -53,8 +53,12 @@ def deviations(groups: IntArray, values: Array, count: int, weights: IntArray | 
     means = totals / np.maximum(sizes, 1)
     with np.errstate(over="ignore", invalid="ignore"):
         distances = numbers.astype(np.float64) - means[places]
-        squares = np.bincount(places, np.square(distances) * shares, count)
-        return _floats(np.sqrt(squares / np.maximum(sizes - 1, 1)), sizes > 1)
+        squares, scale = np.bincount(places, np.square(distances) * shares, count), np.ones(count)
+        if not np.isfinite(squares).all():
+            # The square of a distance may be beyond floats where the distance is not.
+            np.maximum.at(scale, places, np.abs(distances))
+            squares = np.bincount(places, np.square(distances / scale[places]) * shares, count)
+        return _floats(np.sqrt(squares / np.maximum(sizes - 1, 1)) * scale, sizes > 1)
 
 
 def medians(groups: IntArray, values: Array, count: int, weights: IntArray | None = None) -> Array:
