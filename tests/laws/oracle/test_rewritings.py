@@ -18,7 +18,7 @@ from omnigraph.lang.query.syntax.parser import parse_queries
 from omnigraph.lang.query.syntax.printing import print_queries
 from support.oracle.engines import IndexState, Workshop
 from support.oracle.graphs import World, read_shape, worlds
-from support.oracle.matching import types_of
+from support.oracle.patterns import types_of
 from support.oracle.queries import (
     Aggregate,
     Binary,
@@ -48,8 +48,7 @@ def bag(rows: list[dict[str, Any]]) -> Counter[str]:
 
 def kept(graph: Graph, judged: Judged, *conditions: Expression) -> Counter[str]:
     """The nodes for which further conditions are true, as often as they are found."""
-    returns = tuple(Return(Variable(clause.variable)) for clause in judged.clauses[:1])
-    return bag(rows_of(graph, judged.asking(*map(Where, conditions), returns=returns)))
+    return bag(rows_of(graph, judged.asking(*map(Where, conditions), returns=_returned(judged))))
 
 
 def check_parts(graph: Graph, judged: Judged) -> None:
@@ -99,7 +98,7 @@ def check_rewritings(graph: Graph, judged: Judged) -> None:
 
 
 def _returned(judged: Judged) -> tuple[Return, ...]:
-    return tuple(Return(Variable(clause.variable)) for clause in judged.clauses[:1])
+    return (Return(Variable(judged.subject)),)
 
 
 def check_results(graph: Graph, judged: Judged) -> None:

@@ -34,6 +34,14 @@ class _Overflow:
 OVERFLOW: Final = _Overflow()
 
 
+@dataclass(frozen=True, order=True, slots=True)
+class Identity:
+    """A node or an edge as a value: ids of different types are different things."""
+
+    id: str
+    type: str
+
+
 # ---- numbers that are not known to the last digit
 
 

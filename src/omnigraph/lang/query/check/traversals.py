@@ -256,7 +256,7 @@ def _steps(
         steps = _one_way(context, clause, edges, ends)
     else:
         steps = tuple(step for edge in edges for step in _directed(edge, ends))
-    if item.left == item.right:
+    if item.left == item.right and not is_long:
         steps = tuple(step for step in steps if step.source_type == step.target_type)
     if not steps:
         _report_endpoint(context, item, ends)
