@@ -104,7 +104,7 @@ def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) 
     """
     schema = result_schema(query.projections)
     window = _Window.of(context, query)
-    if window.limit == 0:
+    if window.limit == 0 and not (query.grouped and isinstance(query.rank, ir.Nearest | ir.Rrf)):
         return ResultStream(schema, iter(()))
     context.blocks = _BLOCKS
     context.optional = optional_variables(query.pipeline)

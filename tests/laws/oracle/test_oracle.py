@@ -16,7 +16,7 @@ from omnigraph.lang.query.signature import bind_params
 from omnigraph.lang.schema.compiler import compile_schema
 from support.oracle import evaluation
 from support.oracle.answers import Answer, Instant, Unpredicted, reduced, shown
-from support.oracle.cases import matching, results, search, values
+from support.oracle.cases import matching, patterns, results, search, values
 from support.oracle.cases.case import Case
 from support.oracle.engines import IndexState, Workshop, objections, opened
 from support.oracle.graphs import SCHEMA, World, read_shape, worlds
@@ -115,7 +115,7 @@ def test_words_are_found_as_the_language_says() -> None:
 # ---- Cases that a person computed: the oracle agrees with them, and so does the engine in every state and mode
 
 
-CASES = [*matching.CASES, *values.CASES, *results.CASES, *search.CASES]
+CASES = [*matching.CASES, *patterns.CASES, *values.CASES, *results.CASES, *search.CASES]
 every_case = each_case("case", CASES, ids=lambda case: case.title)
 
 

@@ -203,6 +203,24 @@ def _fits_inside(shape: Shape, block: Block) -> bool:
     )
 
 
+def links_of(shape: Shape, clauses: Iterable[Clause], outer: Mapping[str, Members]) -> list[Link]:
+    """The traversals of a block with those of the blocks in it.
+
+    Raises:
+        MisfitError: no types fit.
+    """
+
+    def inside(block: Block) -> Iterator[Link]:
+        yield from block.links
+        written = tuple(clause for clause in block.clauses if not isinstance(clause, Maybe))
+        for inner in _blocks_in(written):
+            yield from inside(resolve(shape, inner, block.types))
+        for optional in block.optionals:
+            yield from inside(optional)
+
+    return list(inside(resolve(shape, tuple(clauses), outer)))
+
+
 def _blocks_in(node: Any) -> Iterator[tuple[Clause, ...]]:
     """The clauses of the blocks in expressions, without those inside of these."""
     match node:
@@ -272,6 +290,8 @@ def _steps(shape: Shape, hop: Hop, types: Mapping[str, Members]) -> tuple[Step, 
             raise MisfitError("the end of several hops may have any type")
         both = [Step(edge, is_forward) for edge in edges for is_forward in (True, False)]
         found = [step for step in both if is_long or _leads(step, left, right)]
+        if not all(any(_fits(step.source, members) for step in found) for members in (left, right)):
+            found = []
     elif is_long and len(hop.words) != 1:
         found = _one_way(hop, edges, left, right)
     else:

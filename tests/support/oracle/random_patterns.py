@@ -144,9 +144,7 @@ class PatternWriter(ExpressionWriter):
                 found = self.exists(scope, depth)
                 clause = None if found is None else Where(found)
             case "expression":
-                found = self.expression(scope, "Bool", depth)
-                # Between two variables a bare `true` would be an edge.
-                clause = Where(Unary("not", found) if isinstance(found, Literal) else found)
+                clause = Where(self.condition(scope, depth))
             case "let":
                 clause = self.let(scope)
         return clause or self.filter(scope)
@@ -162,8 +160,7 @@ class PatternWriter(ExpressionWriter):
             kind = self.pick(["filter", "expression", "hop"])
             clause = self.hop(inside, depth) if kind == "hop" and self.variables < _MOST_VARIABLES else None
             if kind == "expression":
-                found = self.expression(inside, "Bool", depth)
-                clause = Where(Unary("not", found) if isinstance(found, Literal) else found)
+                clause = Where(self.condition(inside, depth))
             self.add(inside, clause or self.filter(inside))
         known = scope.types()
         binds = [name for name in inside.types() if name not in known]
@@ -173,6 +170,11 @@ class PatternWriter(ExpressionWriter):
             return None
         scope.optional.update(binds)
         return clause
+
+    def condition(self, scope: Scope, depth: int) -> Expression:
+        """Any condition that may stand between two variables: a bare `true` would be an edge there."""
+        found = self.expression(scope, "Bool", depth)
+        return Unary("not", found) if isinstance(found, Literal) else found
 
     def let(self, scope: Scope) -> Let:
         """A name for a value; blocks have other variables where it is used, so there is none in it."""

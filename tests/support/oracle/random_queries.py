@@ -27,9 +27,11 @@ from support.oracle.queries import (
     Exists,
     Expression,
     Function,
+    Hop,
     IsNull,
     ListOf,
     Literal,
+    Maybe,
     Named,
     Nearest,
     Now,
@@ -402,7 +404,7 @@ def _is_taken_by(function: str, item: PropertyShape) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A match, two conditions on its rows, a block, and something to count with."""
+    """A match, two conditions on its rows, a block with a condition in it, and something to count with."""
 
     #: The variable that the rows are about.
     subject: str
@@ -410,13 +412,18 @@ class Judged:
     first: Expression
     second: Expression
     block: tuple[Clause, ...]
+    inside: Expression
+    #: A traversal from the subject over several edge types, which binds its edge.
+    hop: Hop
     number: Expression
     params: tuple[Declared, ...]
     values: dict[str, Any]
 
     def asking(self, *more: Clause, returns: tuple[Return, ...], **rest: Any) -> Question:
         """A question about the rows that satisfy further clauses."""
-        return Question(Query(self.params, (*self.clauses, *more), returns, **rest), self.values)
+        # What is optional comes behind all patterns.
+        clauses = sorted((*self.clauses, *more), key=lambda clause: isinstance(clause, Maybe))
+        return Question(Query(self.params, tuple(clauses), returns, **rest), self.values)
 
 
 @st.composite
@@ -424,8 +431,17 @@ def judged_matches(draw: st.DrawFn, world: World) -> Judged:
     """Matches of at least one node with conditions that may stand everywhere: there is no text condition in them."""
     writer, scope = _Writer(draw, world), Scope()
     known = writer.binding(scope, depth=0)
+    while not writer.shape.members(known.types):
+        known = writer.binding(scope, depth=0)
     clauses = writer.block(scope, writer.pick([2, 3, 4]), depth=0, first=known)
-    first, second = (writer.expression(scope, "Bool") for _ in range(2))
-    block = writer.block(scope.child(), writer.pick([1, 2]), depth=1)
+    first, second = (writer.condition(scope, depth=0) for _ in range(2))
+    inner = scope.child()
+    block = writer.block(inner, writer.pick([1, 2]), depth=1)
+    inside = writer.condition(inner, depth=2)
+    edges = writer.edges_at(scope.nodes[known.variable])
+    words = tuple(writer.word(edge) for edge in draw(st.permutations(edges))[:3])
+    hop = Hop(known.variable, words, "far", "along", writer.chance(4))
     number = writer.atom(scope, writer.pick(["whole", "float"]))
-    return Judged(known.variable, clauses, first, second, block, number, tuple(writer.params), writer.values)
+    return Judged(
+        known.variable, clauses, first, second, block, inside, hop, number, tuple(writer.params), writer.values
+    )

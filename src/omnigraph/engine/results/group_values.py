@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
-from omnigraph.engine.distinct import combined_numbers, first_of_equal
+from omnigraph.engine.distinct import combined_numbers
 from omnigraph.engine.results.grouping import averages, collected, deviations, medians, sums
 from omnigraph.engine.results.projection import order_codes
 from omnigraph.engine.rows import IntArray
@@ -101,13 +101,6 @@ def numbers_of(codes: Sequence[Array], first: IntArray) -> IntArray:
     number_of_code[combined[first]] = np.arange(len(first))
     found: IntArray = number_of_code[combined]
     return found
-
-
-def first_places(codes: Sequence[Array], count: int) -> IntArray:
-    """The places of the first of equal rows, ascending."""
-    if not codes:
-        return np.arange(min(count, 1))
-    return first_of_equal(combined_values(codes))
 
 
 def combined_values(codes: Sequence[Array]) -> IntArray:

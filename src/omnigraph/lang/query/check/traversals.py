@@ -252,6 +252,8 @@ def _steps(
     is_named = len(clause.hop.words) == 1
     if clause.hop.undirected:
         steps = tuple(_both_ways(edges, ends, is_long=is_long))
+        if not all(any(_fits(step.source_type, types) for step in steps) for types in ends):
+            steps = ()
     elif is_long and not is_named:
         steps = _one_way(context, clause, edges, ends)
     else:
