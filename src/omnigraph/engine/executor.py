@@ -166,13 +166,14 @@ def _bags(context: Context, query: ir.ReadIR, window: _Window, profile: Profile 
 
 
 def _cut(context: Context, query: ir.ReadIR, window: _Window, rows: Rows) -> Rows:
-    """Ordered rows without those before the offset, or the first of each group."""
+    """Ordered rows between offset and limit, or the first of each group. A row may stand for several equal ones."""
     if not rows.total:
         return rows
     if query.per and window.limit is not None:
         return first_of_groups(context, rows, query, window.limit)
     start = min(window.offset, rows.total)
-    return rows.written_out(start, rows.total - start) if start else rows
+    count = rows.total - start if window.limit is None else min(window.limit, rows.total - start)
+    return rows if count == rows.total else rows.written_out(start, count)
 
 
 def _grouped(

@@ -18,7 +18,7 @@ from omnigraph.lang.query.syntax.parser import parse_queries
 from omnigraph.lang.query.syntax.printing import print_queries
 from support.oracle.engines import IndexState, Workshop
 from support.oracle.graphs import World, read_shape, worlds
-from support.oracle.patterns import MisfitError, links_of, named, types_of
+from support.oracle.patterns import Ways, is_turned, named, types_of, ways
 from support.oracle.queries import (
     Aggregate,
     Binary,
@@ -156,7 +156,7 @@ def check_unions(graph: Graph, judged: Judged) -> None:
     hops = [replace(judged.hop, words=(word,)) for word in judged.hop.words]
     fitting = [hop for hop in hops if types_of(shape, named((*judged.clauses, hop)), {}) is not None]
     far = (judged.hop, *fitting)
-    if not all(_ways((*judged.clauses, hop)) <= whole | _ways((*judged.clauses, hop), only=hop) for hop in far):
+    if any(is_turned(whole, _ways((*judged.clauses, hop))) for hop in far):
         return
     over_each = (bag(rows_of(graph, judged.asking(hop, returns=columns))) for hop in fitting)
     assert sum(over_each, Counter()) == bag(rows_of(graph, judged.asking(judged.hop, returns=columns))), judged
@@ -168,18 +168,8 @@ def _narrowed(judged: Judged, binds: list[Bind], member: str) -> Judged:
     return replace(judged, clauses=tuple(clauses))
 
 
-def _ways(clauses: tuple[Clause, ...], only: Hop | None = None) -> set[tuple[str, str, bool]]:
-    """Which way the traversals of clauses follow which edges."""
-    try:
-        links = links_of(read_shape(), named(clauses), {})
-    except MisfitError:
-        return set()
-    return {
-        (repr(link.hop), step.edge.name, step.is_forward)
-        for link in links
-        for step in link.steps
-        if only is None or link.hop == only
-    }
+def _ways(clauses: tuple[Clause, ...]) -> Ways:
+    return ways(read_shape(), clauses, {})
 
 
 def check_rewritings(graph: Graph, judged: Judged) -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from support.oracle.queries import Aggregate, Expression, Sort
-from support.oracle.values import OVERFLOW, TOLERANCE, Approximate, Identity, UndeterminedError, finite, plain
+from support.oracle.values import OVERFLOW, TOLERANCE, Approximate, UndeterminedError, finite, plain
 
 
 def aggregated(call: Aggregate, rows: Sequence[Any], value: Callable[[Expression, Any], Any]) -> Any:
@@ -47,7 +47,7 @@ def in_order(rows: Sequence[Any], keys: Sequence[Sort], value: Callable[[Express
 
 
 def placed(rows: Sequence[Any], cells: Sequence[Any], key: Sort) -> list[Any]:
-    """Rows in the order of one value each, of a node by its id; ties stay as they are, also descending."""
+    """Rows in the order of one value each, of nodes and paths by their ids; ties stay as they are, also descending."""
     descending = key.direction == "desc"
     nulls_first = key.nulls == "first" if key.nulls else not descending
     pairs = list(zip(cells, rows, strict=True))
@@ -58,7 +58,7 @@ def placed(rows: Sequence[Any], cells: Sequence[Any], key: Sort) -> list[Any]:
 
 
 def _key(value: Any) -> Any:
-    return value.id if isinstance(value, Identity) else plain(value)
+    return getattr(value, "place", plain(value))
 
 
 def _made(call: Aggregate, values: Sequence[Any]) -> Any:

@@ -59,10 +59,15 @@ from support.oracle.values import (
 
 @dataclass(frozen=True, order=True, slots=True)
 class Walked:
-    """A path: its edges, by which paths are ordered, and the nodes that they join."""
+    """A path: its edges, the smallest of which make the smallest path, and the nodes that they join."""
 
     edges: tuple[Identity, ...]
     nodes: tuple[Identity, ...] = field(compare=False)
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What it is ordered by."""
+        return tuple(edge.id for edge in self.edges)
 
     @property
     def steps(self) -> list[dict[str, str | None]]:
@@ -104,10 +109,12 @@ def identity(entity: Row) -> Identity:
 
 
 def place_of(found: Any) -> tuple[Any, ...]:
-    """Where an entity or a path stands among others: nothing first, paths by their edges."""
+    """Where an entity or a path stands among others: nothing first, then by ids, then by types."""
     if found is None:
         return ()
-    return found.edges if isinstance(found, Walked) else (identity(found),)
+    if isinstance(found, Walked):
+        return found.place, tuple(edge.type for edge in found.edges)
+    return found["id"], found["@type"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,25 @@ def links_of(shape: Shape, clauses: Iterable[Clause], outer: Mapping[str, Member
     return list(inside(resolve(shape, tuple(clauses), outer)))
 
 
+#: Which way traversals follow which edges.
+Ways = set[tuple[str, str, bool]]
+
+
+def ways(shape: Shape, clauses: Iterable[Clause], outer: Mapping[str, Members]) -> Ways:
+    """The ways of the traversals in clauses, and in the blocks of these; none where no types fit."""
+    try:
+        links = links_of(shape, named(tuple(clauses)), outer)
+    except MisfitError:
+        return set()
+    return {(repr(link.hop), step.edge.name, step.is_forward) for link in links for step in link.steps}
+
+
+def is_turned(before: Ways, after: Ways) -> bool:
+    """Whether a traversal goes a way afterwards that it did not go before."""
+    known = {hop for hop, _, _ in before}
+    return any(way not in before for way in after if way[0] in known)
+
+
 def _blocks_in(node: Any) -> Iterator[tuple[Clause, ...]]:
     """The clauses of the blocks in expressions, without those inside of these."""
     match node:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from support.oracle.graphs import POOLS, EdgeShape, PropertyShape, World
-from support.oracle.patterns import Members, named, types_of
+from support.oracle.patterns import Members, is_turned, named, types_of, ways
 from support.oracle.queries import (
     ANONYMOUS,
     Bind,
@@ -90,9 +90,12 @@ class PatternWriter(ExpressionWriter):
                 scope.declared[variable] = self.shape.members(written)
 
     def fits(self, scope: Scope, clause: Clause) -> bool:
-        """Whether a clause leaves every variable of a block the types that it has, or some of them."""
+        """Whether a clause leaves variables the types that they have, or some of them, and edges their directions."""
         types = types_of(self.shape, named((*scope.clauses, clause)), scope.outer)
-        return types is not None and all(
+        if types is None:
+            return False
+        before = ways(self.shape, scope.clauses, scope.outer)
+        return not is_turned(before, ways(self.shape, (*scope.clauses, clause), scope.outer)) and all(
             set(types[name]) <= set(members) for name, members in scope.types().items() if name in types
         )
 

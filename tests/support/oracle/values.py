@@ -41,6 +41,11 @@ class Identity:
     id: str
     type: str
 
+    @property
+    def place(self) -> str:
+        """What it is ordered by."""
+        return self.id
+
 
 # ---- numbers that are not known to the last digit
 
