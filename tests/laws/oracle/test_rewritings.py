@@ -155,8 +155,9 @@ def check_unions(graph: Graph, judged: Judged) -> None:
     columns = (*_returned(judged), Return(Variable("far")), Return(Property("along", "@id")))
     hops = [replace(judged.hop, words=(word,)) for word in judged.hop.words]
     fitting = [hop for hop in hops if types_of(shape, named((*judged.clauses, hop)), {}) is not None]
-    far = (judged.hop, *fitting)
-    if any(is_turned(whole, _ways((*judged.clauses, hop))) for hop in far):
+    alone = [hop for hop in hops if types_of(shape, named((*binds, hop)), {}) is not None]
+    if alone != fitting or any(is_turned(whole, _ways((*judged.clauses, hop))) for hop in (judged.hop, *fitting)):
+        # What else there is would go nowhere, or the other way, with one of the types alone.
         return
     over_each = (bag(rows_of(graph, judged.asking(hop, returns=columns))) for hop in fitting)
     assert sum(over_each, Counter()) == bag(rows_of(graph, judged.asking(judged.hop, returns=columns))), judged
