@@ -336,6 +336,11 @@ class Grouping:
         argument = aggregate.argument
         assert argument is not None, "only a count has no argument"
         columns = {f"~value {number}": self._value(rows, argument, aggregate)}
+        if aggregate.distinct and isinstance(argument, ir.EntityRef):
+            # Nodes of two types may have one id.
+            columns[f"~identity {number}"] = pa.array(
+                self._context.identity(argument.variable, rows.variables[argument.variable])
+            )
         for place, key in enumerate(aggregate.order):
             columns[f"~order {number} {place}"] = computed(self._context, rows, key.expression)
         if aggregate.order:
@@ -377,6 +382,7 @@ class Grouping:
                 None if weights is None else np.asarray(weights),
                 count,
                 distinct=aggregate.distinct,
+                identities=detail.get(f"~identity {number}"),
                 order=[*keys, *(order_codes(tie, descending=False) for tie in ties)],
                 limit=limit if isinstance(limit, int) else None,
                 allow=self._context.budget.allow,

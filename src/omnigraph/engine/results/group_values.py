@@ -22,6 +22,7 @@ def aggregate_all(
     count: int,
     *,
     distinct: bool = False,
+    identities: Array | None = None,
     order: Sequence[IntArray] = (),
     limit: int | None = None,
     allow: Callable[[int], None] = lambda _: None,
@@ -29,7 +30,8 @@ def aggregate_all(
     """One value per group of `count`; nulls are skipped. `allow` is asked before much is allocated.
 
     `groups` has the group of each value, `weights` how many equal rows each stands for. `order` are numbers that sort
-    the values of `collect`, ascending by value without them; `limit` keeps the first of each group.
+    the values of `collect`, ascending by value without them; `limit` keeps the first of each group. Where values are
+    shown that stand for something else, `identities` say which are the same.
     """
     if function in _WEIGHTED and not distinct:
         return _WEIGHTED[function](groups, values, count, weights)
@@ -39,9 +41,10 @@ def aggregate_all(
     groups = groups[places]
     keys = [code[places] for code in order]
     if distinct:
-        by_place = np.lexsort((*reversed(keys), codes, groups))
+        things = codes if identities is None else np.asarray(identities)[places]
+        by_place = np.lexsort((*reversed(keys), things, groups))
         same = np.zeros(len(by_place), np.bool_)
-        same[1:] = (groups[by_place][1:] == groups[by_place][:-1]) & (codes[by_place][1:] == codes[by_place][:-1])
+        same[1:] = (groups[by_place][1:] == groups[by_place][:-1]) & (things[by_place][1:] == things[by_place][:-1])
         first = np.sort(by_place[~same])
     else:
         repeats = np.ones(len(places), np.int64) if weights is None else weights[places]

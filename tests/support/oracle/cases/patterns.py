@@ -62,6 +62,18 @@ UNIONS = [
         [("bob", 1), ("bob", 1)],
     ),
     Case(
+        "nodes of two types are two in a list of distinct ones",
+        TOWNS,
+        "match { $x: Named  $y: Person } return { collect(distinct $x) as c, count(distinct $x) as n }",
+        [(["ann", "bob", "bob", "cid", "oslo"], 5)],
+    ),
+    Case(
+        "nodes of two types are two in the list of a block",
+        TOWNS,
+        'match { $p: Person { name: "ann" } } return { collect(distinct $x) { $p livesIn $_  $x: Named } as c }',
+        [(["ann", "bob", "bob", "cid", "oslo"],)],
+    ),
+    Case(
         "nodes of two types are two groups of a limit",
         TOWNS,
         "match { $x: Named } return { $x } order { $x } limit 1 per { $x }",
@@ -238,6 +250,14 @@ RANKED_GROUPS = [
         MIXED,
         "match { $t: Thing } return { count(*) as n } order { nearest($t.spot, $v) } limit 0",
         [0],
+        declared="$v: Vector(4)",
+        params={"v": [0.0, 0.0, 0.0, 0.0]},
+    ),
+    Case(
+        "a window counts rows, also those that are equal",
+        MIXED,
+        "match { $_ owns $t } return { collect($t) as c } order { nearest($t.spot, $v) } limit 2",
+        [(["1", "2"],)],
         declared="$v: Vector(4)",
         params={"v": [0.0, 0.0, 0.0, 0.0]},
     ),
