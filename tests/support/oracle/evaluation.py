@@ -15,6 +15,10 @@ Where the texts leave something open, this is what is assumed:
 * If the arms of `rrf` rank different variables, an arm orders whole rows, and entities of the first arm's variable
   rank by their first appearance. Further order keys do not matter inside an arm.
 * What overflows in a match is unknown together with everything that is made of it, `is null` included.
+* Which way an edge is followed that fits its ends both ways depends on what other traversals leave of their types: the
+  traversals of a block are read in text order, those with a known end first.
+* Of a query with `limit 0` nothing is computed, so nothing overflows.
+* Groups are returned values: nodes of two types with one id are two groups, and equal as an order key or in `per`.
 """
 
 from __future__ import annotations
@@ -148,6 +152,8 @@ class _Oracle:
         is_grouped = query.distinct or any(has_aggregate(item.expression) for item in query.returns)
         make = self._grouped if is_grouped else self._plain
         limit, offset = self._count(query.limit), self._count(query.offset) or 0
+        if limit == 0 and not _is_window(query):
+            return Answer(columns, [], False, limit, offset)
         try:
             rows, is_ordered = make(query, matches, types)
             if query.per and limit is not None:

@@ -238,9 +238,11 @@ class ExpressionWriter:
             return self.expression(scope, "whole", depth, nested)
 
         kinds = ["sum", "sum", "remainder", "length", "part of a moment", "between", "size", "cast", "minus", "abs"]
-        match self.pick([*kinds, "choice", "block"]):
+        match self.pick([*kinds, "choice", "block", "large", "large"]):
             case "sum":
                 return Binary(whole(), self.pick(["+", "-", "*"]), whole())
+            case "large":
+                return self.large(scope)
             case "remainder":
                 return self.pick([lambda a, b: Binary(a, "%", b), lambda a, b: Function("div", (a, b))])(
                     whole(), whole()
@@ -296,6 +298,13 @@ class ExpressionWriter:
             case "block":
                 return self.block_value(scope, depth, self.pick(["sum", "avg"]))
         return None
+
+    def large(self, scope: Scope) -> Expression:
+        """A number that is often beyond 64 bits, and never because of constants alone."""
+        wide = scope.properties(lambda item: item.scalar in ("I64", "U64"))
+        part = self.pick(wide)[0] if wide else self.variable_part(scope, "whole")
+        other = Literal(self.pick([2**63 - 1, 2**62, -(2**63) + 1, 3_037_000_500]))
+        return Binary(part, self.pick(["*", "*", "+", "-"]), self.pick([other, other, part]))
 
     def variable_part(self, scope: Scope, kind: str) -> Expression:
         """A property of a kind; a minus before a literal would be another literal."""
@@ -402,6 +411,8 @@ class ExpressionWriter:
         kind = self.pick(KINDS)
         other = self.pick(["whole", "float"]) if kind in ("whole", "float") else kind
         sides = [self.expression(scope, item, depth, nested) for item in (kind, other)]
+        if kind == "whole" and self.chance(3):
+            sides[0] = self.large(scope)
         same = self.same_entities(scope) if self.chance(8) else None
         return same or Binary(sides[0], self.pick(OPERATORS), sides[1])
 

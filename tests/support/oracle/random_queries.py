@@ -182,7 +182,9 @@ class _Writer(PatternWriter):
         kinds = ["property", "property", "variable", "literal", "parameter", "list", "now", "id"]
         if scope.paths and not groupable:
             kinds += ["path"] * 3
-        match self.pick([*kinds, *["expression"] * 8, "collect", "inexact"]):
+        match self.pick([*kinds, *["expression"] * 8, "collect", "inexact", "large"]):
+            case "large":
+                return self.large(scope)
             case "path":
                 return Function(self.pick(["nodes", "edges", "length"]), (Variable(self.pick(scope.paths)),))
             case "expression":
