@@ -309,7 +309,7 @@ def _steps(shape: Shape, hop: Hop, types: Mapping[str, Members]) -> tuple[Step, 
             raise MisfitError("the end of several hops may have any type")
         both = [Step(edge, is_forward) for edge in edges for is_forward in (True, False)]
         found = [step for step in both if is_long or _leads(step, left, right)]
-        if not all(any(_fits(step.source, members) for step in found) for members in (left, right)):
+        if not _joins(found, left, right):
             found = []
     elif is_long and len(hop.words) != 1:
         found = _one_way(hop, edges, left, right)
@@ -334,9 +334,12 @@ def _one_way(hop: Hop, edges: Sequence[EdgeShape], left: Members | None, right: 
     turned = [edge for edge in edges if not _fits(edge.source, left) and _fits(edge.target, left)]
     if is_forward and hop.words and turned:
         raise MisfitError("one edge would run against the others")
-    can_begin = any(_fits(step.source, left) for step in steps)
-    can_end = any(_fits(step.target, right) for step in steps)
-    return steps if can_begin and can_end else []
+    return steps if _joins(steps, left, right) else []
+
+
+def _joins(steps: Sequence[Step], left: Members | None, right: Members | None) -> bool:
+    """Whether a way may begin at one end, and one may lead to the other."""
+    return any(_fits(step.source, left) for step in steps) and any(_fits(step.target, right) for step in steps)
 
 
 def _narrow(link: Link, types: dict[str, Members], outer: frozenset[str]) -> None:

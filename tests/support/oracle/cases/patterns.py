@@ -112,6 +112,12 @@ UNIONS = [
         ["oslo"],
     ),
     Case(
+        "both ways over an edge between two types",
+        TOWNS,
+        "match { $p: Person  $t: Place  $p <livesIn> $t  $t <livesIn> $p } return { $p, $t } order { $p }",
+        [("ann", "oslo"), ("bob", "oslo"), ("cid", "bob")],
+    ),
+    Case(
         "through nodes of another type",
         TOWNS,
         "match { $p: Person  $p <wants>{1,4} $q: Person } return { $p, $q } order { $p }",

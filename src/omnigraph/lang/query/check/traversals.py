@@ -252,7 +252,9 @@ def _steps(
     is_named = len(clause.hop.words) == 1
     if clause.hop.undirected:
         steps = tuple(_both_ways(edges, ends, is_long=is_long))
-        if not all(any(_fits(step.source_type, types) for step in steps) for types in ends):
+        can_begin = any(_fits(step.source_type, ends[0]) for step in steps)
+        can_end = any(_fits(step.target_type, ends[1]) for step in steps)
+        if not (can_begin and can_end):
             steps = ()
     elif is_long and not is_named:
         steps = _one_way(context, clause, edges, ends)
