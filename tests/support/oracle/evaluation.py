@@ -250,7 +250,12 @@ class _Oracle:
             score = None if ranking is None else ranking.scores[ranking.id_of(match)]
             rows.append({**match, COLUMNS: self._projected(query, match, score, types), "types": types})
         rows = self._having(query, rows, types)
-        rows, is_ordered = self._sorted(query, rows, query.order if rank is None else query.order[1:])
+        try:
+            rows, is_ordered = self._sorted(query, rows, query.order if rank is None else query.order[1:])
+        except _FailureError:
+            if rank is not None:
+                raise UndeterminedError("keys behind a rank are looked at where scores are equal") from None
+            raise
         if ranking is None:
             return rows, is_ordered and bool(query.order)
         rows.sort(key=lambda row: ranking.best[ranking.id_of(row)])

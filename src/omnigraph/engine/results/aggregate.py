@@ -36,6 +36,7 @@ _MAX_PARTIALS = 1 << 20
 _JOIN_COPIES = 2
 #: The values of the only aggregate.
 _ONLY_VALUE = "~value 0"
+_ONLY_IDENTITY = "~identity 0"
 _MERGED_BY = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
 _SKIP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _COUNTS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=0)
@@ -253,7 +254,10 @@ class Grouping:
     def _partial_keys(self) -> list[str]:
         """The columns of the partials that no two rows of one have in common."""
         keys = [*self._variables, *self._held_keys.values()] or [_ALL]
-        return [*keys, _ONLY_VALUE] if self._is_set else keys
+        if not self._is_set:
+            return keys
+        is_entity = isinstance(self._whole[0].argument, ir.EntityRef)
+        return [*keys, _ONLY_VALUE, *([_ONLY_IDENTITY] if is_entity else [])]
 
     def finish(self) -> Groups:
         """The groups, in no particular order."""

@@ -1,4 +1,4 @@
-"""The result columns of groups: what expressions are evaluated over, having, distinct, and the first of an order."""
+"""The result columns of groups: what expressions are evaluated over, having, and the first of an order."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Groups:
 def first_groups(context: Context, groups: Groups, query: ir.ReadIR, wanted: int | None) -> Groups:
     """The groups that the first `wanted` are among, before values are read that only those need.
 
-    All groups where the others matter too: they are distinct, left out or counted later, or may fail the query.
+    All groups where the others matter too: they are left out or counted later, or may fail the query.
     """
     expressions = {
         item.name: item.expression
