@@ -108,7 +108,7 @@ def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) 
     """
     schema = result_schema(query.projections)
     window = _Window.of(context, query)
-    if window.limit == 0:
+    if window.limit == 0 and not (query.grouped and isinstance(query.rank, ir.Nearest | ir.Rrf)):
         return ResultStream(schema, iter(()))
     plan = plan_of(context, query)
     context.blocks = _BLOCKS
@@ -228,13 +228,14 @@ def _parted(query: ir.ReadIR) -> tuple[tuple[ir.Op, ...], tuple[ir.Op, ...]]:
 
 
 def _cut(context: Context, query: ir.ReadIR, window: _Window, rows: Rows) -> Rows:
-    """Ordered rows without those before the offset, or the first of each group."""
+    """Ordered rows between offset and limit, or the first of each group. A row may stand for several equal ones."""
     if not rows.total:
         return rows
     if query.per and window.limit is not None:
         return first_of_groups(context, rows, query, window.limit)
     start = min(window.offset, rows.total)
-    return rows.written_out(start, rows.total - start) if start else rows
+    count = rows.total - start if window.limit is None else min(window.limit, rows.total - start)
+    return rows if count == rows.total else rows.written_out(start, count)
 
 
 def _grouped(

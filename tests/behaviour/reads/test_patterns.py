@@ -314,6 +314,8 @@ def test_too_many_paths_are_refused(towns: Graph, monkeypatch: pytest.MonkeyPatc
         ("$p: Person  $p * $q", "T5"),
         ("$p: Town  $q: Town  $p * $q", "T5"),
         ("$p: Person  $p <likes>{1,3} $q", "T5"),
+        ("$p: Town  $p <knows>{1,3} $q: Person", "T5"),
+        ("$p: Person  exists { $p knows $_  $t: Town  $t <knows>{1,3} $p }", "T5"),
         ("$p: Person  $p (knows where nobody > 3) $q", "T6"),
         ("$p: Person  $p (knows where since) $q", "T41"),
         ("$p: Person  path $w = all $p knows{1,11} $q", "T15"),

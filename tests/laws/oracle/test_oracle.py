@@ -16,11 +16,11 @@ from omnigraph.lang.query.signature import bind_params
 from omnigraph.lang.schema.compiler import compile_schema
 from support.oracle import evaluation
 from support.oracle.answers import Answer, Instant, Unpredicted, reduced, shown
-from support.oracle.cases import matching, results, search, values
+from support.oracle.cases import matching, patterns, results, search, values
 from support.oracle.cases.case import Case
 from support.oracle.engines import IndexState, Workshop, objections, opened
 from support.oracle.graphs import SCHEMA, World, read_shape, worlds
-from support.oracle.queries import AllProperties, render
+from support.oracle.queries import AllProperties, Bind, Hop, Maybe, PathOf, render, walk
 from support.oracle.random_queries import Question, Scenario, questions, scenarios
 from support.oracle.reading import from_text
 from support.oracle.text import distance, is_similar, matches_text, searches
@@ -115,7 +115,7 @@ def test_words_are_found_as_the_language_says() -> None:
 # ---- Cases that a person computed: the oracle agrees with them, and so does the engine in every state and mode
 
 
-CASES = [*matching.CASES, *values.CASES, *results.CASES, *search.CASES]
+CASES = [*matching.CASES, *patterns.CASES, *values.CASES, *results.CASES, *search.CASES]
 every_case = each_case("case", CASES, ids=lambda case: case.title)
 
 
@@ -210,7 +210,7 @@ def test_random_queries_find_something() -> None:
     """A differential test over empty results would show nothing."""
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=40, database=None)
+    @settings(max_examples=25, database=None)
     @given(scenarios())
     def run(scenario: Scenario) -> None:
         for question in scenario.questions:
@@ -221,6 +221,12 @@ def test_random_queries_find_something() -> None:
                 continue
             seen["failing"] += answer.fails
             seen["some"] += bool(answer.rows)
+            parts = list(walk(question.query)) if answer.rows else []
+            seen["optional"] += any(isinstance(part, Maybe) for part in parts)
+            seen["paths"] += any(isinstance(part, PathOf) for part in parts)
+            seen["types"] += any(isinstance(part, Bind) and len(part.types) > 1 for part in parts)
+            seen["words"] += any(isinstance(part, Hop) and len(part.words) != 1 for part in parts)
+            seen["hop conditions"] += any(isinstance(part, Hop) and part.condition is not None for part in parts)
             seen["several"] += len(answer.rows) > 1
             seen["ordered"] += answer.is_ordered
 
@@ -228,8 +234,9 @@ def test_random_queries_find_something() -> None:
     assert seen["some"] > seen["all"] / 4
     assert seen["several"] > seen["all"] / 8
     assert seen["all"] / 4 < seen["ordered"] < seen["all"] * 9 / 10
+    assert min(seen[kind] for kind in ("optional", "paths", "types", "words", "hop conditions")) > 0, seen
     assert seen["open"] < seen["all"] / 10
-    assert seen["failing"] < seen["all"] / 10
+    assert 0 < seen["failing"] < seen["all"] / 10
 
 
 # ---- Random queries over random worlds: the engine gives the rows of the oracle, in every index state and mode

@@ -47,14 +47,18 @@ def in_order(rows: Sequence[Any], keys: Sequence[Sort], value: Callable[[Express
 
 
 def placed(rows: Sequence[Any], cells: Sequence[Any], key: Sort) -> list[Any]:
-    """Rows in the order of one value each; ties stay as they are, also descending."""
+    """Rows in the order of one value each, of nodes and paths by their ids; ties stay as they are, also descending."""
     descending = key.direction == "desc"
     nulls_first = key.nulls == "first" if key.nulls else not descending
     pairs = list(zip(cells, rows, strict=True))
     nulls = [row for cell, row in pairs if cell is None]
-    others = sorted((pair for pair in pairs if pair[0] is not None), key=lambda p: plain(p[0]), reverse=descending)
+    others = sorted((pair for pair in pairs if pair[0] is not None), key=lambda p: _key(p[0]), reverse=descending)
     sorted_rows = [row for _, row in others]
     return nulls + sorted_rows if nulls_first else sorted_rows + nulls
+
+
+def _key(value: Any) -> Any:
+    return getattr(value, "place", plain(value))
 
 
 def _made(call: Aggregate, values: Sequence[Any]) -> Any:

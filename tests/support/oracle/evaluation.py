@@ -15,6 +15,10 @@ Where the texts leave something open, this is what is assumed:
 * If the arms of `rrf` rank different variables, an arm orders whole rows, and entities of the first arm's variable
   rank by their first appearance. Further order keys do not matter inside an arm.
 * What overflows in a match is unknown together with everything that is made of it, `is null` included.
+* Which way an edge is followed that fits its ends both ways depends on what other traversals leave of their types: the
+  traversals of a block are read in text order, those with a known end first.
+* Of a query with `limit 0` nothing is computed, so nothing overflows.
+* Groups are returned values: nodes of two types with one id are two groups, and equal as an order key or in `per`.
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ from support.oracle.aggregates import aggregated, placed
 from support.oracle.answers import Answer, Instant
 from support.oracle.graphs import Row, World, f32, read_shape
 from support.oracle.kinds import Known, Types
-from support.oracle.matching import COLUMNS, Match, Matcher, lets_of, named, resolve, substituted, without_lets
+from support.oracle.matching import COLUMNS, Match, Matcher, Walked, identity
+from support.oracle.patterns import lets_of, named, resolve, substituted, without_lets
 from support.oracle.queries import (
     Aggregate,
     AllProperties,
@@ -56,7 +61,7 @@ from support.oracle.queries import (
     rewritten,
     walk,
 )
-from support.oracle.values import OVERFLOW, TOLERANCE, Approximate, UndeterminedError, plain
+from support.oracle.values import OVERFLOW, TOLERANCE, Approximate, Identity, UndeterminedError, plain
 
 RRF_K = 60
 
@@ -113,7 +118,7 @@ def _columns_of(query: Query, item: Return) -> Iterable[Return]:
         return [item]
     shape, variable = read_shape(), item.expression.variable
     block = resolve(shape, named(without_lets(query.clauses, {})), {})
-    properties = shape.properties(block.types[variable]).values()
+    properties = shape.common(block.types[variable]).values()
     wanted = [part.name for part in properties if not part.type.startswith(("Vector", "Blob"))]
     return [Return(Property(variable, name)) for name in wanted]
 
@@ -147,6 +152,8 @@ class _Oracle:
         is_grouped = query.distinct or any(has_aggregate(item.expression) for item in query.returns)
         make = self._grouped if is_grouped else self._plain
         limit, offset = self._count(query.limit), self._count(query.offset) or 0
+        if limit == 0 and not _is_window(query):
+            return Answer(columns, [], False, limit, offset)
         try:
             rows, is_ordered = make(query, matches, types)
             if query.per and limit is not None:
@@ -154,7 +161,11 @@ class _Oracle:
         except _FailureError:
             return Answer(columns, [], False, None, fails=True)
         # A row is a dictionary of columns here, and its match is only needed for keys that are not returned.
-        answer = Answer(columns, [row[COLUMNS] for row in rows], is_ordered, limit, offset)
+        shown = [{name: _shown(cell) for name, cell in row[COLUMNS].items()} for row in rows]
+        if _is_window(query):
+            # The window has chosen the rows that were grouped.
+            limit, offset = None, 0
+        answer = Answer(columns, shown, is_ordered, limit, offset)
         return self._strict(answer)
 
     def _strict(self, answer: Answer) -> Answer:
@@ -233,14 +244,18 @@ class _Oracle:
         rank = _rank_of(query)
         ranking = None if rank is None else self._ranking(rank, matches, self._count(query.limit), types)
         if ranking is not None:
-            matches = [match for match in matches if ranking.id_of(match) in ranking.best]
-            matches.sort(key=lambda match: (ranking.places[ranking.id_of(match)], ranking.id_of(match)))
+            matches = ranking.ranked(matches)
         rows: list[Row] = []
         for match in matches:
             score = None if ranking is None else ranking.scores[ranking.id_of(match)]
             rows.append({**match, COLUMNS: self._projected(query, match, score, types), "types": types})
         rows = self._having(query, rows, types)
-        rows, is_ordered = self._sorted(query, rows, query.order if rank is None else query.order[1:])
+        try:
+            rows, is_ordered = self._sorted(query, rows, query.order if rank is None else query.order[1:])
+        except _FailureError:
+            if rank is not None:
+                raise UndeterminedError("keys behind a rank are looked at where scores are equal") from None
+            raise
         if ranking is None:
             return rows, is_ordered and bool(query.order)
         rows.sort(key=lambda row: ranking.best[ranking.id_of(row)])
@@ -270,7 +285,31 @@ class _Oracle:
 
     # ---- groups
 
+    def _population(self, query: Query, rank: Rank, matches: list[Match], types: Types) -> list[Match]:
+        """The rows that a ranked query groups: those that it would return without aggregates."""
+        limit, offset = self._count(query.limit) or 0, self._count(query.offset) or 0
+        ranking = self._ranking(rank, matches, offset + limit, types)
+        found = ranking.ranked(matches)
+        if not _is_window(query):
+            return found
+        aggregates = {item.column for item in query.returns if has_aggregate(item.expression)}
+        for key in reversed(query.order[1:]):
+            if key.expression in map(Column, aggregates) or has_aggregate(key.expression):
+                continue
+            expression = next(
+                (item.expression for item in query.returns if Column(item.column) == key.expression), key.expression
+            )
+            cells = [self.matcher.value(expression, match, types) for match in found]
+            if OVERFLOW in cells or _is_shaky(cells):
+                raise UndeterminedError("keys that decide about the rows of a window")
+            found = placed(found, cells, key)
+        found.sort(key=lambda match: ranking.best[ranking.id_of(match)])
+        return found[offset : offset + limit]
+
     def _grouped(self, query: Query, matches: list[Match], types: Types) -> tuple[list[Row], bool]:
+        rank, order = _rank_of(query), query.order
+        if rank is not None:
+            matches, order = self._population(query, rank, matches, types), order[1:]
         plains = [item for item in query.returns if not has_aggregate(item.expression)]
         keys = [item for item in plains if not _is_constant(item.expression)]
         is_distinct_only = len(plains) == len(query.returns)
@@ -285,9 +324,11 @@ class _Oracle:
         rows: list[Row] = [{COLUMNS: self._group_row(query, members, types)} for members in groups.values()]
         if query.distinct and not is_distinct_only:
             rows = list({tuple(_hashable(cell) for cell in row[COLUMNS].values()): row for row in rows}.values())
+        # From here on there are returned values only: a node is its id.
+        rows = [{COLUMNS: {name: _shown(cell) for name, cell in row[COLUMNS].items()}} for row in rows]
         rows = self._having(query, rows, types)
         rows, is_ordered = self._ties_broken(query, rows)
-        rows, is_known = self._sorted(query, rows, query.order)
+        rows, is_known = self._sorted(query, rows, order)
         return rows, is_ordered and is_known and bool(query.order)
 
     def _group_row(self, query: Query, members: list[Match], types: Types) -> Row:
@@ -315,7 +356,7 @@ class _Oracle:
         """Rows in the order of their columns, and whether that is an order of all of them."""
         # A list has no order: what stands behind one breaks no ties that are known.
         leading = takewhile(
-            lambda item: not any(isinstance(row[COLUMNS][item.column], list) for row in rows), query.returns
+            lambda item: not any(isinstance(row[COLUMNS][item.column], list | dict) for row in rows), query.returns
         )
         sortable = [item.column for item in leading if not isinstance(item.expression, Now)]
         for column in reversed(sortable):
@@ -333,7 +374,7 @@ class _Oracle:
         if isinstance(rank, Rrf):
             return self._fused(rank, matches, limit or 0, types)
         variable = rank.field.variable
-        numbers = {match[variable]["id"]: number for match, number in self._arm(rank, matches, types)}
+        numbers = {identity(match[variable]): number for match, number in self._arm(rank, matches, types)}
         if isinstance(rank, Nearest):
             scores = {id_: Approximate(sqrt(number), sqrt(number) * 1e-6) for id_, number in numbers.items()}
         else:
@@ -356,7 +397,7 @@ class _Oracle:
                 continue
             pairs = zip(value, [f32(part) for part in query], strict=True)
             found.append((match, sum((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs)))
-        return sorted(found, key=lambda item: (item[1], item[0][variable]["id"]))
+        return sorted(found, key=lambda item: (item[1], identity(item[0][variable])))
 
     def _relevance(self, arm: Bm25, query: str | None, matches: list[Match]) -> dict[str, float]:
         """BM25 of all nodes of the type, whatever the match leaves of them; equal scores are the same number."""
@@ -391,10 +432,10 @@ class _Oracle:
         variable = rank.first.field.variable
         k = RRF_K if rank.k is None else self.matcher.value(rank.k, {}, types)
         depth = max(5 * limit, 50)
-        sums: dict[str, Fraction] = {}
-        places: list[dict[str, int]] = []
+        sums: dict[Identity, Fraction] = {}
+        places: list[dict[Identity, int]] = []
         for arm in (rank.first, rank.second):
-            order = dict.fromkeys(m[variable]["id"] for m, _ in self._arm(arm, matches, types))
+            order = dict.fromkeys(identity(m[variable]) for m, _ in self._arm(arm, matches, types))
             places.append({id_: place for place, id_ in enumerate(list(order)[:depth])})
             for id_, place in places[-1].items():
                 sums[id_] = sums.get(id_, Fraction(0)) + Fraction(1, k + place + 1)
@@ -412,14 +453,18 @@ class _Ranking:
 
     variable: str
     #: The smaller, the better.
-    best: dict[str, Any]
-    scores: dict[str, Approximate]
+    best: dict[Identity, Any]
+    scores: dict[Identity, Approximate]
     #: What breaks ties before the id does.
-    places: dict[str, tuple[int, ...]]
+    places: dict[Identity, tuple[int, ...]]
 
-    def id_of(self, match: Match) -> str:
-        found: str = match[self.variable]["id"]
-        return found
+    def id_of(self, match: Match) -> Identity:
+        return identity(match[self.variable])
+
+    def ranked(self, matches: list[Match]) -> list[Match]:
+        """The matches of ranked entities, in the order in which ties are broken."""
+        found = [match for match in matches if self.id_of(match) in self.best]
+        return sorted(found, key=lambda match: (self.places[self.id_of(match)], self.id_of(match)))
 
 
 # ---- small parts
@@ -434,6 +479,24 @@ def _rank_of(query: Query) -> Rank | None:
         named = [item.expression for item in query.returns if item.column == first.name]
         first = named[0]
     return first if isinstance(first, Rank) else None
+
+
+def _is_window(query: Query) -> bool:
+    """Whether the limit of a query is that of the rows which it groups."""
+    is_grouped = any(has_aggregate(item.expression) for item in query.returns)
+    return is_grouped and isinstance(_rank_of(query), Nearest | Rrf)
+
+
+def _shown(cell: Any) -> Any:
+    """A cell as a result has it: nodes and edges are their ids."""
+    match cell:
+        case Identity(id_):
+            return id_
+        case Walked():
+            return cell.steps
+        case list():
+            return [_shown(part) for part in cell]
+    return cell
 
 
 def _hashable(value: Any) -> Any:

@@ -7,11 +7,12 @@ Nothing here knows how a query is run.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -30,9 +31,11 @@ Row = dict[str, Any]
 World = dict[str, list[Row]]
 
 #: Every scalar type, lists, vectors, enums, indexed and not; keys of two types and none; two edge types with the same
-#: ends; edges inside one type and across types.
+#: ends; edges inside one type and across types; properties that several types share, and that have one name only.
 SCHEMA = """
-node Person {
+interface Named { name: String }
+interface Unused { name: String }
+node Person implements Named {
     name: String @key
     nick: String?
     bio: String? @index
@@ -66,14 +69,18 @@ node Thing {
     grains: [F32]?
     spot: Vector(4)
 }
-node Place {
+node Place implements Named {
     name: String @key
     city: String? @index
     size: I64?
+    level: String?
+    vec: Vector(4)? @index
 }
 node Note {
     text: String? @index
     rank: I32?
+    name: String?
+    born: Date?
 }
 edge Knows: Person -> Person {
     since: I32?
@@ -88,13 +95,18 @@ edge Owns: Person -> Thing {
 }
 edge Wants: Person -> Thing {
     level: enum(much, some)
+    share: F32?
 }
 edge PartOf: Thing -> Thing {
     amount: U64?
     tags: [String]?
 }
-edge KeptAt: Thing -> Place
-edge LivesIn: Person -> Place
+edge KeptAt: Thing -> Place {
+    @key(src, dst)
+}
+edge LivesIn: Person -> Place {
+    since: I32?
+}
 edge About: Note -> Person
 """
 
@@ -145,6 +157,8 @@ class EdgeShape:
     source: str
     target: str
     properties: Mapping[str, PropertyShape]
+    #: Whether its ends are its key: there is one edge between two nodes, whose id they make.
+    is_keyed: bool
 
     @property
     def is_loop(self) -> bool:
@@ -158,6 +172,8 @@ class Shape:
 
     nodes: Mapping[str, NodeShape]
     edges: Mapping[str, EdgeShape]
+    #: The node types that stand behind the name of an interface.
+    interfaces: Mapping[str, tuple[str, ...]]
 
     def edge(self, word: str) -> EdgeShape:
         """The edge type behind a word of a query, whatever its case."""
@@ -167,10 +183,27 @@ class Shape:
         """The properties of a node or edge type."""
         return (self.nodes.get(type_) or self.edges[type_]).properties
 
+    def members(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The node types that names of types and interfaces stand for."""
+        return tuple(sorted({member for name in names for member in self.interfaces.get(name, (name,))}))
+
+    def common(self, types: Sequence[str]) -> dict[str, PropertyShape]:
+        """The properties that several types share: of one type, or all of them texts; nullable if one is."""
+        found: dict[str, PropertyShape] = {}
+        for name, first in self.properties(types[0]).items() if types else ():
+            items = [self.properties(type_).get(name) for type_ in types]
+            known = [item for item in items if item is not None]
+            written = {item.type for item in known}
+            if len(known) < len(types) or (len(written) > 1 and {item.scalar for item in known} != {"String"}):
+                continue
+            type_ = first.type if len(written) == 1 else "String"
+            found[name] = PropertyShape(name, type_, any(item.nullable for item in known))
+        return found
+
 
 _DECLARATION = re.compile(
-    r"(?P<kind>node|edge) (?P<name>\w+)(?:: (?P<source>\w+) -> (?P<target>\w+))?"
-    r"(?: \{(?P<body>[^}]*)\})?"
+    r"(?P<kind>interface|node|edge) (?P<name>\w+)(?:: (?P<source>\w+) -> (?P<target>\w+))?"
+    r"(?: implements (?P<interface>\w+))?(?: \{(?P<body>[^}]*)\})?"
 )
 _PROPERTY = re.compile(r"(?P<name>\w+): (?P<type>enum\([^)]*\)|Vector\(\d+\)|\[\w+\]|\w+)(?P<null>\??)(?P<key> @key)?")
 
@@ -180,16 +213,23 @@ def read_shape(schema: str = SCHEMA) -> Shape:
     """The shape of a schema that is written as plainly as `SCHEMA`."""
     nodes: dict[str, NodeShape] = {}
     edges: dict[str, EdgeShape] = {}
+    interfaces: dict[str, tuple[str, ...]] = {}
     for found in _DECLARATION.finditer(schema):
         matches = list(_PROPERTY.finditer(found["body"] or ""))
         properties = {m["name"]: PropertyShape(m["name"], m["type"], bool(m["null"])) for m in matches}
-        name = found["name"]
-        if found["kind"] == "node":
+        name, interface = found["name"], found["interface"]
+        if interface:
+            interfaces[interface] = (*interfaces[interface], name)
+        if found["kind"] == "interface":
+            interfaces[name] = ()
+        elif found["kind"] == "node":
             key = next((m["name"] for m in matches if m["key"]), None)
             nodes[name] = NodeShape(name, key, properties)
         else:
-            edges[name] = EdgeShape(name, found["source"], found["target"], properties)
-    return Shape(nodes, edges)
+            edges[name] = EdgeShape(
+                name, found["source"], found["target"], properties, "@key(src, dst)" in (found["body"] or "")
+            )
+    return Shape(nodes, edges, interfaces)
 
 
 # ---- values
@@ -304,7 +344,9 @@ def worlds(draw: st.DrawFn) -> World:
         for number in range(draw(_EDGE_COUNTS)):
             src, dst = draw(st.sampled_from(sources)), draw(st.sampled_from(targets))
             row = {name: draw(_strategy(item)) for name, item in edge.properties.items()}
-            world[edge.name].append({"id": _IDS[number], "src": src, "dst": dst, **row})
+            id_ = json.dumps([src, dst], ensure_ascii=False, separators=(",", ":")) if edge.is_keyed else _IDS[number]
+            if all(other["id"] != id_ for other in world[edge.name]):
+                world[edge.name].append({"id": id_, "src": src, "dst": dst, **row})
     return world
 
 

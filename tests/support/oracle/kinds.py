@@ -38,7 +38,8 @@ _RESULTS: Mapping[str, str] = (
     | dict.fromkeys(("days_between", "seconds_between"), "I64")
     | dict.fromkeys(("matches", "contains", "starts_with", "ends_with"), "Bool")
     | dict.fromkeys(("sqrt", "pow", "ln", "exp", "f64", "l2", "cosine"), "F64")
-    | {"split": "[String]", "date": "Date", "datetime": "DateTime"}
+    | {"split": "[String]", "nodes": "[String]", "edges": "[String]", "date": "Date", "datetime": "DateTime"}
+    | {"object": "object"}
 )
 
 
@@ -73,8 +74,8 @@ class Types:
     """What is known of the names in an expression."""
 
     shape: Shape
-    #: The node or edge type of every variable.
-    variables: Mapping[str, str]
+    #: The node or edge types of every variable.
+    variables: Mapping[str, tuple[str, ...]]
     params: Mapping[str, str]
     columns: Mapping[str, str]
     #: The types inside of a block.
@@ -88,7 +89,7 @@ class Types:
             case Property(_, name) if name.startswith("@"):
                 return "String"
             case Property(variable, name):
-                item = self.shape.properties(self.variables[variable])[name]
+                item = self.shape.common(self.variables[variable])[name]
                 return item.scalar or item.type
             case Parameter(name):
                 return self.params[name]

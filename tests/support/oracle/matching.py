@@ -7,32 +7,29 @@ have entities. The open points are listed in `evaluation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from support.oracle import text as words
 from support.oracle.aggregates import aggregated
-from support.oracle.graphs import EdgeShape, Row, Shape, World, f32
+from support.oracle.graphs import Row, Shape, World, f32
 from support.oracle.kinds import Known, Types
+from support.oracle.patterns import PATH, Block, Link, is_hidden, resolve
 from support.oracle.queries import (
-    ANONYMOUS,
     ARITHMETIC,
     Aggregate,
     Binary,
     Bind,
     Case,
-    Clause,
     Column,
     Exists,
     Expression,
     Function,
     Hop,
     IsNull,
-    Let,
     ListOf,
     Literal,
-    Named,
     Now,
     Parameter,
     Property,
@@ -47,6 +44,7 @@ from support.oracle.values import (
     FUNCTIONS,
     OVERFLOW,
     Approximate,
+    Identity,
     UndeterminedError,
     calculate,
     compare,
@@ -58,12 +56,44 @@ from support.oracle.values import (
     spelled,
 )
 
-#: A row of a match: the entity of every variable.
-Match = dict[str, "Row"]
+
+@dataclass(frozen=True, order=True, slots=True)
+class Walked:
+    """A path: its edges, the smallest of which make the smallest path, and the nodes that they join."""
+
+    edges: tuple[Identity, ...]
+    nodes: tuple[Identity, ...] = field(compare=False)
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What it is ordered by."""
+        return tuple(edge.id for edge in self.edges)
+
+    @property
+    def steps(self) -> list[dict[str, str | None]]:
+        """The path as a result shows it."""
+        edges = (None, *self.edges)
+        return [
+            {
+                "node": node.id,
+                "node_type": node.type,
+                "edge": None if edge is None else edge.id,
+                "edge_type": None if edge is None else edge.type,
+            }
+            for node, edge in zip(self.nodes, edges, strict=True)
+        ]
+
+
+#: A row of a match: the entity of every variable, or its path; None where an optional block has no solution.
+Match = dict[str, Any]
 
 FUZZY_EDITS = 2
+#: The system fields that a stored row has under another name.
+_SYSTEM = {"@id": "id", "@src": "src", "@dst": "dst"}
 #: Where a row of results has its columns, for `having` and order keys.
 COLUMNS = "="
+#: The variable of the edge that the condition of a hop is about.
+_EDGE = "~edge"
 
 
 def rounded(value: Any) -> Any:
@@ -73,161 +103,18 @@ def rounded(value: Any) -> Any:
     return value if value is None else f32(value)
 
 
-# ---- reach
+def identity(entity: Row) -> Identity:
+    """What makes an entity the same as another."""
+    return Identity(entity["id"], entity["@type"])
 
 
-def distances(edges: Iterable[Row], start: str, *, is_loop: bool, undirected: bool) -> dict[str, int]:
-    """The hop at which each node is reached first from `start`; the start itself only over a self-loop."""
-    pairs = {(row["src"], row["dst"]) for row in edges}
-    if undirected:
-        pairs |= {(dst, src) for src, dst in pairs}
-    if not is_loop:
-        # Ids of the other type mean nothing here: there is one hop.
-        return {dst: 1 for src, dst in pairs if src == start}
-    found = {start: 1} if (start, start) in pairs else {}
-    visited, frontier, hop = {start}, {start}, 0
-    while frontier:
-        hop += 1
-        frontier = {dst for src, dst in pairs if src in frontier} - visited
-        visited |= frontier
-        found |= dict.fromkeys(frontier, hop)
-    return found
-
-
-# ---- blocks
-
-
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """A traversal with its direction resolved: from `source` to `target` along the stored edges."""
-
-    hop: Hop
-    edge: EdgeShape
-    source: str
-    target: str
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        return self.hop.bounds or (1, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The clauses between two braces, with a type for every variable."""
-
-    clauses: tuple[Clause, ...]
-    #: The type of every variable that the block sees, edges included.
-    types: dict[str, str]
-    #: Node variables that the block introduces.
-    own: dict[str, str]
-    links: tuple[_Link, ...]
-
-
-def named(node: Any) -> Any:
-    """A query or its clauses with a name for every anonymous node, and without anonymous edges.
-
-    Such names begin with an underscore.
-    """
-    count = 0
-
-    def name_of(variable: str) -> str:
-        nonlocal count
-        if variable != ANONYMOUS:
-            return variable
-        count += 1
-        return f"_{count}"
-
-    def change(part: Any) -> Any:
-        match part:
-            case Bind(variable):
-                return replace(part, variable=name_of(variable))
-            case Hop(left, _, right, edge_variable):
-                bound = None if edge_variable == ANONYMOUS else edge_variable
-                return replace(part, edge_variable=bound, left=name_of(left), right=name_of(right))
-        return None
-
-    return rewritten(node, change)
-
-
-def substituted(node: Any, lets: Mapping[str, Expression]) -> Any:
-    """The same with the expressions of `let` where their names are used."""
-
-    def change(part: Any) -> Any:
-        match part:
-            case Named(name):
-                return substituted(lets[name], lets)
-            case Exists(clauses):
-                return replace(part, clauses=without_lets(clauses, lets))
-            case Aggregate(argument=argument, order=order, clauses=tuple(clauses)):
-                inside = lets_of(clauses, lets)
-                return replace(
-                    part,
-                    argument=substituted(argument, inside),
-                    order=substituted(order, inside),
-                    clauses=without_lets(clauses, lets),
-                )
-        return None
-
-    return rewritten(node, change)
-
-
-def lets_of(clauses: Iterable[Clause], lets: Mapping[str, Expression]) -> dict[str, Expression]:
-    """The names of `let` that a block sees."""
-    return {**lets, **{clause.name: clause.expression for clause in clauses if isinstance(clause, Let)}}
-
-
-def without_lets(clauses: Iterable[Clause], lets: Mapping[str, Expression]) -> tuple[Clause, ...]:
-    """The clauses of a block with what is named put in its places."""
-    clauses = tuple(clauses)
-    known = lets_of(clauses, lets)
-    return tuple(substituted(clause, known) for clause in clauses if not isinstance(clause, Let))
-
-
-def is_hidden(variable: str) -> bool:
-    return variable.startswith("_")
-
-
-def types_of(shape: Shape, clauses: Iterable[Clause], outer: Mapping[str, str]) -> dict[str, str] | None:
-    """The type of every node variable that a block sees; None when there is none that fits."""
-    try:
-        return _links(shape, tuple(clauses), outer)[0]
-    except _MisfitError:
-        return None
-
-
-class _MisfitError(Exception):
-    """A variable would need two types."""
-
-
-def resolve(shape: Shape, clauses: tuple[Clause, ...], outer: Mapping[str, str]) -> Block:
-    types, links = _links(shape, clauses, outer)
-    own = {name: type_ for name, type_ in types.items() if name not in outer}
-    edges = {str(link.hop.edge_variable): link.edge.name for link in links if link.hop.edge_variable}
-    return Block(clauses, {**types, **edges}, own, links)
-
-
-def _links(
-    shape: Shape, clauses: tuple[Clause, ...], outer: Mapping[str, str]
-) -> tuple[dict[str, str], tuple[_Link, ...]]:
-    """Types and directions of a block. Bindings come first, then traversals as their ends become known."""
-    bound = {clause.variable: clause.type for clause in clauses if isinstance(clause, Bind)}
-    types = {**outer, **bound}
-    links: list[_Link] = []
-    waiting = [clause for clause in clauses if isinstance(clause, Hop)]
-    while waiting:
-        hop = next((h for h in waiting if h.left in types or h.right in types), waiting[0])
-        waiting.remove(hop)
-        edge = shape.edge(hop.word)
-        left, right = types.get(hop.left), types.get(hop.right)
-        if left in (None, edge.source) and right in (None, edge.target):
-            link = _Link(hop, edge, hop.left, hop.right)
-        else:
-            link = _Link(hop, edge, hop.right, hop.left)
-        for variable, type_ in ((link.source, edge.source), (link.target, edge.target)):
-            if types.setdefault(variable, type_) != type_:
-                raise _MisfitError(f"${variable} is a {types[variable]}, not a {type_}")
-        links.append(link)
-    return types, tuple(links)
+def place_of(found: Any) -> tuple[Any, ...]:
+    """Where an entity or a path stands among others: nothing first, then by ids, then by types."""
+    if found is None:
+        return ()
+    if isinstance(found, Walked):
+        return found.place, tuple(edge.type for edge in found.edges)
+    return found["id"], found["@type"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,17 +131,17 @@ class Matcher:
     def __init__(
         self, shape: Shape, world: World, params: dict[str, Any], param_types: Mapping[str, str], now: datetime
     ) -> None:
-        self.world = world
+        self.world = {type_: [{**row, "@type": type_} for row in rows] for type_, rows in world.items()}
         self.shape = shape
         self._params = params
         self._param_types = param_types
         self._now = now
-        self._reach: dict[tuple[str, bool, str], dict[str, int]] = {}
-        self._blocks: dict[tuple[int, frozenset[tuple[str, str]]], Block] = {}
+        self._reach: dict[tuple[int, Identity], dict[Identity, int]] = {}
+        self._blocks: dict[tuple[int, frozenset[tuple[str, tuple[str, ...]]]], Block] = {}
         #: Whether a value was made although a part of it overflowed.
         self.is_doubtful = False
 
-    def types(self, variables: Mapping[str, str], columns: Mapping[str, str] | None = None) -> Types:
+    def types(self, variables: Mapping[str, tuple[str, ...]], columns: Mapping[str, str] | None = None) -> Types:
         """The types of expressions over variables, or over result columns."""
         return Types(self.shape, variables, self._param_types, columns or {}, self._inside)
 
@@ -264,16 +151,33 @@ class Matcher:
     # ---- match
 
     def matches(self, block: Block, outer: Match) -> Iterator[Match]:
-        """Every way to give the block's own variables entities such that all clauses are true."""
-        slots: list[tuple[str, Callable[[Match], Iterable[Row]]]] = [
-            (name, lambda _, type_=type_: self.world[type_]) for name, type_ in block.own.items()
+        """Every way to give the block's own variables entities such that all clauses are true.
+
+        Optional parts come one after the other, then the conditions about what they found.
+        """
+        conditions = list(self._conditions(block))
+        late = [item for item in conditions if item.needs & block.optional]
+        rows = self._mandatory(block, outer, [item for item in conditions if item not in late])
+        for inner in block.optionals:
+            rows = self._with_optional(inner, rows)
+        return (row for row in rows if all(condition.holds(row) for condition in late))
+
+    def _with_optional(self, block: Block, rows: Iterable[Match]) -> Iterator[Match]:
+        """Each row with the solutions of a block, or with nothing for its variables."""
+        for row in rows:
+            found = list(self.matches(block, row))
+            yield from found or [{**row, **dict.fromkeys(block.types.keys() - row.keys())}]
+
+    def _mandatory(self, block: Block, outer: Match, pending: list[_Condition]) -> Iterator[Match]:
+        slots: list[tuple[str, Callable[[Match], Iterable[Any]]]] = [
+            (name, lambda _, types=types: [row for type_ in types for row in self.world[type_]])
+            for name, types in block.own.items()
         ]
-        slots += [
-            (str(link.hop.edge_variable), lambda row, link=link: self._edges(link, row))
-            for link in block.links
-            if link.hop.edge_variable
-        ]
-        pending = list(self._conditions(block))
+        for link in block.links:
+            if link.path is not None:
+                slots.append((link.path.name, lambda row, link=link: self._paths(link, row)))
+            elif link.hop.edge_variable:
+                slots.append((link.hop.edge_variable, lambda row, link=link: self._edges(link, row)))
         known = set(outer)
         due: list[list[_Condition]] = []
         for name in ("", *(name for name, _ in slots)):
@@ -285,7 +189,7 @@ class Matcher:
 
     def _choose(
         self,
-        slots: Sequence[tuple[str, Callable[[Match], Iterable[Row]]]],
+        slots: Sequence[tuple[str, Callable[[Match], Iterable[Any]]]],
         due: Sequence[Sequence[_Condition]],
         at: int,
         row: Match,
@@ -301,41 +205,104 @@ class Matcher:
 
     def _conditions(self, block: Block) -> Iterator[_Condition]:
         types = self.types(block.types)
+        for bind in block.bindings:
+            yield from self._bound(bind, types)
         for clause in block.clauses:
-            match clause:
-                case Bind(variable, _, matches):
-                    for name, value in matches:
-                        item = self.shape.properties(block.types[variable])[name].item
-                        operator = "=" if item is None else "contains"
-                        yield self._condition(Binary(Property(variable, name), operator, value), types)
-                case Where(condition):
-                    yield self._condition(condition, types)
+            if isinstance(clause, Where):
+                yield self._condition(clause.condition, types)
         for link in block.links:
-            if not link.hop.edge_variable:
-                needs = frozenset({link.source, link.target})
+            if link.path is None and not link.hop.edge_variable:
+                needs = frozenset({link.hop.left, link.hop.right})
                 yield _Condition(needs, lambda row, link=link: self._reaches(link, row))
+
+    def _bound(self, bind: Bind, types: Types) -> Iterator[_Condition]:
+        yield _Condition(frozenset({bind.variable}), lambda row: row[bind.variable] is not None)
+        properties = self.shape.common(types.variables[bind.variable])
+        for name, value in bind.matches:
+            operator = "=" if properties[name].item is None else "contains"
+            yield self._condition(Binary(Property(bind.variable, name), operator, value), types)
 
     def _condition(self, expression: Expression, types: Types) -> _Condition:
         needs = frozenset(variables_of(expression)) & frozenset(types.variables)
         return _Condition(needs, lambda row: self.value(expression, row, types) is True)
 
-    def _edges(self, link: _Link, row: Match) -> Iterator[Row]:
-        """The stored edges between two entities."""
-        ends = row[link.source]["id"], row[link.target]["id"]
-        for edge in self.world[link.edge.name]:
-            stored = edge["src"], edge["dst"]
-            if stored == ends or (link.hop.undirected and stored[::-1] == ends):
-                yield edge
+    # ---- reach
 
-    def _reaches(self, link: _Link, row: Match) -> bool:
-        source, target = row[link.source]["id"], row[link.target]["id"]
-        key = link.edge.name, link.hop.undirected, source
+    def _hops(self, link: Link, node: Identity) -> Iterator[tuple[Identity, Identity]]:
+        """The edges that a traversal may follow from a node, each with where it leads; a loop comes twice both ways."""
+        for step in link.steps:
+            begin, end = ("src", "dst") if step.is_forward else ("dst", "src")
+            for edge in self.world[step.edge.name] if step.source == node.type else ():
+                if edge[begin] == node.id and self._may_follow(link.hop, edge):
+                    yield identity(edge), Identity(edge[end], step.target)
+
+    def _may_follow(self, hop: Hop, edge: Row) -> bool:
+        """Whether the condition of a hop is true for an edge; its columns are those of all edges that are named."""
+        if hop.condition is None:
+            return True
+        named = tuple(self.shape.edge(word).name for word in hop.words)
+        types = self.types({_EDGE: named})
+        condition = rewritten(
+            hop.condition, lambda part: Property(_EDGE, part.name) if isinstance(part, Column) else None
+        )
+        return self.value(condition, {_EDGE: edge}, types) is True
+
+    def _distances(self, link: Link, start: Identity) -> dict[Identity, int]:
+        """The hop at which each node is reached first; the start itself only over a self-loop."""
+        key = id(link), start
         if key not in self._reach:
-            self._reach[key] = distances(
-                self.world[link.edge.name], source, is_loop=link.edge.is_loop, undirected=link.hop.undirected
-            )
+            found = {start: 1} if any(node == start for _, node in self._hops(link, start)) else {}
+            visited, frontier, hop = {start}, {start}, 0
+            while frontier and hop < link.bounds[1]:
+                hop += 1
+                frontier = {there for here in frontier for _, there in self._hops(link, here)} - visited
+                visited |= frontier
+                found |= dict.fromkeys(frontier, hop)
+            self._reach[key] = found
+        return self._reach[key]
+
+    def _reaches(self, link: Link, row: Match) -> bool:
+        source, target = row[link.hop.left], row[link.hop.right]
+        if source is None or target is None:
+            return False
         low, high = link.bounds
-        return low <= self._reach[key].get(target, 0) <= high
+        return low <= self._distances(link, identity(source)).get(identity(target), 0) <= high
+
+    def _edges(self, link: Link, row: Match) -> Iterator[Row]:
+        """The stored edges between two entities."""
+        source, target = row[link.hop.left], row[link.hop.right]
+        if source is None or target is None:
+            return
+        found = {edge for edge, node in self._hops(link, identity(source)) if node == identity(target)}
+        for type_ in sorted({edge.type for edge in found}):
+            yield from (edge for edge in self.world[type_] if identity(edge) in found)
+
+    def _paths(self, link: Link, row: Match) -> list[Walked]:
+        source, target = row[link.hop.left], row[link.hop.right]
+        if source is None or target is None or link.path is None:
+            return []
+        start, end = identity(source), identity(target)
+        low, high = link.bounds
+        if link.path.choice == "all":
+            return self._trails(link, Walked((), (start,)), end, low, high)
+        distance = self._distances(link, start).get(end, 0)
+        if not low <= distance <= high:
+            return []
+        # A walk that is as short as any repeats nothing.
+        equally_short = self._trails(link, Walked((), (start,)), end, distance, distance)
+        return [min(equally_short)]
+
+    def _trails(self, link: Link, begun: Walked, end: Identity, low: int, high: int) -> list[Walked]:
+        """Every path that goes on from one, follows no edge twice, and comes to an end."""
+        length = len(begun.edges)
+        found = [begun] if low <= length <= high and begun.nodes[-1] == end else []
+        if length < high:
+            # A loop that may be followed both ways is one edge.
+            for edge, node in sorted(set(self._hops(link, begun.nodes[-1]))):
+                if edge not in begun.edges:
+                    longer = Walked((*begun.edges, edge), (*begun.nodes, node))
+                    found += self._trails(link, longer, end, low, high)
+        return found
 
     # ---- blocks inside of expressions
 
@@ -360,7 +327,7 @@ class Matcher:
         """Matches in the order of the ids of all their variables."""
         found = list(matches)
         names = sorted(name for name in (found[0] if found else ()) if not is_hidden(name))
-        return sorted(found, key=lambda match: [match[name]["id"] for name in names])
+        return sorted(found, key=lambda match: [place_of(match[name]) for name in names])
 
     # ---- values
 
@@ -368,9 +335,11 @@ class Matcher:
         """The value of an expression; None is null."""
         match expression:
             case Property(variable, name):
-                return row[variable][name.removeprefix("@")] if name != "@type" else types.variables[variable]
+                return None if row[variable] is None else row[variable][_SYSTEM.get(name, name)]
+            case Variable(name) if types.variables[name] == PATH:
+                return row[name]
             case Variable(name):
-                return row[name]["id"]
+                return None if row[name] is None else identity(row[name])
             case Parameter(name):
                 return self._params[name]
             case Literal(value) | Known(value):
@@ -453,6 +422,11 @@ class Matcher:
             return None
         if any(isinstance(value, Approximate) and not value.is_exact for value in given):
             raise UndeterminedError("a function of a float that is not known to the last digit")
+        match given[0]:
+            case Walked(edges) as path:
+                return len(edges) if name == "length" else [part.id for part in getattr(path, name)]
+            case Identity() as entity:
+                return self._object(entity, arguments[0], row, types)
         given = [plain(value) for value in given]
         if name in ("least", "greatest"):
             given = [converted(value, type_) for value in given]
@@ -461,6 +435,16 @@ class Matcher:
             return spelled(given[0], types.of(arguments[0]))
         found = FUNCTIONS[name](*given)
         return found if isinstance(found, Approximate) else converted(found, type_)
+
+    def _object(self, entity: Identity, written: Expression, row: Match, types: Types) -> dict[str, Any]:
+        """`object($p)`: its id, its type if it may have several, and all properties but blobs and vectors."""
+        assert isinstance(written, Variable), "only an entity is an object"
+        members = types.variables[written.name]
+        found: dict[str, Any] = {"@id": entity.id} | ({"@type": entity.type} if len(members) > 1 else {})
+        for name, item in self.shape.common(members).items():
+            if not item.type.startswith(("Vector", "Blob")):
+                found[name] = row[written.name][name]
+        return found
 
     def _reads(self, text: Text, row: Match, types: Types) -> bool | None:
         value, query = self.value(text.field, row, types), self.value(text.query, row, types)

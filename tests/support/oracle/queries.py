@@ -189,23 +189,45 @@ Expression = Property | Variable | Named | Value | Computed | Aggregate | AllPro
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """`$variable: Type { property: value }`."""
+    """`$variable: Type | Other { property: value }`; an interface is a type here."""
 
     variable: str
-    type: str
+    types: tuple[str, ...]
     matches: tuple[tuple[str, Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """`$left $edge_variable:word{low,high} $right`."""
+    """`$left $edge_variable:(word | other where condition){low,high} $right: Type`; without words it is `*`.
+
+    Columns in the condition are properties of the edge. `types` and `matches` belong to the right end.
+    """
 
     left: str
-    word: str
+    words: tuple[str, ...]
     right: str
     edge_variable: str | None = None
     undirected: bool = False
     bounds: tuple[int, int] | None = None
+    condition: Expression | None = None
+    types: tuple[str, ...] = ()
+    matches: tuple[tuple[str, Expression], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PathOf:
+    """`path $name = shortest|all hop`."""
+
+    name: str
+    choice: str
+    hop: Hop
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """`optional { … }`."""
+
+    clauses: tuple[Clause, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +245,7 @@ class Where:
     condition: Expression
 
 
-Clause = Bind | Hop | Let | Where
+Clause = Bind | Hop | PathOf | Maybe | Let | Where
 
 
 def compared(left: Expression, operator: str, right: Expression) -> Where:
@@ -347,6 +369,8 @@ def variables_of(node: Any) -> Iterator[str]:
                 yield from (left, right)
                 if edge_variable is not None:
                     yield edge_variable
+            case PathOf(name):
+                yield name
 
 
 def has_aggregate(expression: Expression) -> bool:
@@ -404,20 +428,38 @@ def _sort(key: Sort) -> str:
 
 def _clause(clause: Clause) -> str:
     match clause:
-        case Bind(variable, type_, matches):
-            inline = ", ".join(f"{name}: {_top(value)}" for name, value in matches)
-            return f"${variable}: {type_}" + (f" {{ {inline} }}" if matches else "")
-        case Hop(left, word, right, edge_variable, undirected, bounds):
-            bound = "" if edge_variable is None else f"${edge_variable}:"
-            hop = f"<{word}>" if undirected else word
-            reach = "" if bounds is None else f"{{{bounds[0]},{bounds[1]}}}"
-            return f"${left} {bound}{hop}{reach} ${right}"
+        case Bind(variable, types, matches):
+            return f"${variable}{_typed(types, matches)}"
+        case Hop():
+            return _hop(clause)
+        case PathOf(name, choice, hop):
+            return f"path ${name} = {choice} {_hop(hop)}"
+        case Maybe(clauses):
+            return f"optional {_block(clauses)}"
         case Let(name, expression):
             return f"let ${name} = {_top(expression)}"
         case Where(condition):
             return _top(condition)
         case _:
             assert_never(clause)
+
+
+def _typed(types: tuple[str, ...], matches: tuple[tuple[str, Expression], ...]) -> str:
+    inline = ", ".join(f"{name}: {_top(value)}" for name, value in matches)
+    return f": {' | '.join(types)}" + (f" {{ {inline} }}" if matches else "")
+
+
+def _hop(hop: Hop) -> str:
+    bound = "" if hop.edge_variable is None else f"${hop.edge_variable}:"
+    words = " | ".join(hop.words) or "*"
+    if hop.condition is not None:
+        words = f"({words} where {_top(hop.condition)})"
+    elif len(hop.words) > 1 and not hop.undirected:
+        words = f"({words})"
+    words = f"<{words}>" if hop.undirected else words
+    reach = "" if hop.bounds is None else f"{{{hop.bounds[0]},{hop.bounds[1]}}}"
+    right = _typed(hop.types, hop.matches) if hop.types else ""
+    return f"${hop.left} {bound}{words}{reach} ${hop.right}{right}"
 
 
 def _block(clauses: Iterable[Clause]) -> str:

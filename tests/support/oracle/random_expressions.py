@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -22,6 +22,7 @@ from support.oracle.graphs import (
     read_shape,
 )
 from support.oracle.kinds import FLOATS, INTEGERS, NUMBERS
+from support.oracle.patterns import PATH, Members
 from support.oracle.queries import (
     COMPARISONS,
     Aggregate,
@@ -96,22 +97,68 @@ _LITERALS = {
 class Scope:
     """The variables that a block sees."""
 
-    nodes: dict[str, str] = field(default_factory=dict)
-    edges: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, Members] = field(default_factory=dict)
+    edges: dict[str, Members] = field(default_factory=dict)
     #: The kind of every name of `let`.
     lets: dict[str, str] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
+    #: Variables of optional blocks beside the clauses, and of those around them.
+    optional: set[str] = field(default_factory=set)
+    outer_optional: set[str] = field(default_factory=set)
+    #: The clauses of the block so far, and the types of the variables around it.
+    clauses: list[Clause] = field(default_factory=list)
+    outer: dict[str, Members] = field(default_factory=dict)
+    #: The types that variables are written with.
+    declared: dict[str, Members] = field(default_factory=dict)
 
     def child(self) -> Scope:
-        return Scope(dict(self.nodes), dict(self.edges), dict(self.lets))
+        """A scope for a block: it sees everything here and adds nothing to it."""
+        return Scope(
+            dict(self.nodes),
+            dict(self.edges),
+            dict(self.lets),
+            list(self.paths),
+            outer_optional=self.every_optional,
+            declared=dict(self.declared),
+        )
+
+    def begin(self) -> None:
+        """Start the clauses of a block."""
+        self.clauses, self.outer = [], self.types()
+
+    @property
+    def every_optional(self) -> set[str]:
+        """The variables that may be bound to nothing."""
+        return self.optional | self.outer_optional
+
+    def types(self) -> dict[str, Members]:
+        """The types of all variables."""
+        return {**self.nodes, **self.edges, **dict.fromkeys(self.paths, PATH)}
+
+    def learn(self, types: Mapping[str, Members], nodes: Container[str]) -> None:
+        """Take over what clauses say about the variables of a block."""
+        for name, members in types.items():
+            if name.startswith("_") or name in self.outer:
+                continue
+            if members == PATH:
+                self.paths += [] if name in self.paths else [name]
+            elif name in self.nodes or not members or members[0] in nodes:
+                self.nodes[name] = members
+            else:
+                self.edges[name] = members
+
+    def starts(self) -> list[str]:
+        """The variables at which a traversal may begin: those that have to be there."""
+        return [name for name, members in self.nodes.items() if members and name not in self.optional]
 
     def properties(self, wanted: Callable[[PropertyShape], bool]) -> list[tuple[Property, PropertyShape]]:
-        """The properties of all variables that are wanted."""
+        """The properties of all variables that are wanted; an enum that is a text elsewhere is left out."""
         shape = read_shape()
         return [
             (Property(variable, item.name), item)
-            for variable, type_ in (self.nodes | self.edges).items()
-            for item in shape.properties(type_).values()
-            if wanted(item)
+            for variable, members in (self.nodes | self.edges).items()
+            for item in shape.common(members).values()
+            if wanted(item) and all(shape.properties(type_)[item.name].type == item.type for type_ in members)
         ]
 
 
@@ -191,13 +238,17 @@ class ExpressionWriter:
             return self.expression(scope, "whole", depth, nested)
 
         kinds = ["sum", "sum", "remainder", "length", "part of a moment", "between", "size", "cast", "minus", "abs"]
-        match self.pick([*kinds, "choice", "block"]):
+        match self.pick([*kinds, "choice", "block", "large", "large"]):
             case "sum":
                 return Binary(whole(), self.pick(["+", "-", "*"]), whole())
+            case "large":
+                return self.large(scope)
             case "remainder":
                 return self.pick([lambda a, b: Binary(a, "%", b), lambda a, b: Function("div", (a, b))])(
                     whole(), whole()
                 )
+            case "length" if scope.paths and self.chance(2):
+                return Function("length", (Variable(self.pick(scope.paths)),))
             case "length":
                 return Function("length", (self.expression(scope, "String", depth, nested),))
             case "part of a moment":
@@ -247,6 +298,13 @@ class ExpressionWriter:
             case "block":
                 return self.block_value(scope, depth, self.pick(["sum", "avg"]))
         return None
+
+    def large(self, scope: Scope) -> Expression:
+        """A number that is often beyond 64 bits, and never because of constants alone."""
+        wide = scope.properties(lambda item: item.scalar in ("I64", "U64"))
+        part = self.pick(wide)[0] if wide else self.variable_part(scope, "whole")
+        other = Literal(self.pick([2**63 - 1, 2**62, -(2**63) + 1, 3_037_000_500]))
+        return Binary(part, self.pick(["*", "*", "+", "-"]), self.pick([other, other, part]))
 
     def variable_part(self, scope: Scope, kind: str) -> Expression:
         """A property of a kind; a minus before a literal would be another literal."""
@@ -309,7 +367,9 @@ class ExpressionWriter:
     def some_list(self, scope: Scope, depth: int, nested: int) -> Expression:
         """A list of anything."""
         lists = [p for p, _ in scope.properties(lambda item: item.item is not None)]
-        match self.pick(["property", "split", "literal", "block"]):
+        match self.pick(["property", "split", "literal", "block", "path"]):
+            case "path" if scope.paths:
+                return Function(self.pick(["nodes", "edges"]), (Variable(self.pick(scope.paths)),))
             case "property" if lists:
                 return self.pick(lists)
             case "block":
@@ -351,13 +411,15 @@ class ExpressionWriter:
         kind = self.pick(KINDS)
         other = self.pick(["whole", "float"]) if kind in ("whole", "float") else kind
         sides = [self.expression(scope, item, depth, nested) for item in (kind, other)]
+        if kind == "whole" and self.chance(3):
+            sides[0] = self.large(scope)
         same = self.same_entities(scope) if self.chance(8) else None
         return same or Binary(sides[0], self.pick(OPERATORS), sides[1])
 
     def same_entities(self, scope: Scope) -> Expression | None:
         """Two variables of one type, or their ids."""
         known = scope.nodes | scope.edges
-        pairs = [(a, b) for a in known for b in known if a != b and known[a] == known[b]]
+        pairs = [(a, b) for a in known for b in known if a != b and set(known[a]) & set(known[b])]
         if not pairs:
             return None
         left, right = self.pick(pairs)
@@ -369,6 +431,8 @@ class ExpressionWriter:
     def testable(self, scope: Scope, depth: int, nested: int) -> Expression:
         """What may be tested for null."""
         found = scope.properties(lambda item: item.type != "Blob" and item.nullable)
+        if scope.every_optional and self.chance(2):
+            return Variable(self.pick(sorted(scope.every_optional)))
         if found and not self.chance(3):
             return self.pick(found)[0]
         return self.expression(scope, self.pick(KINDS), depth, nested)
@@ -379,9 +443,12 @@ class ExpressionWriter:
         operator = self.pick(["in", "in", "not in"])
         value = self.expression(scope, kind, depth, nested)
         lists = [p for p, item in scope.properties(lambda i: i.item is not None) if kind_of(str(item.item)) == kind]
-        match self.pick(["literal", "literal", "property", "parameter", "block", "split"]):
+        match self.pick(["literal", "literal", "property", "parameter", "block", "split", "path"]):
             case "property" if lists:
                 return Binary(value, operator, self.pick(lists))
+            case "path" if scope.paths and scope.nodes:
+                ids = Function("nodes", (Variable(self.pick(scope.paths)),))
+                return Binary(Property(self.pick(list(scope.nodes)), "@id"), operator, ids)
             case "parameter":
                 scalars = _SCALARS_OF.get(kind, (kind,))
                 return Binary(value, operator, self.list_parameter(self.pick(scalars)))
@@ -410,13 +477,13 @@ class ExpressionWriter:
 
     def exists(self, scope: Scope, depth: int) -> Expression | None:
         """`exists { … }` or `not { … }`."""
-        if depth >= 2 or not scope.nodes:
+        if depth >= 2 or not any(scope.nodes.values()):
             return None
         return Exists(self.block(scope.child(), self.pick([1, 2]), depth + 1), self.chance(2))
 
     def block_value(self, scope: Scope, depth: int, function: str, kind: str = "") -> Expression | None:
         """An aggregate over the solutions of a block."""
-        if depth >= 2 or not scope.nodes:
+        if depth >= 2 or not any(scope.nodes.values()):
             return None
         inside = scope.child()
         clauses = self.block(inside, self.pick([1, 2]), depth + 1)
@@ -445,7 +512,7 @@ class ExpressionWriter:
             return None
         function = self.pick(["search", "match_text", "fuzzy"])
         if function != "fuzzy":
-            return Text(function, self.pick(fields), self.words())
+            return Text(function, self.pick(fields), self.wanted_words())
         edits: Parameter | Literal | None = None
         match self.pick(["default", "literal", "parameter"]):
             case "literal":
@@ -458,16 +525,16 @@ class ExpressionWriter:
         nodes = Scope(scope.nodes)
         return [p for p, _ in nodes.properties(lambda item: item.name in TEXT_PROPERTIES)]
 
-    def words(self) -> Parameter | Literal:
+    def wanted_words(self) -> Parameter | Literal:
         several = [" ".join(pair) for pair in (WORDS[:2], WORDS[1::-1], WORDS[2:4], WORDS[3:])]
         return self.constant("String", (*WORDS, "Lance", *several, "lance, Graphs"))
 
     # ---- values
 
-    def pool(self, type_: str, item: PropertyShape) -> Sequence[Any]:
+    def pool(self, members: Members, item: PropertyShape) -> Sequence[Any]:
         """Values that may equal a property: mostly those that it has."""
         if not self.chance(3):
-            found = [row[item.name] for row in self.world.get(type_, ())]
+            found = [row[item.name] for type_ in members for row in self.world.get(type_, ())]
             if item.item is not None:
                 found = [part for parts in found for part in parts or ()]
             found = [value for value in found if value is not None]

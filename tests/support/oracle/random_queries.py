@@ -12,16 +12,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from support.oracle.graphs import POOLS, EdgeShape, PropertyShape, World, worlds
+from support.oracle.graphs import POOLS, PropertyShape, World, worlds
 from support.oracle.kinds import NUMBERS
-from support.oracle.matching import named, types_of
 from support.oracle.queries import (
     AGGREGATES,
-    ANONYMOUS,
     Aggregate,
     AllProperties,
     Binary,
-    Bind,
     Bm25,
     Case,
     Clause,
@@ -32,9 +29,9 @@ from support.oracle.queries import (
     Function,
     Hop,
     IsNull,
-    Let,
     ListOf,
     Literal,
+    Maybe,
     Named,
     Nearest,
     Now,
@@ -46,13 +43,10 @@ from support.oracle.queries import (
     Rrf,
     Sort,
     Unary,
-    Value,
     Variable,
-    Where,
-    compared,
-    variables_of,
 )
-from support.oracle.random_expressions import KINDS, OPERATORS, ExpressionWriter, Scope, family_of, scalar_of
+from support.oracle.random_expressions import KINDS, OPERATORS, Scope
+from support.oracle.random_patterns import PatternWriter
 
 _BOUNDS = ((1, 2), (1, 1), (2, 2), (2, 3), (1, 5), (3, 9))
 #: Names of variables by depth of their block; their order is not the order of introduction.
@@ -106,14 +100,8 @@ def _scenarios(draw: st.DrawFn, count: int) -> Scenario:
     return Scenario(world, tuple(draw(asked)))
 
 
-class _Writer(ExpressionWriter):
+class _Writer(PatternWriter):
     """Draws one query. Simple choices come first, so that failures shrink to simple queries."""
-
-    def __init__(self, draw: st.DrawFn, world: World) -> None:
-        super().__init__(draw, world)
-        self.variables = 0
-        self.edge_variables = 0
-        self.lets = 0
 
     # ---- the query
 
@@ -123,14 +111,12 @@ class _Writer(ExpressionWriter):
         rank: Rank | None = None
         is_grouped = bool(scope.nodes) and self.chance(3)
         is_distinct = self.chance(6)
-        if is_grouped:
-            returns = self.grouped_returns(scope)
-        else:
-            returns = self.plain_returns(scope, groupable=is_distinct)
-            rank = self.rank(scope) if not is_distinct and self.chance(4) else None
+        returns = self.grouped_returns(scope) if is_grouped else self.plain_returns(scope, groupable=is_distinct)
+        if not is_distinct and self.chance(12 if is_grouped else 4):
+            rank = self.rank(scope)
         order: list[Sort] = []
         if rank is not None:
-            order.append(self.rank_key(rank, returns))
+            order.append(self.rank_key(rank, returns, is_returned=not is_grouped and self.chance(2)))
         having = self.having(scope, returns) if self.chance(5) else None
         for _ in range(self.pick([0, 1, 1, 2, 3]) if rank is None else self.pick([0, 0, 1])):
             key = self.order_key(scope, returns, is_grouped or is_distinct, rank)
@@ -168,251 +154,17 @@ class _Writer(ExpressionWriter):
         )
         return Question(query, self.values)
 
-    # ---- match
-
-    def block(self, scope: Scope, size: int, depth: int) -> tuple[Clause, ...]:
-        """Clauses in an order that means the same as the one in which they were made."""
-        outer, before, was_in_match = scope.child(), self.variables, self.in_match
-        self.in_match = True
-        clauses = [self.first_clause(scope, depth)]
-        while len(clauses) < size:
-            clauses.append(self.clause(scope, depth))
-        self.in_match = was_in_match
-        if depth:
-            self.variables = before
-        shuffled = tuple(self.draw(st.permutations(clauses)))
-        # Where no binding says what a variable is, the first traversal does: the order may matter then.
-        types = types_of(self.shape, named(shuffled), outer.nodes) or {}
-        known = {name: type_ for name, type_ in types.items() if not name.startswith("_")}
-        return shuffled if known == scope.nodes else tuple(clauses)
-
-    def first_clause(self, scope: Scope, depth: int) -> Clause:
-        """A clause that introduces a variable, or inside `not` one that mentions a variable from outside."""
-        if depth == 0:
-            return self.binding(scope, depth) if self.chance(2) else self.hop(scope, depth)
-        kind = self.pick(["hop", "hop", "filter", "again", "text"])
-        clause: Clause | None = None
-        match kind:
-            case "filter":
-                clause = self.filter(scope)
-            case "again" if scope.nodes:
-                clause = self.binding_again(scope)
-            case "text":
-                clause = self.text_clause(scope)
-        if clause is not None and set(variables_of([clause])) & {*scope.nodes, *scope.edges}:
-            return clause
-        if scope.nodes:
-            return self.hop(scope, depth, from_known=True)
-        return self.filter(scope)
-
-    def clause(self, scope: Scope, depth: int) -> Clause:
-        kinds = ["hop", "filter", "hop", "binding", "hop", "filter", "hop", "binding", "text", "again"]
-        kinds += ["expression"] * 4
-        if depth < 2 and scope.nodes:
-            kinds += ["block"] * 3
-        if not depth:
-            kinds += ["let"] * 2
-        clause: Clause | None = None
-        match self.pick(kinds):
-            case "hop":
-                clause = self.hop(scope, depth)
-            case "binding" if self.variables < _MOST_VARIABLES:
-                clause = self.binding(scope, depth)
-            case "again" if scope.nodes:
-                clause = self.binding_again(scope)
-            case "text":
-                clause = self.text_clause(scope)
-            case "block":
-                found = self.exists(scope, depth)
-                clause = None if found is None else Where(found)
-            case "expression":
-                found = self.expression(scope, "Bool", depth)
-                # Between two variables a bare `true` would be an edge.
-                clause = Where(Unary("not", found) if isinstance(found, Literal) else found)
-            case "let":
-                clause = self.let(scope)
-        return clause or self.filter(scope)
-
-    def let(self, scope: Scope) -> Let:
-        """A name for a value; blocks have other variables where it is used, so there is none in it."""
-        kind, name = self.pick(KINDS), f"n{self.lets}"
-        self.lets += 1
-        self.in_match = False
-        value = self.expression(scope, kind, depth=2)
-        self.in_match = True
-        scope.lets[name] = kind
-        return Let(name, value)
-
-    def text_clause(self, scope: Scope) -> Where | None:
-        """A text condition by itself."""
-        found = self.text_condition(scope)
-        return None if found is None else Where(found)
-
-    def new_variable(self, scope: Scope, depth: int, type_: str) -> str:
-        """A name for a node; sometimes none."""
-        self.variables += 1
-        if self.chance(6) and (depth or scope.nodes):
-            return ANONYMOUS
-        free = [name for name in _VARIABLE_NAMES[depth] if name not in scope.nodes]
-        if not free:
-            return ANONYMOUS
-        scope.nodes[free[0]] = type_
-        return free[0]
-
-    def binding(self, scope: Scope, depth: int) -> Bind:
-        type_ = self.pick(list(self.shape.nodes))
-        return Bind(self.new_variable(scope, depth, type_), type_, self.inline(type_))
-
-    def binding_again(self, scope: Scope) -> Bind:
-        variable = self.pick(list(scope.nodes))
-        return Bind(variable, scope.nodes[variable], self.inline(scope.nodes[variable]))
-
-    def inline(self, type_: str) -> tuple[tuple[str, Value], ...]:
-        items = [item for item in self.shape.properties(type_).values() if item.scalar or item.item]
-        count = self.pick([0, 0, 0, 0, 0, 1, 1, 2])
-        chosen = [self.pick(items) for _ in range(count)]
-        return tuple((item.name, self.inline_value(type_, item)) for item in chosen)
-
-    def inline_value(self, type_: str, item: PropertyShape) -> Value:
-        scalar = scalar_of(item)
-        if scalar == "DateTime" and self.chance(6):
-            return Now()
-        return self.constant(scalar, self.pool(type_, item))
-
-    def hop(self, scope: Scope, depth: int, *, from_known: bool = False) -> Hop:
-        """A traversal: from a known variable, between two known ones, or between new ones."""
-        known = list(scope.nodes)
-        if not from_known:
-            # Over two new variables only while there is room for them.
-            fresh = [None] if self.variables + 2 <= _MOST_VARIABLES or not known else []
-            known = [*known, *fresh] if known else [None]
-        start = self.pick(known)
-        if start is None:
-            edge = self.pick(list(self.shape.edges.values()))
-            source = self.new_variable(scope, depth, edge.source)
-            return self.finish_hop(scope, depth, edge, source, edge.source, is_fresh=True)
-        type_ = scope.nodes[start]
-        fitting = [e for e in self.shape.edges.values() if type_ in (e.source, e.target)]
-        return self.finish_hop(scope, depth, self.pick(fitting), start, type_)
-
-    def finish_hop(
-        self, scope: Scope, depth: int, edge: EdgeShape, start: str, type_: str, *, is_fresh: bool = False
-    ) -> Hop:
-        other_type = edge.target if type_ == edge.source else edge.source
-        candidates = [name for name, known in scope.nodes.items() if known == other_type]
-        if candidates and (self.variables >= _MOST_VARIABLES or self.chance(4)):
-            other = self.pick(candidates)
-        else:
-            other = self.new_variable(scope, depth, other_type)
-        # If nothing is known about either end, the traversal is read forward and has to be written so.
-        turned = not is_fresh and self.chance(3)
-        left, right = (other, start) if turned else (start, other)
-        undirected = edge.is_loop and self.chance(4)
-        edge_variable, bounds = None, None
-        match self.pick(["plain", "plain", "bounds", "edge", "edge", "anonymous edge"]):
-            case "bounds":
-                bounds = self.pick(_BOUNDS if edge.is_loop or self.chance(4) else _BOUNDS[:2])
-            case "edge":
-                edge_variable = f"w{self.edge_variables}"
-                self.edge_variables += 1
-                scope.edges[edge_variable] = edge.name
-            case "anonymous edge":
-                edge_variable = ANONYMOUS
-        word = edge.name[0].lower() + edge.name[1:]
-        word = self.pick([word, word, edge.name.lower()])
-        return Hop(left, word, right, edge_variable, undirected, bounds)
-
-    # ---- conditions
-
-    def filter(self, scope: Scope) -> Where:
-        kinds = ["compare"] * 8 + ["string"] * 2 + ["list"] * 2 + ["constants"]
-        match self.pick(kinds):
-            case "string":
-                found = self.string_filter(scope)
-            case "list":
-                found = self.list_filter(scope)
-            case "constants":
-                found = self.constant_filter()
-            case _:
-                found = None
-        return found or self.comparison(scope) or self.constant_filter()
-
-    def comparison(self, scope: Scope) -> Where | None:
-        properties = scope.properties(lambda item: item.scalar is not None)
-        if not properties:
-            return None
-        left, item = self.pick(properties)
-        scalar = item.scalar
-        right: Expression
-        same = [
-            (other, shape)
-            for other, shape in properties
-            if family_of(str(shape.scalar)) == family_of(scalar) and other != left
-        ]
-        match self.pick(["constant", "constant", "property", "property", "now"]):
-            case "property" if same:
-                right, _ = self.pick(same)
-            case "now" if scalar == "DateTime":
-                right = Now()
-            case _:
-                types = scope.nodes | scope.edges
-                right = self.constant(scalar, self.pool(types[left.variable], item))
-        sides = (right, left) if self.chance(3) else (left, right)
-        return compared(sides[0], self.pick(OPERATORS), sides[1])
-
-    def string_filter(self, scope: Scope) -> Where:
-        operator = self.pick(["contains", "starts_with"])
-        strings = [p for p, _ in scope.properties(lambda item: item.scalar == "String")]
-        right: Expression
-        match self.pick(["property", "property", "literal", "parameter"] if strings else ["literal"]):
-            case "property":
-                left: Expression = self.pick(strings)
-            case "parameter":
-                # A bare variable before another one would be read as a traversal.
-                return compared(self.parameter("String"), operator, self.literal("String"))
-            case _:
-                left = self.literal("String")
-        if strings and self.chance(4):
-            right = self.pick(strings)
-        else:
-            right = self.constant("String", ("a", "b", "", "%", "_", "graph", "\u0308", "lo"))
-        return compared(left, operator, right)
-
-    def list_filter(self, scope: Scope) -> Where:
-        lists = scope.properties(lambda item: item.item is not None)
-        item: PropertyShape | None = None
-        if lists and not self.chance(4):
-            left, item = self.pick(lists)
-            scalar = scalar_of(item)
-        else:
-            scalar = self.pick(["I64", "String", "F64", "Date", "Bool", "U32", "F32"])
-            if self.chance(2):
-                left = self.list_parameter(scalar)
-                return compared(left, "contains", self.literal(family_of(scalar)))
-            left = self.list_literal(scalar)
-        members = scope.properties(lambda item: item.scalar is not None and family_of(item.scalar) == family_of(scalar))
-        if members and self.chance(3):
-            return compared(left, "contains", self.pick(members)[0])
-        pool = self.pool((scope.nodes | scope.edges)[left.variable], item) if item else None
-        return compared(left, "contains", self.constant(scalar, pool))
-
-    def constant_filter(self) -> Where:
-        """A condition about no variable."""
-        scalar = self.pick(list(POOLS))
-        left, right = self.constant(scalar), self.constant(scalar)
-        return compared(left, self.pick(OPERATORS), right)
-
     # ---- return
 
     def plain_returns(self, scope: Scope, *, groupable: bool) -> list[Return]:
         returns: list[Return] = []
-        nodes = list(scope.nodes)
+        nodes = [name for name, members in scope.nodes.items() if self.shape.common(members)]
         if nodes and self.chance(12):
             returns.append(Return(AllProperties(self.pick(nodes))))
             # Names of columns would meet otherwise.
             return returns
         for _ in range(self.pick([1, 2, 3, 4])):
-            expression = self.returned(scope)
+            expression = self.returned(scope, groupable=groupable)
             if groupable and isinstance(expression, Property) and self.is_vector(scope, expression):
                 continue
             self.add_return(returns, expression)
@@ -422,13 +174,19 @@ class _Writer(ExpressionWriter):
 
     def is_vector(self, scope: Scope, field: Property) -> bool:
         types = scope.nodes | scope.edges
-        known = self.shape.properties(types[field.variable])
+        known = self.shape.common(types[field.variable])
         return field.name in known and known[field.name].type.startswith("Vector")
 
-    def returned(self, scope: Scope) -> Expression:
+    def returned(self, scope: Scope, *, groupable: bool) -> Expression:
         properties = scope.properties(lambda item: item.type != "Blob")
         kinds = ["property", "property", "variable", "literal", "parameter", "list", "now", "id"]
-        match self.pick([*kinds, *["expression"] * 8, "collect", "inexact"]):
+        if scope.paths and not groupable:
+            kinds += ["path"] * 3
+        match self.pick([*kinds, *["expression"] * 8, "collect", "inexact", "large"]):
+            case "large":
+                return self.large(scope)
+            case "path":
+                return Function(self.pick(["nodes", "edges", "length"]), (Variable(self.pick(scope.paths)),))
             case "expression":
                 return self.expression(scope, self.pick(KINDS))
             case "id" if scope.nodes or scope.edges:
@@ -566,7 +324,8 @@ class _Writer(ExpressionWriter):
         if is_grouped:
             returned = [item.expression for item in returns if item.alias is None]
             fields = [item for item in fields if item in returned]
-        options = [choice for choice in (fields, columns) if choice]
+        things = [] if is_grouped or isinstance(rank, Nearest) else [*map(Variable, (*scope.nodes, *scope.paths))]
+        options = [choice for choice in (fields, columns, things) if choice]
         if not options:
             return None
         return Sort(self.pick(self.pick(options)), direction, self.pick(["", "", "", "first", "last"]))
@@ -577,7 +336,9 @@ class _Writer(ExpressionWriter):
                 if name.startswith("@"):
                     return True
                 types = scope.nodes | scope.edges
-                return self.shape.properties(types[variable])[name].scalar is not None
+                return self.shape.common(types[variable])[name].scalar is not None
+            case Variable(name) if name in scope.paths:
+                return False
             case Named():
                 return True
             case Parameter(name):
@@ -587,18 +348,19 @@ class _Writer(ExpressionWriter):
                 return False
             case Aggregate(function) if function == "collect":
                 return False
-            case Function("split" | "element" | "pow" | "ln" | "exp" | "l2" | "cosine"):
+            case Function("split" | "element" | "pow" | "ln" | "exp" | "l2" | "cosine" | "nodes" | "edges" | "object"):
                 return False
         return True
 
     def rank(self, scope: Scope) -> Rank | None:
-        vectors = [p for p, _ in scope.properties(lambda item: item.type == "Vector(4)")]
-        texts = self.text_fields(scope)
+        there = Scope({name: scope.nodes[name] for name in scope.starts() if len(scope.nodes[name]) == 1})
+        vectors = [p for p, _ in there.properties(lambda item: item.type == "Vector(4)")]
+        texts = self.text_fields(there)
 
         def arm(near: Sequence[Property]) -> Nearest | Bm25 | None:
             if near and (not texts or not self.chance(3)):
                 return Nearest(self.pick(near), self.vector())
-            return Bm25(self.pick(texts), self.words()) if texts else None
+            return Bm25(self.pick(texts), self.wanted_words()) if texts else None
 
         first = arm(vectors)
         if first is None or not self.chance(2):
@@ -616,10 +378,10 @@ class _Writer(ExpressionWriter):
                 k = self.declare(self.pick(["I64", "U32"]), self.pick([1, 5]))
         return Rrf(first, second, k)
 
-    def rank_key(self, rank: Rank, returns: list[Return]) -> Sort:
+    def rank_key(self, rank: Rank, returns: list[Return], *, is_returned: bool) -> Sort:
         """The rank as first order key; sometimes also returned, sometimes named by its column."""
         direction = "" if isinstance(rank, Nearest) else self.pick(["", "desc", "asc"])
-        if not self.chance(2):
+        if not is_returned:
             return Sort(rank, direction)
         self.add_return(returns, rank)
         is_named = returns[-1].column.isidentifier() and self.chance(2)
@@ -644,19 +406,26 @@ def _is_taken_by(function: str, item: PropertyShape) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A match, two conditions on its rows, a block, and something to count with."""
+    """A match, two conditions on its rows, a block with a condition in it, and something to count with."""
 
+    #: The variable that the rows are about.
+    subject: str
     clauses: tuple[Clause, ...]
     first: Expression
     second: Expression
     block: tuple[Clause, ...]
+    inside: Expression
+    #: A traversal from the subject over several edge types, which binds its edge.
+    hop: Hop
     number: Expression
     params: tuple[Declared, ...]
     values: dict[str, Any]
 
     def asking(self, *more: Clause, returns: tuple[Return, ...], **rest: Any) -> Question:
         """A question about the rows that satisfy further clauses."""
-        return Question(Query(self.params, (*self.clauses, *more), returns, **rest), self.values)
+        # What is optional comes behind all patterns.
+        clauses = sorted((*self.clauses, *more), key=lambda clause: isinstance(clause, Maybe))
+        return Question(Query(self.params, tuple(clauses), returns, **rest), self.values)
 
 
 @st.composite
@@ -664,8 +433,17 @@ def judged_matches(draw: st.DrawFn, world: World) -> Judged:
     """Matches of at least one node with conditions that may stand everywhere: there is no text condition in them."""
     writer, scope = _Writer(draw, world), Scope()
     known = writer.binding(scope, depth=0)
-    clauses = (known, *writer.block(scope, writer.pick([1, 2, 3]), depth=0))
-    first, second = (writer.expression(scope, "Bool") for _ in range(2))
-    block = writer.block(scope.child(), writer.pick([1, 2]), depth=1)
+    while not writer.shape.members(known.types):
+        known = writer.binding(scope, depth=0)
+    clauses = writer.block(scope, writer.pick([2, 3, 4]), depth=0, first=known)
+    first, second = (writer.condition(scope, depth=0) for _ in range(2))
+    inner = scope.child()
+    block = writer.block(inner, writer.pick([1, 2]), depth=1)
+    inside = writer.condition(inner, depth=2)
+    edges = writer.edges_at(scope.nodes[known.variable])
+    words = tuple(writer.word(edge) for edge in draw(st.permutations(edges))[:3])
+    hop = Hop(known.variable, words, "far", "along", writer.chance(4))
     number = writer.atom(scope, writer.pick(["whole", "float"]))
-    return Judged(clauses, first, second, block, number, tuple(writer.params), writer.values)
+    return Judged(
+        known.variable, clauses, first, second, block, inside, hop, number, tuple(writer.params), writer.values
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -28,10 +28,12 @@ from support.oracle.queries import (
     Let,
     ListOf,
     Literal,
+    Maybe,
     Named,
     Nearest,
     Now,
     Parameter,
+    PathOf,
     Property,
     Query,
     Return,
@@ -76,27 +78,46 @@ class _Reader:
     lets: frozenset[str] = frozenset()
 
     def knowing(self, clauses: Iterable[ast.Clause]) -> _Reader:
-        names = {clause.variable.name for clause in clauses if isinstance(clause, ast.Let)}
-        return replace(self, lets=self.lets | names)
+        return replace(self, lets=self.lets | set(_names(clauses)))
 
     def block(self, clauses: tuple[ast.Clause, ...]) -> tuple[Clause, ...]:
         return tuple(map(self.knowing(clauses).clause, clauses))
 
     def clause(self, clause: ast.Clause) -> Clause:
         match clause:
-            case ast.Binding(variable, (type_,), matches):
-                pairs = tuple((item.property, self.expression(item.value)) for item in matches)
-                return Bind(variable.name, type_.name, pairs)
-            case ast.Traversal(left, edge, hop, right, None):
-                bounds = None if hop.bounds is None else (hop.bounds.low, hop.bounds.high)
-                name = None if edge is None else edge.name
-                (word,) = hop.words
-                return Hop(left.name, word.name, right.name, name, hop.undirected, bounds)
+            case ast.Binding(variable):
+                return Bind(variable.name, *self.binding(clause))
+            case ast.Traversal():
+                return self.hop(clause)
+            case ast.Path(variable, choice, traversal):
+                return PathOf(variable.name, choice, self.hop(traversal))
+            case ast.Optional(clauses):
+                return Maybe(self.block(clauses))
             case ast.Let(variable, expression):
                 return Let(variable.name, self.expression(expression))
             case ast.Condition(expression):
                 return Where(self.expression(expression))
         raise ValueError(f"the oracle does not know {clause}")
+
+    def binding(self, binding: ast.Binding) -> tuple[tuple[str, ...], tuple[tuple[str, Expression], ...]]:
+        pairs = tuple((item.property, self.expression(item.value)) for item in binding.matches)
+        return tuple(item.name for item in binding.types), pairs
+
+    def hop(self, traversal: ast.Traversal) -> Hop:
+        hop = traversal.hop
+        types, matches = ((), ()) if traversal.binding is None else self.binding(traversal.binding)
+        assert hop.bounds is None or hop.bounds.high is not None, "bounds have both ends"
+        return Hop(
+            left=traversal.left.name,
+            words=tuple(word.name for word in hop.words),
+            right=traversal.right.name,
+            edge_variable=None if traversal.edge is None else traversal.edge.name,
+            undirected=hop.undirected,
+            bounds=None if hop.bounds is None else (hop.bounds.low, hop.bounds.high),
+            condition=None if hop.condition is None else self.expression(hop.condition),
+            types=types,
+            matches=matches,
+        )
 
     def sort(self, key: ast.Sort) -> Sort:
         return Sort(self.expression(key.expression), key.direction or "", key.nulls or "")
@@ -176,3 +197,13 @@ class _Reader:
             limit,
             None if call.clauses is None else self.block(call.clauses),
         )
+
+
+def _names(clauses: Iterable[ast.Clause]) -> Iterator[str]:
+    """The names of `let` that are known beside these clauses, those of optional blocks included."""
+    for clause in clauses:
+        match clause:
+            case ast.Let(variable):
+                yield variable.name
+            case ast.Optional(inner):
+                yield from _names(inner)

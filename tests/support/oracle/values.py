@@ -34,6 +34,19 @@ class _Overflow:
 OVERFLOW: Final = _Overflow()
 
 
+@dataclass(frozen=True, order=True, slots=True)
+class Identity:
+    """A node or an edge as a value: ids of different types are different things."""
+
+    id: str
+    type: str
+
+    @property
+    def place(self) -> str:
+        """What it is ordered by."""
+        return self.id
+
+
 # ---- numbers that are not known to the last digit
 
 

@@ -36,6 +36,7 @@ _MAX_PARTIALS = 1 << 20
 _JOIN_COPIES = 2
 #: The values of the only aggregate.
 _ONLY_VALUE = "~value 0"
+_ONLY_IDENTITY = "~identity 0"
 _MERGED_BY = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
 _SKIP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _COUNTS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=0)
@@ -253,7 +254,10 @@ class Grouping:
     def _partial_keys(self) -> list[str]:
         """The columns of the partials that no two rows of one have in common."""
         keys = [*self._variables, *self._held_keys.values()] or [_ALL]
-        return [*keys, _ONLY_VALUE] if self._is_set else keys
+        if not self._is_set:
+            return keys
+        is_entity = isinstance(self._whole[0].argument, ir.EntityRef)
+        return [*keys, _ONLY_VALUE, *([_ONLY_IDENTITY] if is_entity else [])]
 
     def finish(self) -> Groups:
         """The groups, in no particular order."""
@@ -336,6 +340,11 @@ class Grouping:
         argument = aggregate.argument
         assert argument is not None, "only a count has no argument"
         columns = {f"~value {number}": self._value(rows, argument, aggregate)}
+        if aggregate.distinct and isinstance(argument, ir.EntityRef):
+            # Nodes of two types may have one id.
+            columns[f"~identity {number}"] = pa.array(
+                self._context.identity(argument.variable, rows.variables[argument.variable])
+            )
         for place, key in enumerate(aggregate.order):
             columns[f"~order {number} {place}"] = computed(self._context, rows, key.expression)
         if aggregate.order:
@@ -377,6 +386,7 @@ class Grouping:
                 None if weights is None else np.asarray(weights),
                 count,
                 distinct=aggregate.distinct,
+                identities=detail.get(f"~identity {number}"),
                 order=[*keys, *(order_codes(tie, descending=False) for tie in ties)],
                 limit=limit if isinstance(limit, int) else None,
                 allow=self._context.budget.allow,

@@ -51,9 +51,17 @@ def first_rows(context: Context, batches: Iterator[Rows], query: ir.ReadIR, per_
 
 def first_of_groups(context: Context, rows: Rows, query: ir.ReadIR, limit: int) -> Rows:
     """Of ordered rows the first `limit` of each group that `per` makes."""
-    keys = [ir.OrderKey(key, descending=False) for key in query.per]
+    keys = [ir.OrderKey(part, descending=False) for key in query.per for part in _identity(query, key)]
     rows, codes = key_codes(context, rows.written_out(0, rows.total), query, keys)
     return rows.take(first_of_each(codes, limit, rows.count))
+
+
+def _identity(query: ir.ReadIR, key: ir.Expression) -> Iterator[ir.Expression]:
+    """What makes two rows of one group: of nodes and edges their type too, since several types may share an id."""
+    yield key
+    operand = key_operand(query, key)
+    if isinstance(operand, ir.EntityRef):
+        yield ir.TypeOf(operand.variable, operand.nullable)
 
 
 def _sorted(context: Context, parts: list[Rows], query: ir.ReadIR) -> Rows:

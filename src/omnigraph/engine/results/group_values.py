@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
-from omnigraph.engine.distinct import combined_numbers, first_of_equal
+from omnigraph.engine.distinct import combined_numbers
 from omnigraph.engine.results.grouping import averages, collected, deviations, medians, sums
 from omnigraph.engine.results.projection import order_codes
 from omnigraph.engine.rows import IntArray
@@ -22,6 +22,7 @@ def aggregate_all(
     count: int,
     *,
     distinct: bool = False,
+    identities: Array | None = None,
     order: Sequence[IntArray] = (),
     limit: int | None = None,
     allow: Callable[[int], None] = lambda _: None,
@@ -29,7 +30,8 @@ def aggregate_all(
     """One value per group of `count`; nulls are skipped. `allow` is asked before much is allocated.
 
     `groups` has the group of each value, `weights` how many equal rows each stands for. `order` are numbers that sort
-    the values of `collect`, ascending by value without them; `limit` keeps the first of each group.
+    the values of `collect`, ascending by value without them; `limit` keeps the first of each group. Where values are
+    shown that stand for something else, `identities` say which are the same.
     """
     if function in _WEIGHTED and not distinct:
         return _WEIGHTED[function](groups, values, count, weights)
@@ -39,9 +41,10 @@ def aggregate_all(
     groups = groups[places]
     keys = [code[places] for code in order]
     if distinct:
-        by_place = np.lexsort((*reversed(keys), codes, groups))
+        things = codes if identities is None else np.asarray(identities)[places]
+        by_place = np.lexsort((*reversed(keys), things, groups))
         same = np.zeros(len(by_place), np.bool_)
-        same[1:] = (groups[by_place][1:] == groups[by_place][:-1]) & (codes[by_place][1:] == codes[by_place][:-1])
+        same[1:] = (groups[by_place][1:] == groups[by_place][:-1]) & (things[by_place][1:] == things[by_place][:-1])
         first = np.sort(by_place[~same])
     else:
         repeats = np.ones(len(places), np.int64) if weights is None else weights[places]
@@ -101,13 +104,6 @@ def numbers_of(codes: Sequence[Array], first: IntArray) -> IntArray:
     number_of_code[combined[first]] = np.arange(len(first))
     found: IntArray = number_of_code[combined]
     return found
-
-
-def first_places(codes: Sequence[Array], count: int) -> IntArray:
-    """The places of the first of equal rows, ascending."""
-    if not codes:
-        return np.arange(min(count, 1))
-    return first_of_equal(combined_values(codes))
 
 
 def combined_values(codes: Sequence[Array]) -> IntArray:

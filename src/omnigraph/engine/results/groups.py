@@ -1,4 +1,4 @@
-"""The result columns of groups: what expressions are evaluated over, having, distinct, and the first of an order."""
+"""The result columns of groups: what expressions are evaluated over, having, and the first of an order."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from functools import partial
 
-from omnigraph.core import arrow
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.predicates import computed, refuse_overflow
 from omnigraph.engine.results.bounds import Key, Way, candidates
 from omnigraph.engine.results.first_rows import can_overflow
-from omnigraph.engine.results.group_values import first_places
-from omnigraph.engine.results.projection import groupable, with_one_zero
+from omnigraph.engine.results.projection import with_one_zero
 from omnigraph.engine.rows import BoolArray, IntArray, Rows
 from omnigraph.engine.tables.context import Context
 from omnigraph.engine.values.comparisons import as_array
@@ -86,14 +84,14 @@ class Groups:
 def first_groups(context: Context, groups: Groups, query: ir.ReadIR, wanted: int | None) -> Groups:
     """The groups that the first `wanted` are among, before values are read that only those need.
 
-    All groups where the others matter too: they are distinct, left out or counted later, or may fail the query.
+    All groups where the others matter too: they are left out or counted later, or may fail the query.
     """
     expressions = {
         item.name: item.expression
         for item in query.projections
         if not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf)
     }
-    is_whole = query.having is not None or query.distinct or query.per or not query.order or query.rank is not None
+    is_whole = query.having is not None or query.per or not query.order or query.rank is not None
     if (
         is_whole
         or wanted is None
@@ -114,7 +112,7 @@ def first_groups(context: Context, groups: Groups, query: ir.ReadIR, wanted: int
 
 
 def group_table(context: Context, groups: Groups, query: ir.ReadIR) -> pa.Table:
-    """The result columns of groups, in stored form, without those that `having` or `distinct` leave out."""
+    """The result columns of groups, in stored form, without those that `having` leaves out."""
     known: dict[ir.Expression, ir.ColumnRef] = {}
     for item in query.projections:
         assert not isinstance(item.expression, ir.Nearest | ir.Bm25 | ir.Rrf), "a score is no value of a group"
@@ -128,18 +126,10 @@ def group_table(context: Context, groups: Groups, query: ir.ReadIR) -> pa.Table:
             expression = ir.rewritten(item.expression, known.get)
             groups.columns[item.name] = _column(context, groups, expression)
     table = pa.table({item.name: groups.columns[item.name] for item in query.projections})
-    if query.distinct:
-        codes = [groupable(arrow.one_array(column)) for column in table.columns]
-        table = table.take(pa.array(first_places(codes, table.num_rows)))
-        groups = Groups(table.num_rows, groups.values, {}, _columns_of(table))
     if query.having is not None:
         truths = pc.fill_null(_column(context, groups, query.having), False)
         table = table.filter(truths)
     return table
-
-
-def _columns_of(table: pa.Table) -> dict[str, Array]:
-    return {name: arrow.one_array(table[name]) for name in table.column_names}
 
 
 def _column(context: Context, groups: Groups, expression: ir.Expression) -> Array:

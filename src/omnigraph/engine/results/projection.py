@@ -344,8 +344,8 @@ def key_operand(query: ir.ReadIR, key: ir.Expression) -> ir.Expression | ir.Rank
 
 
 def sort_groups(context: Context, groups: pa.Table, query: ir.ReadIR) -> pa.Table:
-    """Groups in order: by the order keys, ties by the group columns."""
-    if not query.order:
+    """Groups in order: by the order keys, ties by the group columns. Those of a ranking have no rank, but an order."""
+    if not query.order and query.rank is None:
         return groups
     context.budget.allow(groups.nbytes + groups.num_rows * 8 * (len(query.projections) + 2))
     return context.budget.patiently(lambda: _sorted_groups(groups, query), groups.num_rows)

@@ -323,7 +323,6 @@ def _check_read(
         pipeline=pipeline,
         projections=result.projections,
         grouped=result.grouped,
-        distinct=result.distinct,
         having=having,
         rank=result.rank,
         order=result.order,

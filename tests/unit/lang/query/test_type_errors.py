@@ -91,7 +91,10 @@ def codes(problems):
             "Q104",
             read("$p $c:cites $q", "return { $c.context }", "$c: String"),
         ),
-        "a list parameter left of contains": ("Q104", read("$ss contains $s", params="$ss: [String], $s: String")),
+        "parameters as the ends of an operator": (
+            "Q104",
+            read("$ss <contains> $s", params="$ss: [String], $s: String"),
+        ),
         "a parameter of a wrong type used everywhere": (
             "Q105",
             read("$p.title = $a", "return { $a as x }", "$a: Strng"),

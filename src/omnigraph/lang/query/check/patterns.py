@@ -18,6 +18,9 @@ from omnigraph.lang.query.check.traversals import check_traversals, is_named_val
 from omnigraph.lang.query.syntax import ast
 from omnigraph.lang.schema.catalog import NodeDef
 
+#: Operators that are words: between two variables they are read as edges.
+_WORD_OPERATORS = frozenset({"contains", "starts_with", "ends_with"})
+
 
 def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope) -> CheckedPattern:
     """Resolve one block; `scope` gains its variables.
@@ -26,7 +29,7 @@ def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope)
     types of their ends become known, then everything that uses variables.
     """
     pattern = CheckedPattern()
-    clauses = without_slips(context, clauses)
+    clauses = without_slips(context, _with_comparisons(context, scope, tuple(clauses)))
     is_right = _check_optional_names(context, clauses)
     bindings = [binding for clause in clauses for binding in _bindings(clause)]
     names = [_bind(context, scope, pattern, binding) for binding in bindings]
@@ -55,6 +58,26 @@ def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope)
     pattern.types = {name: bound.names for name, bound in scope.bound.items() if isinstance(bound, NodeVariable)}
     pattern.optional = frozenset(scope.optional)
     return pattern
+
+
+def _with_comparisons(context: Context, scope: Scope, clauses: tuple[ast.Clause, ...]) -> tuple[ast.Clause, ...]:
+    """The clauses with `$a contains $b` as a comparison where `$a` is a value: values are no ends of traversals."""
+    values = {
+        *context.params,
+        *scope.lets,
+        *(clause.variable.name for clause in clauses if isinstance(clause, ast.Let)),
+    }
+
+    def read(clause: ast.Clause) -> ast.Clause:
+        match clause:
+            case ast.Traversal(left, None, ast.Hop((word,), False, None, None), right, None, span=span) if (
+                word.name in _WORD_OPERATORS and left.name in values
+            ):
+                return ast.Condition(ast.Binary(left, ast.Operator(word.name), right, span), span)
+            case _:
+                return clause
+
+    return tuple(map(read, clauses))
 
 
 def _bindings(clause: ast.Clause) -> Iterator[ast.Binding]:

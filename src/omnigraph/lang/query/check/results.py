@@ -32,7 +32,6 @@ class CheckedResult:
 
     projections: tuple[ir.Projection, ...]
     grouped: bool
-    distinct: bool
     having: ir.Expression | None
     rank: ir.Rank | None
     order: tuple[ir.OrderKey, ...]
@@ -83,7 +82,6 @@ def check_result(context: Context, scope: Scope, body: ast.ReadBody) -> CheckedR
     return CheckedResult(
         projections=tuple(shown.made),
         grouped=shown.grouped,
-        distinct=body.distinct and has_aggregate,
         having=having,
         rank=ranked,
         order=tuple(key for key in keys if key is not None),

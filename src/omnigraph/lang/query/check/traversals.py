@@ -252,11 +252,15 @@ def _steps(
     is_named = len(clause.hop.words) == 1
     if clause.hop.undirected:
         steps = tuple(_both_ways(edges, ends, is_long=is_long))
+        can_begin = any(_fits(step.source_type, ends[0]) for step in steps)
+        can_end = any(_fits(step.target_type, ends[1]) for step in steps)
+        if not (can_begin and can_end):
+            steps = ()
     elif is_long and not is_named:
         steps = _one_way(context, clause, edges, ends)
     else:
         steps = tuple(step for edge in edges for step in _directed(edge, ends))
-    if item.left == item.right:
+    if item.left == item.right and not is_long:
         steps = tuple(step for step in steps if step.source_type == step.target_type)
     if not steps:
         _report_endpoint(context, item, ends)

@@ -41,8 +41,6 @@ def _read_lines(query: ir.ReadIR) -> Iterator[str]:
     yield f"{_INDENT}Project"
     for column in query.projections:
         yield f"{_INDENT * 2}{column.name}: {column.type} = {_column(column.expression)}"
-    if query.distinct:
-        yield f"{_INDENT}Distinct"
     if query.having is not None:
         yield f"{_INDENT}Having {_expression(query.having)}"
     if query.order:

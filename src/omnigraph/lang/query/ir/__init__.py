@@ -254,7 +254,7 @@ class ReadIR:
 
     `grouped`: a projection has an aggregate, or rows are made distinct; rows are grouped by all projections without
     an aggregate but constants, null being one group. Without such projections there is always exactly one group, also
-    over no rows. `distinct` makes the rows of groups distinct once more.
+    over no rows.
 
     `rank`: the entities that satisfy the **whole** pipeline are ranked, and their rows come best score first. Rows of
     one score are ordered by `order`, then by the id of the ranked entity, then by the total order. Rows of entities
@@ -275,7 +275,6 @@ class ReadIR:
     offset: Value | None = None
     per: tuple[Expression, ...] = ()
     having: Expression | None = None
-    distinct: bool = False
 
 
 # ---- mutations
