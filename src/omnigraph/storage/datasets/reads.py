@@ -68,11 +68,13 @@ def nearest_rows(
 ) -> pa.Table:
     """Row ids and squared distances of the `count` nearest rows that satisfy a filter, nearest first.
 
-    Exact without an index. With one, at least `probes` partitions of it are looked at, and more until there are
-    `count` rows.
+    Exact without `probes`: all vectors are compared. With them at least so many partitions of the index are looked at,
+    more until there are `count` rows, and all rows that the index does not cover.
     """
     nearest: dict[str, object] = {"column": column, "q": pa.array(vector, pa.float32()), "k": count, "metric": "l2"}
-    if probes is not None:
+    if probes is None:
+        nearest["use_index"] = False
+    else:
         nearest["minimum_nprobes"] = probes
     with translated(f"searching {table.path}"):
         return table._dataset.to_table(

@@ -91,6 +91,9 @@ def check(context: Context, scope: Scope, expression: ast.Expression, place: Pla
         case ast.AllProperties() | ast.Star():
             message = f"`{print_expression(expression)}` is not one value"
             context.error("T7", expression.span, message, "name the property, as in `$p.name`")
+        case ast.NamedArgument(name):
+            message = f"`{name}:` is an argument of `nearest` only"
+            context.error("Q110", expression.span, message)
         case ast.Alias():
             return bare_name(context, expression, place)
         case ast.MetaName(name):
