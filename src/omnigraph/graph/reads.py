@@ -197,7 +197,7 @@ def prepare_indexes(graph: OpenGraph, branch: str) -> None:
             keep_text_column(context, entities, name)
         for name, definition in node.properties.items():
             if isinstance(definition.type.base, VectorType):
-                keep_recall(context, entities, name)
+                keep_recall(context.caches, entities, name)
 
 
 def follow_commit(graph: OpenGraph, commit: GraphCommit) -> None:

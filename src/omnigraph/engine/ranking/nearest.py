@@ -208,7 +208,7 @@ def vector_facts(context: Context, rank: ir.Nearest, survivors: int | None, coun
         dimension=dimension_of(entities, name),
         count=count,
         wanted=wanted_recall(context, rank),
-        curve=find_recall(context, entities, name),
+        curve=find_recall(context.caches, entities.table, name),
         exact_values=settings.exact_vector_values,
     )
 
@@ -230,7 +230,7 @@ def nearest_text(context: Context, rank: ir.Nearest, scan: ir.Op | None, *, rows
         shown = f"{choice.probes} partition{'' if choice.probes == 1 else 's'}"
         return f"{choice.way}, {shown} of IVF_FLAT for {compared}, expected recall {choice.recall:.3f}"
     entities, name = context.entities(rank.field.variable), rank.field.property
-    known = facts.curve is not None or not index_segments(context, entities, name)
+    known = facts.curve is not None or not index_segments(context.caches, entities.table, name)
     unmeasured = "" if known else ", the index is not measured"
     return f"{VectorWay.EXACT} of {compared}, recall 1{unmeasured}"
 

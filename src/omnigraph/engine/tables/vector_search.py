@@ -10,7 +10,7 @@ from math import isqrt
 import numpy as np
 
 from omnigraph.engine.rows import FloatArray, IntArray, read_batches
-from omnigraph.engine.tables.context import Context
+from omnigraph.engine.tables.context import Context, EngineCaches
 from omnigraph.engine.tables.entities import WHOLE_COLUMN_RATIO, Entities, row_id_array
 from omnigraph.engine.tables.vector_columns import VectorColumn, VectorPart, make_part
 from omnigraph.engine.tables.vector_ways import RecallCurve
@@ -25,6 +25,7 @@ from omnigraph.storage.datasets.reads import (
     scan_column_part,
     scan_rows,
 )
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.derived import group_name
 
 #: Rows that are read at once.
@@ -103,7 +104,7 @@ def _read(context: Context, entities: Entities, name: str, part: ColumnPart) -> 
 
 
 #: Queries per depth. Deep ones give more figures each.
-_FEW_QUERIES = 32
+_FEW_QUERIES = 24
 _QUERIES = {10: 3 * _FEW_QUERIES, 100: _FEW_QUERIES, 1000: _FEW_QUERIES}
 #: A depth is measured when there are at least so many rows for each of its places.
 _ROWS_PER_PLACE = 10
@@ -115,45 +116,51 @@ _ENOUGH = 0.9995
 _NEAR = 1e-5
 _TINY = float(np.finfo(np.float32).tiny)
 _SEED = 20
+#: It is measured again when the number of rows changed by one in this number.
+_CHANGED_SHARE = 10
 
 
-def find_recall(context: Context, entities: Entities, name: str) -> RecallCurve | None:
+def find_recall(caches: EngineCaches, table: Table, name: str) -> RecallCurve | None:
     """What was measured on the index of a property; None without an index, or where nothing is kept of it."""
-    segments = index_segments(context, entities, name)
+    segments = index_segments(caches, table, name)
     if not segments:
         return None
-    known = context.caches.recalls.get(segments)
+    known = caches.recalls.get(segments)
     if known is None:
-        known = _load(context, entities, name, segments)
+        known = _load(caches, table, name, segments)
         if known is not None:
-            context.caches.recalls.put(segments, known)
+            caches.recalls.put(segments, known)
     return known
 
 
-def keep_recall(context: Context, entities: Entities, name: str) -> None:
-    """Measure the recall of the index of a property and keep it, unless that was done."""
-    segments = index_segments(context, entities, name)
-    if not segments or find_recall(context, entities, name) is not None:
+def keep_recall(caches: EngineCaches, entities: Entities, name: str) -> None:
+    """Measure the recall of the index of a property and keep it, unless that was done with about as many rows.
+
+    Where all vectors are compared anyway, nothing asks for it.
+    """
+    segments = index_segments(caches, entities.table, name)
+    if not segments or entities.row_count * dimension_of(entities, name) <= caches.settings.exact_vector_values:
         return
-    measured = measure_recall(context, entities, name)
+    known = find_recall(caches, entities.table, name)
+    if known is not None and abs(known.rows - entities.row_count) * _CHANGED_SHARE < known.rows:
+        return
+    measured = measure_recall(entities, name)
     if measured is None:
         return
-    context.caches.recalls.put(segments, measured)
-    own, *_ = _groups(entities)
+    caches.recalls.put(segments, measured)
+    own, *_ = _groups(entities.table)
     kept = _set_name(name, segments)
-    context.caches.derived.save(
-        own, kept, measured.pack(), replaces=lambda other: other.startswith(_prefix(name)) and other != kept
-    )
+    caches.derived.forget(own, kept)
+    caches.derived.save(own, kept, measured.pack(), replaces=lambda other: other.startswith(_prefix(name)))
 
 
-def index_segments(context: Context, entities: Entities, name: str) -> tuple[str, ...]:
+def index_segments(caches: EngineCaches, table: Table, name: str) -> tuple[str, ...]:
     """The identities of the segments of the index of a property; empty without one."""
-    coverage = context.caches.indexes(entities.table).get(vector_index_name(name))
+    coverage = caches.indexes(table).get(vector_index_name(name))
     return () if coverage is None else coverage.segments
 
 
 def measure_recall(
-    context: Context,
     entities: Entities,
     name: str,
     *,
@@ -167,14 +174,19 @@ def measure_recall(
     """
     if depths is None:
         depths = [depth for depth in _QUERIES if depth * _ROWS_PER_PLACE <= entities.row_count]
-    sample = _sample(context, entities, name, seed)
+    sample = _sample(entities, name, seed)
     if not depths or not len(sample.row_ids):
         return None
     bounds = sample.bounds(depths)
     tried: list[int] = []
     columns: list[list[FloatArray]] = []
-    for number in context.budget.steps(probes if probes is not None else _steps(entities.row_count)):
-        found = [sample.shares(depth, some, number) for depth, some in zip(depths, bounds, strict=True)]
+    for number in entities.budget.steps(probes if probes is not None else _steps(entities.row_count)):
+        found = [
+            before if before is not None and float(before.mean()) >= _ENOUGH else sample.shares(depth, some, number)
+            for depth, some, before in zip(
+                depths, bounds, columns[-1] if columns else [None] * len(depths), strict=True
+            )
+        ]
         tried.append(number)
         columns.append(found)
         if probes is None and all(float(shares.mean()) >= _ENOUGH for shares in found):
@@ -182,14 +194,14 @@ def measure_recall(
     rows = list(zip(*columns, strict=True))
     recalls = np.array([[float(shares.mean()) for shares in row] for row in rows])
     errors = np.array([[float(shares.std() / np.sqrt(len(shares))) for shares in row] for row in rows])
-    return RecallCurve(np.array(tried, np.int64), np.array(depths, np.int64), recalls, errors)
+    probed, deep = np.array(tried, np.int64), np.array(depths, np.int64)
+    return RecallCurve(probed, deep, recalls, errors, entities.row_count)
 
 
 @frozen
 class _Sample:
     """Rows whose vectors are the queries of a measurement."""
 
-    context: Context
     entities: Entities
     name: str
     row_ids: IntArray
@@ -201,7 +213,7 @@ class _Sample:
         queries = self.vectors.astype(np.float32)
         nearest = np.full((len(queries), 0), np.inf, np.float32)
         scanned = scan_rows(self.entities.table, (self.name,), batch_rows=_SCAN_ROWS)
-        for batch in read_batches(self.context.budget, scanned, self.entities.row_count):
+        for batch in read_batches(self.entities.budget, scanned, self.entities.row_count):
             part = make_part([batch.column(0)], queries.shape[1])
             squares = part.norms - 2 * (queries @ part.vectors.T)
             nearest = np.concatenate([nearest, squares], axis=1)
@@ -217,7 +229,7 @@ class _Sample:
         """Per query, the share of the nearest that a search through some partitions finds."""
         count = min(_QUERIES.get(depth, _FEW_QUERIES), len(self.row_ids))
         shares = np.empty(count)
-        for number in self.context.budget.steps(range(count)):
+        for number in self.entities.budget.steps(range(count)):
             vector = self.vectors[number]
             rows = nearest_rows(self.entities.table, self.name, vector.tolist(), depth + 1, probes=probes)
             squares = np.asarray(rows[DISTANCE].to_numpy())[row_id_array(rows) != self.row_ids[number]]
@@ -227,7 +239,7 @@ class _Sample:
         return shares
 
 
-def _sample(context: Context, entities: Entities, name: str, seed: int) -> _Sample:
+def _sample(entities: Entities, name: str, seed: int) -> _Sample:
     """Some rows with a vector."""
     count = max(_QUERIES.values())
     # More than enough, where some have none.
@@ -235,7 +247,7 @@ def _sample(context: Context, entities: Entities, name: str, seed: int) -> _Samp
     column = entities.column(chosen, name)
     present = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))[:count]
     vectors = np.array(column.take(present).to_pylist(), np.float64)
-    return _Sample(context, entities, name, chosen[present], vectors)
+    return _Sample(entities, name, chosen[present], vectors)
 
 
 def _steps(rows: int) -> list[int]:
@@ -247,9 +259,9 @@ def _steps(rows: int) -> list[int]:
     return steps
 
 
-def _load(context: Context, entities: Entities, name: str, segments: tuple[str, ...]) -> RecallCurve | None:
-    derived, kept = context.caches.derived, _set_name(name, segments)
-    for group in _groups(entities):
+def _load(caches: EngineCaches, table: Table, name: str, segments: tuple[str, ...]) -> RecallCurve | None:
+    derived, kept = caches.derived, _set_name(name, segments)
+    for group in _groups(table):
         arrays = derived.load(group, kept)
         if arrays is None:
             continue
@@ -261,9 +273,8 @@ def _load(context: Context, entities: Entities, name: str, segments: tuple[str, 
     return None
 
 
-def _groups(entities: Entities) -> list[str]:
+def _groups(table: Table) -> list[str]:
     """The groups that may know an index: that of the table, and for a fork that of the main line as well."""
-    table = entities.table
     return [group_name(table.path, name) for name in dict.fromkeys((table.branch, None))]
 
 

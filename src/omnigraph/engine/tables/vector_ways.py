@@ -29,11 +29,8 @@ class RecallCurve:
     recalls: FloatArray
     #: The standard error of each recall.
     errors: FloatArray
-
-    @property
-    def deepest(self) -> int:
-        """The largest depth."""
-        return int(self.depths[-1])
+    #: How many rows the type had.
+    rows: int
 
     def choose(self, wanted: float, depth: int) -> tuple[int, float] | None:
         """The fewest partitions with a recall at a depth, and the recall that they have; None if none is known to.
@@ -51,23 +48,31 @@ class RecallCurve:
 
     def pack(self) -> dict[str, Numbers]:
         """The arrays that are kept."""
-        return {"probes": self.probes, "depths": self.depths, "recalls": self.recalls, "errors": self.errors}
+        rows = np.array([self.rows])
+        return {
+            "probes": self.probes,
+            "depths": self.depths,
+            "recalls": self.recalls,
+            "errors": self.errors,
+            "rows": rows,
+        }
 
     @staticmethod
     def unpack(arrays: Mapping[str, Numbers]) -> RecallCurve | None:
         """The curve in kept arrays; None when they are something else."""
-        parts = [arrays.get(name) for name in ("probes", "depths", "recalls", "errors")]
-        probes, depths, recalls, errors = parts
-        if probes is None or depths is None or recalls is None or errors is None:
+        names = ("probes", "depths", "recalls", "errors", "rows")
+        if any(name not in arrays for name in names):
             return None
+        # Plain views: every access to a mapped array itself costs several function calls.
+        probes, depths, recalls, errors, rows = (np.asarray(arrays[name]) for name in names)
         is_curve = (
-            all(_ascends(item) for item in (probes, depths))
+            all(_ascends(item) for item in (probes, depths, rows))
+            and len(rows) == 1
             and all(item.dtype == np.float64 for item in (recalls, errors))
             and recalls.shape == errors.shape == (len(depths), len(probes))
             and bool(((recalls >= 0) & (recalls <= 1) & (errors >= 0)).all())
         )
-        # Plain views: every access to a mapped array itself costs several function calls.
-        return RecallCurve(*map(np.asarray, (probes, depths, recalls, errors))) if is_curve else None
+        return RecallCurve(probes, depths, recalls, errors, int(rows[0])) if is_curve else None
 
 
 def _ascends(numbers: Numbers) -> bool:
@@ -137,7 +142,8 @@ def choose_way(facts: VectorFacts) -> VectorChoice | None:
         return None
     is_filtered = survivors < facts.rows
     if facts.curve is not None and facts.count is not None and facts.wanted < 1:
-        depth = ceil(facts.count * facts.rows / max(survivors, 1))
+        # What was deleted since it was measured is as good as dropped by a filter.
+        depth = ceil(facts.count * max(facts.rows, facts.curve.rows) / max(survivors, 1))
         found = facts.curve.choose(facts.wanted, depth)
         if found is not None:
             return VectorChoice(VectorWay.INDEX, *found)
