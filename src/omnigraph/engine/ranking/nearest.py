@@ -241,9 +241,12 @@ def wanted_recall(context: Context, rank: ir.Nearest) -> float:
     Raises:
         BadRequestError: it is not above 0 and up to 1.
     """
-    if rank.recall is None or (isinstance(rank.recall, ir.ParamRef) and rank.recall.name not in context.values):
+    value = None
+    # Before it runs, a query is explained without its parameters.
+    if isinstance(rank.recall, ir.Constant) or (rank.recall is not None and rank.recall.name in context.values):
+        value = ir.value_of(rank.recall, context.values)
+    if value is None:
         return context.settings.recall_of(context.tables[rank.field.variable].name, rank.field.property)
-    value = ir.value_of(rank.recall, context.values)
     if not isinstance(value, int | float) or not 0 < value <= 1:
         raise BadRequestError(f"the recall of nearest is {value!r}: it has to be a number above 0 and up to 1")
     return float(value)

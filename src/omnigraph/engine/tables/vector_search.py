@@ -231,7 +231,8 @@ class _Sample:
         shares = np.empty(count)
         for number in self.entities.budget.steps(range(count)):
             vector = self.vectors[number]
-            rows = nearest_rows(self.entities.table, self.name, vector.tolist(), depth + 1, probes=probes)
+            # A filter leaves a deep search with few rows per partition: here it must not go on for want of rows.
+            rows = nearest_rows(self.entities.table, self.name, vector.tolist(), depth + 1, probes=probes, no_more=True)
             squares = np.asarray(rows[DISTANCE].to_numpy())[row_id_array(rows) != self.row_ids[number]]
             # Rows as far as the last one are as good as it, whichever of them was found.
             tolerance = _NEAR * (bounds[number] + float(vector @ vector)) + _TINY
