@@ -5,7 +5,7 @@ Every function records what is wrong and returns None for it; a None from below 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -585,10 +585,6 @@ def block_value(context: Context, scope: Scope, call: ast.Call, place: Place) ->
         made = aggregate(context, nested.scope, call, Place("aggregate"))
     if made is None:
         return None
-    used = dict.fromkeys((*nested.outer, *_outer_of(made, scope)))
+    read = (name for name in ir.variables(made) if name in scope.bound)
+    used = dict.fromkeys((*nested.outer, *read))
     return ir.BlockValue(made, tuple(used), nested.pipeline)
-
-
-def _outer_of(made: ir.Aggregate, scope: Scope) -> Iterable[str]:
-    """The variables of the surrounding block that an aggregate of a nested one reads."""
-    return (name for name in ir.variables(made) if name in scope.bound)
