@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from omnigraph.core.ids import TableKey, node_table_key
+from omnigraph.core.types import VectorType
 from omnigraph.engine.operators.pipeline import START, run_pipeline
 from omnigraph.engine.predicates import push_down
 from omnigraph.engine.ranking.scores import CandidateRequest, Candidates, cut, no_candidates
@@ -16,7 +17,7 @@ from omnigraph.engine.rows import FloatArray, IntArray, Rows, gathered
 from omnigraph.engine.tables.context import Context
 from omnigraph.engine.tables.entities import row_id_array
 from omnigraph.engine.tables.vector_columns import VectorColumn, distances_of
-from omnigraph.engine.tables.vector_search import dimension_of, find_recall, find_vector_column, index_segments
+from omnigraph.engine.tables.vector_search import find_recall, find_vector_column, index_segments
 from omnigraph.engine.tables.vector_ways import VectorChoice, VectorFacts, VectorWay, choose_way
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.query import ir
@@ -45,6 +46,7 @@ class NearestCandidates:
         self._survivors = survivors
         self._has_filter = scan is not None and bool(scan.filters)
         self._column: VectorColumn | None = None
+        self._has_looked = False
         #: The entities by distance, where all of them were compared one by one.
         self._compared: tuple[IntArray, FloatArray] | None = None
 
@@ -89,7 +91,8 @@ class NearestCandidates:
         return self._survivors
 
     def _resident(self, wanted: int) -> VectorColumn | None:
-        if self._column is None:
+        if not self._has_looked:
+            self._has_looked = True
             self._column = find_vector_column(self._context, self._entities, self._rank.field.property, wanted=wanted)
         return self._column
 
@@ -103,7 +106,7 @@ class NearestCandidates:
         else:
             budget = self._context.budget
             places = None if row_ids is None else column.places(row_ids)
-            near = budget.patiently(partial(column.nearest_places, query, request.count, places, budget), total)
+            near = column.nearest_places(query, request.count, places, budget)
             found, distances = column.row_ids[near], column.distances(query, near, budget)
             is_complete = request.count is None or request.count >= min(total, len(found) + 1)
         rows = Rows(count=len(found), variables={self._rank.field.variable: found})
@@ -201,11 +204,12 @@ def nearest_among(context: Context, rank: ir.Nearest, numbers: IntArray) -> Near
 def vector_facts(context: Context, rank: ir.Nearest, survivors: int | None, count: int | None) -> VectorFacts:
     """The facts for the choice of a way, at this snapshot."""
     variable, name = rank.field.variable, rank.field.property
-    entities, settings = context.entities(variable), context.settings
+    entities, settings, base = context.entities(variable), context.settings, rank.field.type.base
+    assert isinstance(base, VectorType), "the checker allows vectors only"
     return VectorFacts(
         rows=entities.row_count,
         survivors=survivors,
-        dimension=dimension_of(entities, name),
+        dimension=base.dimension,
         count=count,
         wanted=wanted_recall(context, rank),
         curve=find_recall(context.caches, entities.table, name),
@@ -230,7 +234,8 @@ def nearest_text(context: Context, rank: ir.Nearest, scan: ir.Op | None, *, rows
         shown = f"{choice.probes} partition{'' if choice.probes == 1 else 's'}"
         return f"{choice.way}, {shown} of IVF_FLAT for {compared}, expected recall {choice.recall:.3f}"
     entities, name = context.entities(rank.field.variable), rank.field.property
-    known = facts.curve is not None or not index_segments(context.caches, entities.table, name)
+    is_few = survivors * facts.dimension <= facts.exact_values
+    known = is_few or facts.curve is not None or not index_segments(context.caches, entities.table, name)
     unmeasured = "" if known else ", the index is not measured"
     return f"{VectorWay.EXACT} of {compared}, recall 1{unmeasured}"
 
