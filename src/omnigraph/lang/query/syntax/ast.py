@@ -596,12 +596,3 @@ def block_of(expression: Expression) -> tuple[Clause, ...]:
             return clauses
         case _:
             return ()
-
-
-def conjuncts(expression: Expression) -> Iterator[Expression]:
-    """The conditions that `and` joins at the top of one."""
-    if isinstance(expression, Binary) and expression.operator is Operator.AND:
-        yield from conjuncts(expression.left)
-        yield from conjuncts(expression.right)
-    else:
-        yield expression
