@@ -68,6 +68,7 @@ bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/writes.py
 	@$(BIN)/python benchmarks/queries.py
 	@$(BIN)/python benchmarks/lsqb.py
+	@$(BIN)/python benchmarks/vectors.py
 	@$(BIN)/python benchmarks/load.py
 	@$(BIN)/python benchmarks/large_changes.py
 	@$(BIN)/python benchmarks/scale.py

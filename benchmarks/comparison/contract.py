@@ -42,6 +42,9 @@ _OTHER_STORES = {
     "omnigraph/subgraphs": "subgraphs.omnigraph_store:OmniGraphStore",
     "ladybug/subgraphs": "subgraphs.ladybug_store:LadybugStore",
     "duckdb/subgraphs": "subgraphs.duckdb_store:DuckdbStore",
+    "omnigraph/points": "neighbours.omnigraph_store:OmniGraphStore",
+    "lancedb/hnsw": "neighbours.lancedb_store:HnswStore",
+    "lancedb/ivf": "neighbours.lancedb_store:IvfStore",
 }
 OURS = "omnigraph"
 #: Engines that live in the environment of the peers.

@@ -51,7 +51,7 @@ class DirectShape:
 
 def direct_shape(query: ir.ReadIR, catalog: Catalog) -> DirectShape | None:
     """The shape of a read, if it is one that has direct answers."""
-    if query.rank is not None or query.order or query.per or query.having is not None or query.distinct:
+    if query.rank is not None or query.order or query.per or query.having is not None:
         return None
     if query.limit is not None or query.offset is not None or not query.pipeline:
         return None

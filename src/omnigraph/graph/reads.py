@@ -31,6 +31,7 @@ from omnigraph.engine.tables.context import Context, variable_tables
 from omnigraph.engine.tables.following import follow
 from omnigraph.engine.tables.text_search import keep_text_column
 from omnigraph.engine.tables.traversal_index import PERSIST_MIN_EDGES, find_adjacency
+from omnigraph.engine.tables.vector_search import keep_recall
 from omnigraph.engine.tables.wanted_indexes import indexed_texts
 from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, QuerySelectionError
 from omnigraph.frozen import frozen
@@ -307,7 +308,7 @@ def catalog(graph: OpenGraph, branch: str = MAIN, **rest: Unpack[PastKeywords]) 
 
 
 def prepare_indexes(graph: OpenGraph, branch: str) -> None:
-    """Build the traversal and text indexes of large types and keep them on disk for later processes."""
+    """Build the traversal and text indexes of large types, measure vector indexes, and keep all that on disk."""
     snapshot = graph.resolve(Target(branch=branch))
     context = query_context(graph, snapshot, {}, {})
     for edge in context.catalog.edges.values():
@@ -317,6 +318,9 @@ def prepare_indexes(graph: OpenGraph, branch: str) -> None:
         entities = context.type_entities(node.table_key)
         for name in indexed_texts(node):
             keep_text_column(context, entities, name)
+        for name, definition in node.properties.items():
+            if isinstance(definition.type.base, VectorType):
+                keep_recall(context.caches, entities, name)
 
 
 def follow_commit(graph: OpenGraph, commit: GraphCommit | None) -> None:

@@ -21,13 +21,15 @@ from omnigraph.commit.schemas import GraphSchema, find_schema, read_schema_files
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.commit.snapshot import snapshot_of
 from omnigraph.commit.sweep import has_unsettled
+from omnigraph.engine.tables.context import EngineCaches
+from omnigraph.engine.tables.settings import EngineSettings
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError, OmniError, RecoveryRequiredError, is_panic
 from omnigraph.errors.text import size_text
 from omnigraph.frozen import frozen
 from omnigraph.lang.schema.catalog import unbuilt_indexes
 from omnigraph.maintenance.cleanup_plan import find_leftovers, is_busy, plan_cleanup
 from omnigraph.maintenance.findings import DiskUse, DoctorReport, Finding, Health, Inspection, worst_first
-from omnigraph.maintenance.indexes import missing_indexes
+from omnigraph.maintenance.indexes import measure_indexes, missing_indexes
 from omnigraph.maintenance.minimum import edges_outside
 from omnigraph.maintenance.repair import dangling_edges
 from omnigraph.maintenance.retention import KEEP_ADVISED, RetentionPolicy, published_heads
@@ -38,7 +40,7 @@ from omnigraph.storage.datasets.compaction import choose_rewrites, fragment_fact
 from omnigraph.storage.datasets.completeness import find_missing, read_one_row
 from omnigraph.storage.datasets.staged import is_own_movement
 from omnigraph.storage.datasets.versions import list_versions
-from omnigraph.storage.derived import DERIVED_FOLDER
+from omnigraph.storage.derived import DERIVED_FOLDER, DerivedArrays
 from omnigraph.storage.location import MANIFEST, SCHEMA_FILES, GraphLocation, walk
 from omnigraph.storage.locks import lock_holder
 from omnigraph.storage.objects import StoredFile, list_files
@@ -261,6 +263,34 @@ def _check_indexes(look: Inspection) -> Iterator[Finding]:
         yield Finding(Health.OK, "every index that is built covers its type")
 
 
+def _check_recall(look: Inspection) -> Iterator[Finding]:
+    """What searches through vector indexes find, measured again. Reads the vectors that they cover."""
+    head = look.state.head("main")
+    schema = read_schema_files(look.environment.objects, head.schema_hash)
+    caches = EngineCaches(EngineSettings.from_environment(), DerivedArrays(look.environment.location, writable=False))
+    for item in measure_indexes(schema.catalog, snapshot_of(head), look.open, caches):
+        what = f"{item.type_key}.{item.column}"
+        if item.expected is None:
+            yield Finding(
+                Health.WARNING,
+                f"{what}: its index is not known to reach the wanted recall of {item.wanted:g}, so every search "
+                "compares all vectors",
+                look.run("optimize"),
+            )
+        elif item.is_low:
+            yield Finding(
+                Health.WARNING,
+                f"{what}: searches find {item.found:.3f} of the nearest, {item.wanted:g} are wanted and "
+                f"{item.expected:.3f} were found when the index was built; if it stays so after `optimize`, ask for "
+                "more with OMNIGRAPH_VECTOR_RECALL",
+                look.run("optimize"),
+            )
+        else:
+            yield Finding(
+                Health.OK, f"{what}: searches find {item.found:.3f} of the nearest, {item.wanted:g} are wanted"
+            )
+
+
 def _check_fragments(look: Inspection) -> Iterator[Finding]:
     for key, pin in sorted(look.state.head("main").pins.items()):
         fragments = fragment_facts(look.open(pin))
@@ -453,6 +483,7 @@ _ALL_WELL = {
     "drift": "no dataset moved without a commit",
     "recovery": "no interrupted write",
     "lock": "the commit lock is free",
+    "recall": "every `nearest` compares all vectors",
     "fragments": "the fragments of main are as they should be",
     "leftovers": "no forks or files that nothing refers to",
     "versions": "no version that the newest commits do not need",
@@ -470,6 +501,7 @@ _CHECKS: Mapping[str, Callable[[Inspection], Iterator[Finding]]] = {
     "recovery": _check_recovery,
     "lock": _check_lock,
     "indexes": _check_indexes,
+    "recall": _check_recall,
     "fragments": _check_fragments,
     "leftovers": _check_leftovers,
     "versions": _check_versions,

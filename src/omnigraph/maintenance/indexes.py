@@ -12,8 +12,11 @@ from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import RetryPolicy, Transaction
-from omnigraph.core.budget import ReadLimits, bounded, work_steps
+from omnigraph.core.budget import Budget, ReadLimits, bounded, work_steps
 from omnigraph.core.ids import TableKey
+from omnigraph.engine.tables.context import EngineCaches
+from omnigraph.engine.tables.entities import Entities
+from omnigraph.engine.tables.vector_search import dimension_of, find_recall, index_segments, measure_recall
 from omnigraph.engine.tables.wanted_indexes import index_spec, wanted_indexes
 from omnigraph.errors.requests import INDEXES
 from omnigraph.frozen import frozen
@@ -118,6 +121,72 @@ def table_indexes(definition: NodeDef | EdgeDef, table: Table) -> Iterator[Index
         spec = index_spec(wanted, values)
         if spec is not None:
             yield spec
+
+
+# ---- The recall of vector indexes
+
+
+@frozen(kw_only=True)
+class MeasuredRecall:
+    """How much of the nearest a search through the index of a property finds now."""
+
+    type_key: TableKey
+    column: str
+    wanted: float
+    #: The recall that its searches are chosen for; None where nothing is known of the index, or not enough.
+    expected: float | None = None
+    #: What was found just now, and the standard error of that.
+    found: float = 1.0
+    error: float = 0.0
+
+    @property
+    def is_low(self) -> bool:
+        """Whether less is found than is wanted, by more than chance explains."""
+        return self.found + 2 * self.error < self.wanted
+
+
+#: Other rows are asked about than when the index was built.
+_OTHER_SEED = 21
+#: The depth of the usual search.
+_DEPTH = 10
+
+
+def measure_indexes(
+    catalog: Catalog, snapshot: Snapshot, open_table: Callable[[TablePin], Table], caches: EngineCaches
+) -> Iterator[MeasuredRecall]:
+    """The recall of every vector index that searches use; reads all vectors that it covers."""
+    for definition in catalog.nodes.values():
+        pin = snapshot.pins[definition.table_key]
+        for wanted in wanted_indexes(definition):
+            if wanted.kind is not IndexKind.VECTOR or not pin.row_count:
+                continue
+            table = open_table(pin)
+            entities = caches.entities(table, Budget())
+            values = pin.row_count * dimension_of(entities, wanted.column)
+            recall = caches.settings.recall_of(definition.name, wanted.column)
+            is_exact = recall == 1 or values <= caches.settings.exact_vector_values
+            if index_segments(caches, table, wanted.column) and not is_exact:
+                yield _measured(definition, wanted.column, entities, caches)
+
+
+def _measured(definition: NodeDef, name: str, entities: Entities, caches: EngineCaches) -> MeasuredRecall:
+    recall = caches.settings.recall_of(definition.name, name)
+    curve = find_recall(caches, entities.table, name)
+    chosen = None if curve is None else curve.choose(recall, _DEPTH)
+    if chosen is None:
+        return MeasuredRecall(type_key=definition.table_key, column=name, wanted=recall)
+    probes, expected = chosen
+    now = measure_recall(entities, name, seed=_OTHER_SEED, probes=(probes,), depths=(_DEPTH,))
+    if now is None:
+        return MeasuredRecall(type_key=definition.table_key, column=name, wanted=recall)
+    return MeasuredRecall(
+        type_key=definition.table_key,
+        column=name,
+        wanted=recall,
+        expected=expected,
+        found=float(now.recalls[0, 0]),
+        error=float(now.errors[0, 0]),
+    )
 
 
 def ensure_indices(

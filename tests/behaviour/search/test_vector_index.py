@@ -1,4 +1,7 @@
-"""`nearest` through a vector index: as good as an exact search, with exact distances, and never behind the data."""
+"""`nearest` through a vector index: as good as an exact search, with exact distances, and never behind the data.
+
+Few vectors would all be compared: here the index is asked however few they are.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,13 @@ RARE, OUTLYING = 7, 99
 OUTLIERS = 30
 TWINS = 300
 TWIN = [4.0, 4.0, 4.0, 4.0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _asks_the_index() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_EXACT_VECTOR_VALUES", "0")
+        yield
 
 
 def slug(number: int) -> str:

@@ -155,10 +155,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """`nearest(field, query)`."""
+    """`nearest(field, query, recall: …)`; an exact answer has every recall."""
 
     field: Property
     query: Parameter | ListOf
+    recall: Parameter | Literal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,8 +515,9 @@ def _expression(expression: Expression) -> str:
             return f"{'not' if negated else 'exists'} {_block(clauses)}"
         case Aggregate():
             return _aggregate(expression)
-        case Nearest(field, query):
-            return _call("nearest", field, query)
+        case Nearest(field, query, recall):
+            wanted = "" if recall is None else f", recall: {_expression(recall)}"
+            return f"nearest({_expression(field)}, {_expression(query)}{wanted})"
         case Bm25(field, query):
             return _call("bm25", field, query)
         case Rrf(first, second, k):

@@ -359,7 +359,7 @@ class _Writer(PatternWriter):
 
         def arm(near: Sequence[Property]) -> Nearest | Bm25 | None:
             if near and (not texts or not self.chance(3)):
-                return Nearest(self.pick(near), self.vector())
+                return Nearest(self.pick(near), self.vector(), self.recall())
             return Bm25(self.pick(texts), self.wanted_words()) if texts else None
 
         first = arm(vectors)
@@ -377,6 +377,15 @@ class _Writer(PatternWriter):
             case "parameter":
                 k = self.declare(self.pick(["I64", "U32"]), self.pick([1, 5]))
         return Rrf(first, second, k)
+
+    def recall(self) -> Parameter | Literal | None:
+        """The wanted recall: so few rows are all compared, whatever it is."""
+        match self.pick(["default", "default", "literal", "parameter"]):
+            case "literal":
+                return Literal(self.pick([1, 1.0, 0.9, 0.01]))
+            case "parameter":
+                return self.declare(self.pick(["F64", "F32"]), self.pick([1.0, 0.5]))
+        return None
 
     def rank_key(self, rank: Rank, returns: list[Return], *, is_returned: bool) -> Sort:
         """The rank as first order key; sometimes also returned, sometimes named by its column."""

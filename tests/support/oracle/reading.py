@@ -166,7 +166,8 @@ class _Reader:
     def call(self, call: ast.Call) -> Expression:
         if call.function in AGGREGATES:
             return self.aggregate(call)
-        given = self.expressions(call.arguments)
+        named = [item.value for item in call.arguments if isinstance(item, ast.NamedArgument)]
+        given = self.expressions([item for item in call.arguments if not isinstance(item, ast.NamedArgument)])
         match call.function:
             case "now":
                 return Now()
@@ -175,7 +176,7 @@ class _Reader:
             case "datetime" if isinstance(given[0], Literal) and isinstance(given[0].value, str):
                 return Literal(moment_of(given[0].value))
             case "nearest":
-                return Nearest(*given)
+                return Nearest(*given, *self.expressions(named))
             case "bm25":
                 return Bm25(*given)
             case "rrf":

@@ -12,13 +12,17 @@ from omnigraph.engine.plan.estimates import Model, rows_behind
 from omnigraph.engine.plan.planned import PlannedRead, plan_of
 from omnigraph.engine.plan.statistics import Statistics
 from omnigraph.engine.predicates import push_down, stored_columns
+from omnigraph.engine.ranking.nearest import nearest_text
 from omnigraph.engine.tables.context import NODES, Context, is_hidden, rank_field, variable_tables
 from omnigraph.engine.tables.settings import choose_path
 from omnigraph.engine.tables.text_search import is_text_ready
 from omnigraph.engine.tables.traversal_index import traversal_facts
-from omnigraph.engine.tables.wanted_indexes import scalar_index_name, vector_index_name
+from omnigraph.engine.tables.wanted_indexes import scalar_index_name
 from omnigraph.frozen import frozen
 from omnigraph.lang.query import ir
+
+#: A limit of which nothing is known.
+_USUAL_LIMIT = 10
 
 
 @frozen
@@ -62,7 +66,7 @@ def plan_query(context: Context, query: ir.ReadIR) -> Plan:
     planned = plan_of(context, query)
     steps = _steps_of(context, planned.query, planned.statistics)
     context = replace(context, tables=variable_tables(planned.query.pipeline))
-    return Plan(context, planned, steps, None if query.rank is None else _rank_text(context, planned.query))
+    return Plan(context, planned, steps, None if query.rank is None else _rank_text(context, planned.query, steps))
 
 
 def _steps_of(context: Context, query: ir.ReadIR, statistics: Statistics) -> tuple[_Step, ...]:
@@ -175,7 +179,7 @@ def _expand_text(context: Context, op: ir.Expand, rows: float) -> str:
     return f"Expand {_name(op.source)} {arrow} {_name(op.target)}: {path}{ready}"
 
 
-def _rank_text(context: Context, query: ir.ReadIR) -> str:
+def _rank_text(context: Context, query: ir.ReadIR, steps: Sequence[_Step]) -> str:
     assert query.rank is not None
     rank = query.rank
     arms = (rank.first, rank.second) if isinstance(rank, ir.Rrf) else (rank,)
@@ -187,25 +191,28 @@ def _rank_text(context: Context, query: ir.ReadIR) -> str:
     for arm in arms:
         name = arm.field.property
         if isinstance(arm, ir.Nearest):
-            ways.append(f"nearest {name}: {_vector_search(context, query, arm.field)}")
+            ways.append(f"nearest {name}: {_vector_search(context, query, arm, steps)}")
         else:
             ways.append(f"bm25 {name}: {_text_index(context, arm.field)}")
     return f"Rank {_name(variable)} {order} ({'; '.join(ways)})"
 
 
-def _vector_search(context: Context, query: ir.ReadIR, field: ir.PropertyRef) -> str:
+def _vector_search(context: Context, query: ir.ReadIR, rank: ir.Nearest, steps: Sequence[_Step]) -> str:
     """How the nearest nodes are found; of several types one by one."""
-    name, key = field.property, context.tables[field.variable]
-    keys = [key] if key != NODES else list(map(node_table_key, _types_of(query.pipeline, field.variable)))
-    ways = {
-        item.name: "vector index"
-        if vector_index_name(name) in context.caches.indexes(context.type_entities(item).table)
-        else "exact scan"
-        for item in keys
-    }
+    variable, scan = rank.field.variable, query.pipeline[0]
+    key, count = context.tables[variable], _wanted(context, query)
+    first = isinstance(scan, ir.NodeScan | ir.UnionScan) and scan.variable == variable
+    rows = steps[0].rows if first else steps[-1].rows
+    names = [key.name] if key != NODES else list(_types_of(query.pipeline, variable))
+    ways = {}
+    for name in names:
+        filters = scan.filters if isinstance(scan, ir.NodeScan | ir.UnionScan) else ()
+        part = ir.NodeScan(variable, name, filters) if first else None
+        inside = context.narrowed({variable: node_table_key(name)})
+        ways[name] = nearest_text(inside, rank, part, rows=rows, count=count)
     if len(ways) == 1:
         return next(iter(ways.values()))
-    return ", ".join(f"{way} of {type_name}" for type_name, way in ways.items())
+    return ", ".join(f"{type_name}: {way}" for type_name, way in ways.items())
 
 
 def _types_of(ops: Iterable[ir.Op], variable: str) -> tuple[str, ...]:
@@ -222,6 +229,18 @@ def _types_of(ops: Iterable[ir.Op], variable: str) -> tuple[str, ...]:
             case _:
                 pass
     raise AssertionError(f"nothing binds {variable}")
+
+
+def _wanted(context: Context, query: ir.ReadIR) -> int:
+    """How many entities are ranked; some, as long as a parameter is missing."""
+    wanted = 0
+    for count in (query.offset, query.limit):
+        if isinstance(count, ir.ParamRef) and count.name not in context.values:
+            wanted += _USUAL_LIMIT
+        elif count is not None:
+            number = ir.value_of(count, context.values)
+            wanted += number if isinstance(number, int) else 0
+    return ir.Rrf.depth(wanted) if isinstance(query.rank, ir.Rrf) else max(wanted, 1)
 
 
 def _columns(predicate: ir.Expression) -> Iterator[str]:

@@ -8,21 +8,22 @@ entities that could be among the first are there before the further order keys b
 from __future__ import annotations
 
 from fractions import Fraction
+from math import ceil
 
 import numpy as np
 
 from omnigraph.core.arrow import pa
+from omnigraph.core.ids import node_table_key
 from omnigraph.engine.operators.pipeline import START, Profile, run_pipeline
-from omnigraph.engine.predicates import keep_true, push_down
+from omnigraph.engine.ranking.nearest import nearest_among, nearest_of_scan
 from omnigraph.engine.ranking.scores import (
     GROWTH,
     CandidateRequest,
     Candidates,
     FieldRank,
-    best_candidates,
-    best_of_types,
+    relevant_candidates,
     score_codes,
-    score_entities,
+    score_texts,
 )
 from omnigraph.engine.results.projection import SCORE_COLUMN, key_codes, key_operand, total_order
 from omnigraph.engine.rows import FloatArray, IntArray, Rows, concat_rows, gathered
@@ -33,8 +34,12 @@ from omnigraph.lang.query import ir
 
 #: Candidates that are tried first when a match behind the ranking may drop some of them.
 _FIRST_TRY = 64
-#: Beyond so many candidates the match is run as a whole instead.
+#: Beyond so many candidates, or one row in this number, the match is run as a whole instead.
 _MAX_CANDIDATES = 1 << 15
+_WHOLE_SHARE = 2
+#: How many candidates more than the last ones let expect are tried next, and how many times as many at most.
+_MARGIN = 1.5
+_MAX_GROWTH = 64
 #: Relative difference below which sums of two fractions may be equal.
 _ROUNDING = 1e-12
 
@@ -82,7 +87,7 @@ def _arm(
         found = _rank_first(context, query, rank, wanted=wanted, wanted_rows=wanted_rows, profile=profile)
         if found is not None:
             return found
-    return _rank_after(context, query, rank, profile)
+    return _rank_after(context, query, rank, profile, wanted=wanted)
 
 
 def _rank_first(
@@ -97,31 +102,50 @@ def _rank_first(
     """Candidates first, the rest of the match behind them; None when too few survive."""
     scan, *rest = query.pipeline
     assert isinstance(scan, ir.NodeScan | ir.UnionScan)
-    pushed = push_down(scan.filters, context.values)
-    drops_none = not rest and not pushed.rest
-    exact = any(isinstance(item.expression, ir.Nearest) for item in query.projections)
-    keys, is_total = _entity_keys(query, rank)
-    count = wanted if wanted is None or drops_none else max(wanted, _FIRST_TRY)
-    while count is None or count <= _MAX_CANDIDATES or drops_none:
-        request = CandidateRequest(query, scan.filters, pushed.filter, count, keys, is_total, exact)
+    nearest = nearest_of_scan(context, rank, scan) if isinstance(rank, ir.Nearest) else None
+    count = wanted if wanted is None or not rest else max(wanted, _FIRST_TRY)
+    while True:
+        request = _request(query, rank, count, scan.filters)
         context.budget.enter("Rank")
-        if isinstance(scan, ir.UnionScan):
-            candidates = best_of_types(context, rank, request, scan.node_types)
+        if nearest is not None:
+            candidates = nearest.best(request)
         else:
-            candidates = best_candidates(context, rank, request)
-        rows = candidates.rows
-        if not drops_none:
-            rows = keep_true(context, rows, pushed.rest)
-            stream = run_pipeline(context, rest, [rows], needed_variables(query), profile=profile, first=1)
-            rows = gathered(context.budget, stream)
-        arm = _surviving(candidates, rows, rank.field.variable)
+            assert isinstance(rank, ir.Bm25)
+            candidates = relevant_candidates(context, rank, request)
+        if not rest:
+            return _surviving(candidates, candidates.rows, scan.variable)
+        stream = run_pipeline(context, rest, [candidates.rows], needed_variables(query), profile=profile, first=1)
+        rows = gathered(context.budget, stream)
+        arm = _surviving(candidates, rows, scan.variable)
         enough = wanted is not None and len(arm.entities) >= wanted
         enough |= wanted_rows is not None and rows.total >= wanted_rows
-        if candidates.is_complete or enough or drops_none:
+        if candidates.is_complete or enough:
             return arm
         assert count is not None, "all candidates are complete"
-        count *= GROWTH
-    return None
+        assert wanted is not None, "who asks for all gets all"
+        count = next_window(count, len(arm.entities), wanted)
+        if count > _MAX_CANDIDATES or count * _WHOLE_SHARE > _population(context, scan):
+            return None
+
+
+def _population(context: Context, scan: ir.NodeScan | ir.UnionScan) -> int:
+    types = scan.node_types if isinstance(scan, ir.UnionScan) else (scan.node_type,)
+    return sum(context.type_entities(node_table_key(name)).row_count for name in types)
+
+
+def next_window(count: int, survived: int, wanted: int) -> int:
+    """How many candidates to try after so many of `count` survived: enough at the same rate, with some more."""
+    if not survived:
+        return count * GROWTH
+    return min(max(ceil(_MARGIN * count * wanted / survived), 2 * count), _MAX_GROWTH * count)
+
+
+def _request(
+    query: ir.ReadIR, rank: FieldRank, count: int | None, predicates: tuple[ir.Expression, ...]
+) -> CandidateRequest:
+    keys, is_total = _entity_keys(query, rank)
+    exact = any(isinstance(item.expression, ir.Nearest) for item in query.projections)
+    return CandidateRequest(query, predicates, count, keys, is_total, exact)
 
 
 def _entity_keys(query: ir.ReadIR, rank: FieldRank) -> tuple[tuple[ir.OrderKey, ...], bool]:
@@ -140,15 +164,29 @@ def _entity_keys(query: ir.ReadIR, rank: FieldRank) -> tuple[tuple[ir.OrderKey, 
     return tuple(keys), True
 
 
-def _rank_after(context: Context, query: ir.ReadIR, rank: FieldRank, profile: Profile | None) -> _Arm:
-    """The whole match first, then the scores of its entities."""
+def _rank_after(
+    context: Context, query: ir.ReadIR, rank: FieldRank, profile: Profile | None, *, wanted: int | None
+) -> _Arm:
+    """The whole match first, then the best `wanted` of its entities."""
     variable = rank.field.variable
     stream = run_pipeline(context, query.pipeline, [START], needed_variables(query), profile=profile)
     rows = gathered(context.budget, stream)
     if not rows.count:
         return _Arm(np.zeros(0, np.int64), np.zeros(0), Rows(count=0))
-    candidates = score_entities(context, rank, np.unique(rows.variables[variable]))
+    entities = _distinct(rows.variables[variable])
+    if isinstance(rank, ir.Bm25):
+        candidates = score_texts(context, rank, entities)
+    else:
+        found = nearest_among(context, rank, entities)
+        candidates = found.best(_request(query, rank, wanted, ()))
     return _surviving(candidates, rows, variable)
+
+
+def _distinct(numbers: IntArray) -> IntArray:
+    """The numbers in order, each once."""
+    ordered = np.sort(numbers)
+    found: IntArray = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return found
 
 
 def _surviving(candidates: Candidates, rows: Rows, variable: str) -> _Arm:
@@ -214,7 +252,7 @@ def _ranking(context: Context, query: ir.ReadIR, rank: FieldRank, depth: int, pr
 def _ranking_of_rows(context: Context, query: ir.ReadIR, rank: ir.Rrf, depth: int, profile: Profile | None) -> _Ranking:
     """The second arm ranks another variable: the entities of the first one come in the order of their first row."""
     own, variable = rank.second.field.variable, rank.first.field.variable
-    arm = _rank_after(context, query, rank.second, profile)
+    arm = _rank_after(context, query, rank.second, profile, wanted=None)
     rows, place = _rows_of(arm, own)
     codes = [score_codes(rank.second, arm.scores)[place]] if rows.count else []
     order = total_order(context, rows, codes, None, first=own)

@@ -24,6 +24,8 @@ from omnigraph.engine.tables.entities import Entities, EntityCaches
 from omnigraph.engine.tables.kept_columns import ColumnCache
 from omnigraph.engine.tables.settings import EngineSettings
 from omnigraph.engine.tables.text_columns import Scored, Segments, TextColumn, Tokens
+from omnigraph.engine.tables.vector_columns import VectorColumn, VectorPart
+from omnigraph.engine.tables.vector_ways import RecallCurve
 from omnigraph.lang.query import ir
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.datasets.indexes import IndexCoverage, list_indexes
@@ -312,6 +314,11 @@ class EngineCaches(EntityCaches):
         self.value_numbers: LruCache[tuple[object, IntArray]] = LruCache(
             settings.column_cache_bytes // 4, lambda kept: int(kept[1].nbytes)
         )
+        #: Vectors of fragments, by the identity of their values, and of whole tables, which share those.
+        self.vector_parts: LruCache[VectorPart] = LruCache(settings.column_cache_bytes, lambda part: part.nbytes)
+        self.vector_columns: LruCache[VectorColumn] = LruCache(settings.column_cache_bytes, lambda item: item.nbytes)
+        #: What was measured on vector indexes, by their segments.
+        self.recalls: LruCache[RecallCurve] = LruCache(_KEPT_TABLES)
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_TABLES)

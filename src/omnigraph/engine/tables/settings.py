@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
+from dataclasses import field
 from enum import StrEnum
 
 from omnigraph.core.env_settings import Variable, WholeNumber, available_memory
@@ -62,6 +64,19 @@ _PLAN_ORDER = Variable(
 _PATH_LIMIT = WholeNumber(
     "OMNIGRAPH_PATH_LIMIT", 1_000_000, "Paths that `path $w = all …` may find in one read.", lowest=1
 )
+_EXACT_VALUES = WholeNumber(
+    "OMNIGRAPH_EXACT_VECTOR_VALUES",
+    8_000_000,
+    "Numbers of vectors, rows times dimensions, that `nearest` compares one by one instead of asking an index.",
+)
+_RECALL = Variable(
+    "OMNIGRAPH_VECTOR_RECALL",
+    "The share of the nearest vectors that `nearest` finds on average through an index; `1` compares all vectors. "
+    "Single properties may have their own.",
+    default="`0.95`",
+    values="above 0 to 1, as in `0.95` or `0.95, Note.embedding=0.99`",
+)
+_DEFAULT_RECALL = 0.95
 
 
 class PlanOrder(StrEnum):
@@ -97,12 +112,21 @@ class EngineSettings:
     query_memory_bytes: int = _QUERY_MEMORY.default
     path_limit: int = _PATH_LIMIT.default
     plan: PlanSettings = BY_COST
+    exact_vector_values: int = _EXACT_VALUES.default
+    vector_recall: float = _DEFAULT_RECALL
+    #: The recall of single properties, by `Type.property`.
+    property_recalls: Mapping[str, float] = field(default_factory=dict)
     #: Traversal indexes that are kept in memory between queries.
     adjacency_entries: int = 8
+
+    def recall_of(self, node_type: str, name: str) -> float:
+        """The wanted recall of a vector property."""
+        return self.property_recalls.get(f"{node_type}.{name}", self.vector_recall)
 
     @staticmethod
     def from_environment() -> EngineSettings:
         """The settings of the `OMNIGRAPH_*` variables; what cannot be read falls back to its default."""
+        recalls = _recalls()
         return EngineSettings(
             traversal_mode=_traversal_mode(),
             indexed_max_frontier=_MAX_FRONTIER.read(),
@@ -110,6 +134,9 @@ class EngineSettings:
             column_cache_bytes=_COLUMN_CACHE.read(),
             path_limit=_PATH_LIMIT.read(),
             plan=_plan_settings(),
+            exact_vector_values=_EXACT_VALUES.read(),
+            vector_recall=recalls.pop("", _DEFAULT_RECALL),
+            property_recalls=recalls,
             query_memory_bytes=_QUERY_MEMORY.read(
                 max(min(_QUERY_MEMORY.default, available_memory() // 4), _LEAST_MEMORY)
             ),
@@ -139,6 +166,22 @@ def _plan_settings() -> PlanSettings:
     except ValueError:
         _log.warning("%s=%s is not `cost`, `text` or `random:NUMBER`; using %s", _PLAN_ORDER, text, PlanOrder.COST)
         return BY_COST
+
+
+def _recalls() -> dict[str, float]:
+    """The wanted recalls by `Type.property`; that of all others has no name."""
+    found: dict[str, float] = {}
+    for part in filter(None, (part.strip() for part in _RECALL.text().split(","))):
+        name, _, number = part.rpartition("=")
+        try:
+            share = float(number)
+        except ValueError:
+            share = 0.0
+        if 0 < share <= 1:
+            found[name.strip()] = share
+        else:
+            _log.warning("%s: %s is not a recall above 0 and up to 1; it is left out", _RECALL, part)
+    return found
 
 
 # ---- The choice of a traversal path

@@ -12,8 +12,6 @@ from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex
 
 #: Below so many vectors an exact scan is as fast as any index.
 VECTOR_INDEX_MIN_ROWS = 10_000
-#: Partitions that a search looks at, at least; more when a filter leaves too few rows.
-VECTOR_PROBES = 24
 
 
 @frozen(kw_only=True)

@@ -67,6 +67,8 @@ class IndexCoverage:
     missing_rows: int
     #: The version of the table that its newest segment was built on.
     built_version: int
+    #: The identities of its segments: what was measured on an index holds as long as these stay.
+    segments: tuple[str, ...] = ()
 
 
 def list_indexes(table: Table) -> dict[str, IndexCoverage]:
@@ -84,6 +86,7 @@ def list_indexes(table: Table) -> dict[str, IndexCoverage]:
                 lost_fragments=frozenset(covered - rows.keys()),
                 missing_rows=sum(rows[number] for number in missing),
                 built_version=max((int(item.dataset_version_at_last_update) for item in index.segments), default=0),
+                segments=tuple(sorted(str(segment.uuid) for segment in index.segments)),
             )
         return found
 

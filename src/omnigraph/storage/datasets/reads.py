@@ -65,15 +65,18 @@ def nearest_rows(
     filter_: Filter | None = None,
     *,
     probes: int | None = None,
+    no_more: bool = False,
 ) -> pa.Table:
     """Row ids and squared distances of the `count` nearest rows that satisfy a filter, nearest first.
 
-    Exact without an index. With one, at least `probes` partitions of it are looked at, and more until there are
-    `count` rows.
+    Exact without `probes`: all vectors are compared. With them at least so many partitions of the index are looked at,
+    more until there are `count` rows unless there are to be `no_more`, and all rows that the index does not cover.
     """
     nearest: dict[str, object] = {"column": column, "q": pa.array(vector, pa.float32()), "k": count, "metric": "l2"}
-    if probes is not None:
-        nearest["minimum_nprobes"] = probes
+    if probes is None:
+        nearest["use_index"] = False
+    else:
+        nearest["nprobes" if no_more else "minimum_nprobes"] = probes
     with translated(f"searching {table.path}"):
         return table._dataset.to_table(
             columns=[ROW_ID, DISTANCE], nearest=nearest, filter=to_sql(filter_) if filter_ else None, prefilter=True

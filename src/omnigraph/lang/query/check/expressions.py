@@ -5,7 +5,7 @@ Every function records what is wrong and returns None for it; a None from below 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -91,6 +91,9 @@ def check(context: Context, scope: Scope, expression: ast.Expression, place: Pla
         case ast.AllProperties() | ast.Star():
             message = f"`{print_expression(expression)}` is not one value"
             context.error("T7", expression.span, message, "name the property, as in `$p.name`")
+        case ast.NamedArgument(name):
+            message = f"`{name}:` is an argument of `nearest` only"
+            context.error("Q110", expression.span, message)
         case ast.Alias():
             return bare_name(context, expression, place)
         case ast.MetaName(name):
@@ -582,10 +585,6 @@ def block_value(context: Context, scope: Scope, call: ast.Call, place: Place) ->
         made = aggregate(context, nested.scope, call, Place("aggregate"))
     if made is None:
         return None
-    used = dict.fromkeys((*nested.outer, *_outer_of(made, scope)))
+    read = (name for name in ir.variables(made) if name in scope.bound)
+    used = dict.fromkeys((*nested.outer, *read))
     return ir.BlockValue(made, tuple(used), nested.pipeline)
-
-
-def _outer_of(made: ir.Aggregate, scope: Scope) -> Iterable[str]:
-    """The variables of the surrounding block that an aggregate of a nested one reads."""
-    return (name for name in ir.variables(made) if name in scope.bound)

@@ -34,6 +34,7 @@ from omnigraph.lang.schema.catalog import Catalog, NodeDef
 
 _STRING = ScalarType(Scalar.STRING)
 _I64 = ScalarType(Scalar.I64)
+_F64 = ScalarType(Scalar.F64)
 _BOOL = ScalarType(Scalar.BOOL)
 
 
@@ -244,7 +245,10 @@ class _Uses:
                 # The nearest may be those of a vector or of a text.
                 self._note(query, None if name == "nearest" else _STRING, scope)
                 for number in numbers:
-                    self._note(number, _I64, scope)
+                    if isinstance(number, ast.NamedArgument):
+                        self._note(number.value, _F64, scope)
+                    else:
+                        self._note(number, _I64, scope)
             case ast.Call("coalesce" | "least" | "greatest", arguments):
                 self._alike(list(arguments), scope)
             case ast.Call(name, arguments):

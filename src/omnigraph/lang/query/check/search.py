@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 
 from omnigraph.core.types import INTEGERS, NUMERICS, ListType, PropertyType, Scalar, ScalarType, VectorType, scalar_of
 from omnigraph.core.values import coerce_json
@@ -44,7 +45,15 @@ def rank(context: Context, scope: Scope, call: ast.Call) -> ir.Rank | None:
 
 
 def _nearest(context: Context, scope: Scope, call: ast.Call) -> ir.Nearest | None:
-    if not check_arity(context, call, 2, 2, "T15"):
+    named = [item for item in call.arguments if isinstance(item, ast.NamedArgument)]
+    if len(named) > 1 or named != list(call.arguments[2:]):
+        message = "`nearest` takes a property, a vector and, behind both, `recall:` once"
+        context.error("T15", (named[-1] if named else call).span, message)
+        return None
+    if not check_arity(context, replace(call, arguments=call.arguments[:2]), 2, 2, "T15"):
+        return None
+    recall = _recall(context, scope, named[0].value) if named else None
+    if named and recall is None:
         return None
     field = _searched_property(context, scope, call, "T15")
     if field is None:
@@ -54,7 +63,21 @@ def _nearest(context: Context, scope: Scope, call: ast.Call) -> ir.Nearest | Non
         context.error("T15", call.arguments[0].span, message)
         return None
     query = _vector_query(context, scope, call.arguments[1], field.type.base)
-    return ir.Nearest(field, query) if query else None
+    return ir.Nearest(field, query, recall) if query else None
+
+
+def _recall(context: Context, scope: Scope, expression: ast.Expression) -> ir.Value | None:
+    """The share of the nearest that has to be found."""
+    message = "`recall` is a number above 0 and up to 1, as a literal or a parameter"
+    found = _argument(context, scope, expression, NUMERICS, code="T15", message=message)
+    if isinstance(found, ir.Constant) and not 0 < _number(found) <= 1:
+        context.error("T15", expression.span, message)
+        return None
+    return found
+
+
+def _number(constant: ir.Constant) -> float:
+    return float(constant.value) if isinstance(constant.value, int | float) else 0.0
 
 
 def _vector_query(context: Context, scope: Scope, expression: ast.Expression, vector: VectorType) -> ir.Value | None:

@@ -242,8 +242,9 @@ def _block(pipeline: Iterable[ir.Op]) -> str:
 
 def _rank(rank: ir.Rank) -> str:
     match rank:
-        case ir.Nearest(field, query):
-            return f"nearest({_expression(field)}, {_expression(query)})"
+        case ir.Nearest(field, query, recall):
+            wanted = "" if recall is None else f", recall={_expression(recall)}"
+            return f"nearest({_expression(field)}, {_expression(query)}{wanted})"
         case ir.Bm25(field, query):
             return f"bm25({_expression(field)}, {_expression(query)})"
         case ir.Rrf(first, second, k):

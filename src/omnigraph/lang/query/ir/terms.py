@@ -256,11 +256,13 @@ class Step:
 class Nearest:
     """Ascending L2 distance of a vector property to the query; entities without a vector never appear.
 
-    A String query is embedded once, at run time.
+    A String query is embedded once, at run time. `recall` is the share of the nearest that has to be found on average,
+    above 0 and up to 1; without it, or where it is null, the settings decide.
     """
 
     field: PropertyRef
     query: Value
+    recall: Value | None = None
 
 
 @frozen

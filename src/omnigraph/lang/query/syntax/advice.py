@@ -179,11 +179,7 @@ _SLIPS: Final = (
     (r"set", r"\b(insert|upsert)\s+(\w+)", r"write `\1 \2 { age: 40 }`"),
     (r"\w+", r"\bset", "values stand in braces: `set { age: 40 }`"),
     (r"\{", r"\bquery\s+(\w+)", r"parameters stand in parentheses, also where there are none: `query \1() { … }`"),
-    (
-        r":",
-        r"\w\s*\([^(){}]*\b[a-z_]\w*",
-        "a call takes its values by place: names of arguments are not in this edition",
-    ),
+    (r":", r"\w\s*\([^(){}]*\b[a-z_]\w*", "a call takes its values by place: only `recall` of `nearest` has a name"),
     (r":", r"\breturn\s*\{[^{}]*?\b([a-z_]\w*)", r"a column gets its name behind the value: `$p.name as \1`"),
     (r":", r"(?:^|[\s{(])([a-z_]\w*)", r"the name of a variable begins with `$`: `$\1`"),
     (r"=", r"\b(?:insert|upsert|set)\b[^{}]*\{[^{}]*", "a value is assigned with `:`, as in `{ age: 40 }`"),

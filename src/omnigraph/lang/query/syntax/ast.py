@@ -142,6 +142,15 @@ class Star:
 
 
 @frozen
+class NamedArgument:
+    """`name: value` as an argument."""
+
+    name: str
+    value: Expression
+    span: Span = span_field()
+
+
+@frozen
 class Call:
     """`function(arguments)`; which functions exist is known to the checker only.
 
@@ -223,6 +232,7 @@ Expression = (
     | Alias
     | MetaName
     | Star
+    | NamedArgument
     | Call
     | Unary
     | Binary
@@ -518,6 +528,8 @@ def parts(expression: Expression) -> Iterator[Expression]:
             yield from (sort.expression for sort in order)
         case Unary(_, operand) | NullTest(operand):
             yield operand
+        case NamedArgument(_, value):
+            yield value
         case Binary(left, _, right):
             yield left
             yield right
@@ -560,6 +572,8 @@ def rewritten(expression: Expression, change: Callable[[Expression], Expression 
             return replace(expression, items=tuple(rewritten(item, change) for item in items))
         case Call(arguments=arguments):
             return replace(expression, arguments=tuple(rewritten(item, change) for item in arguments))
+        case NamedArgument(value=value):
+            return replace(expression, value=rewritten(value, change))
         case Unary(operand=operand) | NullTest(operand=operand):
             return replace(expression, operand=rewritten(operand, change))
         case Binary(left, _, right):
@@ -582,12 +596,3 @@ def block_of(expression: Expression) -> tuple[Clause, ...]:
             return clauses
         case _:
             return ()
-
-
-def conjuncts(expression: Expression) -> Iterator[Expression]:
-    """The conditions that `and` joins at the top of one."""
-    if isinstance(expression, Binary) and expression.operator is Operator.AND:
-        yield from conjuncts(expression.left)
-        yield from conjuncts(expression.right)
-    else:
-        yield expression

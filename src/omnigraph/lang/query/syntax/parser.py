@@ -485,6 +485,9 @@ class _Builder(TreeBuilder):
     def star(self, token: Token) -> ast.Star:
         return ast.Star(span_of(token))
 
+    def named_argument(self, name: Token, value: ast.Expression) -> ast.NamedArgument:
+        return ast.NamedArgument(str(name), value, span_of(name, value))
+
     def null(self, token: Token) -> ast.Null:
         return ast.Null(span_of(token))
 

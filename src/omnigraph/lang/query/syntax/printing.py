@@ -229,6 +229,8 @@ def _primary(expression: ast.Expression) -> str:
             return name
         case ast.MetaName(name):
             return f"@{name}"
+        case ast.NamedArgument(name, value):
+            return f"{name}: {print_expression(value)}"
         case ast.Star():
             return "*"
         case ast.Call():
