@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from omnigraph.core.ids import node_table_key
+from omnigraph.core.ids import edge_table_key, node_table_key
+from omnigraph.engine.nodes import Close, Intersect, PlanOp
+from omnigraph.engine.operators.fuse import fused, without_arm
+from omnigraph.engine.operators.neighbours import way_to_neighbours
 from omnigraph.engine.operators.pipeline import Measured, Profile, operator_label
 from omnigraph.engine.predicates import push_down, stored_columns
 from omnigraph.engine.tables.context import NODES, Context, is_hidden, rank_field
@@ -76,8 +79,8 @@ def _rows(rows: float) -> str:
     return f"{count} row{'' if count == 1 else 's'}"
 
 
-def _steps(context: Context, ops: Sequence[ir.Op], rows: float, place: tuple[int, ...], depth: int) -> Iterator[_Step]:
-    for number, op in enumerate(ops):
+def _steps(context: Context, ops: Sequence[PlanOp], rows: float, place: tuple[int, ...], depth: int) -> Iterator[_Step]:
+    for number, op in enumerate(fused(ops)):
         here = (*place, number)
         match op:
             case ir.NodeScan():
@@ -87,6 +90,17 @@ def _steps(context: Context, ops: Sequence[ir.Op], rows: float, place: tuple[int
             case ir.Expand():
                 text, rows = _expand_text(context, op, rows)
                 yield _Step(here, depth, text, rows)
+            case Close():
+                rows *= _linked_share(context, op.edge_type)
+                text = f"{operator_label(op)}: {_way(context, op.edge_type, op.direction, rows)}"
+                yield _Step(here, depth, text, rows)
+            case Intersect():
+                ways = {_way(context, arm.edge_type, arm.direction, rows) for arm in op.arms}
+                first, closes = without_arm(op, 0)
+                _, rows = _expand_text(context, first, rows)
+                for close in closes:
+                    rows *= _linked_share(context, close.edge_type)
+                yield _Step(here, depth, f"{operator_label(op)}: {' and '.join(sorted(ways))}", rows)
             case ir.Filter():
                 rows *= _OTHER_SHARE
                 yield _Step(here, depth, "Filter in memory", rows)
@@ -166,6 +180,18 @@ def _expand_text(context: Context, op: ir.Expand, rows: float) -> tuple[str, flo
         reached *= _EQUAL_SHARE if is_equal else _OTHER_SHARE
     ready = "" if not facts.is_ready else ", ready"
     return f"Expand {_name(op.source)} {op.edge_type}: {path}{ready}", reached
+
+
+def _way(context: Context, edge_type: str, direction: ir.Direction, rows: float) -> str:
+    return str(way_to_neighbours(context, context.catalog.edges[edge_type], direction, max(1, round(rows))))
+
+
+def _linked_share(context: Context, edge_type: str) -> float:
+    """The share of pairs of nodes that have an edge, if edges were spread evenly."""
+    edge = context.catalog.edges[edge_type]
+    edges = context.type_entities(edge_table_key(edge_type)).row_count
+    ends = [context.type_entities(node_table_key(name)).row_count for name in (edge.source, edge.target)]
+    return min(1.0, edges / max(ends[0] * ends[1], 1))
 
 
 def _rank_text(context: Context, query: ir.ReadIR) -> str:
