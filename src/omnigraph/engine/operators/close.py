@@ -48,7 +48,7 @@ class CloseOperator:
         rows = rows.only(self._live)
         if op.edge_variable is not None:
             yield from self._edges(rows, sources, targets, neighbours)
-        elif isinstance(neighbours, AdjacentNeighbours):
+        elif isinstance(neighbours, AdjacentNeighbours) and neighbours.is_whole:
             yield rows.keep(are_linked(neighbours.lists, sources, targets, context.budget)).collapsed()
         else:
             places, reach = neighbours.once(sources)

@@ -22,6 +22,8 @@ from omnigraph.frozen import frozen
 
 #: How many times cheaper the sum of ways has to look than the intersection of every row: its cost is only guessed.
 _GUESS_FACTOR = 2
+#: Rows that are not worth writing the lists of all nodes out for, where a write is above them.
+_FEW_ROWS = 1 << 12
 #: Steps that the direction back has to save, where it would have to be made first.
 _WORTH_TURNING = 1 << 25
 #: Rows whose arrays are made at once, beside the result.
@@ -69,6 +71,9 @@ class IntersectOperator:
             return
         self.path = TraversalPath.ADJACENCY
         arms = self._reached(rows)
+        if rows.count < _FEW_ROWS and not all(arm.neighbours.is_whole for arm in arms):
+            yield from self._by_others(rows)
+            return
         rows = rows.only(self._live)
         if self._op.target not in self._live and len(arms) == 2 and self._may_mask(arms):
             yield self._counted(rows, arms[0], arms[1])

@@ -106,8 +106,23 @@ class AdjacentNeighbours:
         self._source = source.numbering()
         self._target = target.numbering()
         self.stride = max(self._target.count, self._source.count, 1)
-        #: The row ids of all edges in their order here, which lives as long as the index.
-        self.kept_edges: Numbers | None = self._side.edges
+        #: The row ids of all edges in their order here, which live as long as the index; None below a write.
+        self.kept_edges: Numbers | None = self._side.edges if self._side.is_written else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `lists` are there; after a write they have to be written out first, which few questions are worth."""
+        return self._side.is_written
+
+    @property
+    def edge_count(self) -> int:
+        """The number of edges."""
+        return self._side.edge_count
+
+    @property
+    def mean(self) -> float:
+        """The mean number of edges of a node."""
+        return self.edge_count / max(self._source.count, 1)
 
     @cached_property
     def lists(self) -> Lists:

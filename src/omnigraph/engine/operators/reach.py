@@ -49,9 +49,9 @@ class Question:
         """About how many nodes are reached by all sources together."""
         if not isinstance(self.neighbours, AdjacentNeighbours):
             return len(self.sources)
-        lists = self.neighbours.lists
-        walked = lists.mean ** min(self.high, 32) if lists.mean > 1 else lists.mean * self.high
-        return int(len(self.sources) * min(walked, float(lists.bound)))
+        mean = self.neighbours.mean
+        walked = mean ** min(self.high, 32) if mean > 1 else mean * self.high
+        return int(len(self.sources) * min(walked, float(self.neighbours.stride)))
 
 
 def reach_within(question: Question, budget: Budget) -> Iterator[tuple[int, Reach]]:
@@ -60,8 +60,7 @@ def reach_within(question: Question, budget: Budget) -> Iterator[tuple[int, Reac
     if not isinstance(neighbours, AdjacentNeighbours):
         yield 0, _reach(question, question.sources, _SortedKeys(), budget)
         return
-    steps = question.expected_nodes()
-    loop = machine_loop(machine_code.reached, steps, neighbours.lists.targets)
+    loop = _machine(neighbours, question.expected_nodes())
     if loop is not None:
         yield from _listed(loop, question, neighbours.lists, budget)
         return
@@ -92,7 +91,7 @@ def _sums(
     neighbours = question.neighbours
     assert isinstance(neighbours, AdjacentNeighbours), "nodes are counted by their dense numbers"
     steps, count = question.expected_nodes(), len(question.sources)
-    loop = machine_loop(machine_code.reached, steps, neighbours.lists.targets)
+    loop = _machine(neighbours, steps)
     if loop is None:
         for start, reach in reach_within(question, budget):
             counted = len(reach.starts)
@@ -145,6 +144,13 @@ def _listed(loop: Loop, question: Question, lists: Lists, budget: Budget) -> Ite
         yield start, Reach(ends - counts[:done], ends, nodes[: int(ends[-1])])
         budget.check()
         start += done
+
+
+def _machine(neighbours: AdjacentNeighbours, steps: int) -> Loop | None:
+    """The search as machine code, if it is ready and the lists that it walks are there or worth being made."""
+    if not neighbours.is_whole and steps * 4 < neighbours.edge_count:
+        return None
+    return machine_loop(machine_code.reached, steps, neighbours.lists.targets)
 
 
 def _search(
