@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 #: Results of ranking workloads have this many rows.
 TOP = 10
+#: Persons that workloads over a part of the graph begin at: those with the smallest keys.
+SEEDS = 300
+#: Ends of triangles have a score above this where they are filtered.
+HIGH_SCORE = 40.0
 #: Entities that each arm of a fused ranking contributes: OmniGraph's max(5 * limit, 50).
 FUSION_DEPTH = 50
 #: The constant of reciprocal rank fusion.

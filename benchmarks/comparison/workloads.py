@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from comparison import edge_questions
-from comparison.contract import TOP
+from comparison.contract import SEEDS, TOP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +68,10 @@ _DUCKDB = Target(factor=0.7, baselines=("duckdb",))
 _LANCEDB = Target(factor=1.3, baselines=("lancedb",))
 
 
+def _graph_peers(factor: float) -> Target:
+    return Target(factor=factor, baselines=("ladybug", "duckdb"))
+
+
 def _workload(name: str, title: str, takes: str, sameness: Sameness, target: Target | None) -> Workload:
     return Workload(name=name, title=title, takes=tuple(takes.split()), sameness=sameness, target=target)
 
@@ -84,6 +88,14 @@ WORKLOADS = (
         _workload(name, title, "", Sameness.CLOSE if name in edge_questions.SUMS else Sameness.SET, _DUCKDB)
         for name, title in edge_questions.TITLES.items()
     ),
+    _workload("triangles", "count of triangles", "", Sameness.SET, _graph_peers(0.15)),
+    _workload("triangles-ends", "triangles, two ends filtered", "", Sameness.SET, _graph_peers(0.15)),
+    _workload("triangles-rows", "triangles as rows", "", Sameness.SET, _graph_peers(0.7)),
+    _workload("four-cycle", f"four-cycles of {SEEDS} persons", "", Sameness.SET, _graph_peers(0.1)),
+    _workload("mutual", "edges in both directions", "", Sameness.SET, _graph_peers(0.3)),
+    _workload("fan-out", "top-10 by two-paths", "", Sameness.ORDERED, _graph_peers(0.7)),
+    _workload("spread", f"persons 1..3 hops from {SEEDS}", "", Sameness.SET, _graph_peers(0.2)),
+    _workload("spread-each", f"persons 1..3 hops of {SEEDS} each", "", Sameness.SET, _graph_peers(0.2)),
     _workload("bm25", "BM25 top-10", "text", Sameness.RANKED, _LANCEDB),
     _workload("vector", "vector top-10", "vector", Sameness.RANKED, _LANCEDB),
     _workload("vector-post", "vector top-10 of posts", "vector", Sameness.RANKED, _LANCEDB),

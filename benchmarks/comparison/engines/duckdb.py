@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
 
 from comparison import edge_questions
-from comparison.contract import TOP
+from comparison.contract import HIGH_SCORE, SEEDS, TOP
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +31,19 @@ def _within(hops: int, projection: str) -> str:
     )
 
 
+def _spread(seed: str, question: str) -> str:
+    """What is reached within three hops of the first persons, level by level: by all of them, or by each."""
+    first = f"src AS {seed}" if seed else ""
+    levels = [f"r1 AS MATERIALIZED (SELECT DISTINCT {first}dst FROM Knows WHERE src < {SEEDS})"]
+    levels += [
+        f"r{hop} AS MATERIALIZED (SELECT DISTINCT {seed}k.dst FROM r{hop - 1} r JOIN Knows k ON k.src = r.dst)"
+        for hop in (2, 3)
+    ]
+    reached = " UNION ALL ".join(f"SELECT {seed}dst FROM r{hop}" for hop in (1, 2, 3))
+    return f"WITH {', '.join(levels)}, reached AS ({reached}) {question}"
+
+
+_TRIANGLE = "FROM Knows ab JOIN Knows bc ON bc.src = ab.dst JOIN Knows ac ON ac.src = ab.src AND ac.dst = bc.dst"
 _BY_PERSON = {
     "point": "SELECT first_name, last_name, score FROM Person WHERE pid = $1",
     "walk-1": "SELECT count(*) FROM Knows WHERE src = $1",
@@ -45,7 +59,20 @@ _WHOLE = {
     "two-paths": "SELECT sum(i.n * o.n)::BIGINT FROM (SELECT dst, count(*) AS n FROM Knows GROUP BY dst) i"
     " JOIN (SELECT src, count(*) AS n FROM Knows GROUP BY src) o ON i.dst = o.src",
     "anti-join": "SELECT count(*) FROM Person p ANTI JOIN Knows k ON k.src = p.pid",
+    "triangles": f"SELECT count(*) {_TRIANGLE}",
+    "triangles-ends": f"SELECT count(*) {_TRIANGLE} JOIN Person a ON a.pid = ab.src JOIN Person c ON c.pid = bc.dst"
+    f" WHERE a.score > {HIGH_SCORE} AND c.score > {HIGH_SCORE}",
+    "four-cycle": "SELECT count(*) FROM Knows ab JOIN Knows bc ON bc.src = ab.dst JOIN Knows cd ON cd.src = bc.dst"
+    f" JOIN Knows da ON da.src = cd.dst AND da.dst = ab.src WHERE ab.src < {SEEDS}",
+    "mutual": "SELECT count(*) FROM Knows ab JOIN Knows ba ON ba.src = ab.dst AND ba.dst = ab.src",
+    # By hand, as above: the degrees first.
+    "fan-out": "SELECT ab.src, sum(b.n)::BIGINT AS n FROM Knows ab JOIN"
+    " (SELECT src, count(*) AS n FROM Knows GROUP BY src) b ON b.src = ab.dst"
+    f" GROUP BY ab.src ORDER BY n DESC, ab.src LIMIT {TOP}",
+    "spread": _spread("", f"SELECT count(DISTINCT dst) FROM reached WHERE dst >= {SEEDS}"),
+    "spread-each": _spread("seed, ", "SELECT seed, count(DISTINCT dst) FROM reached WHERE dst <> seed GROUP BY seed"),
 }
+_ARROW = {"triangles-rows": f"SELECT ab.src AS a, ab.dst AS b, bc.dst AS c {_TRIANGLE}"}
 _NEAREST = (
     "SELECT mid, array_distance(embedding, $1::FLOAT[{dimension}]) AS distance FROM Message {where}"
     f" ORDER BY distance LIMIT {TOP}"
@@ -73,6 +100,7 @@ class DuckdbEngine:
         self.calls: dict[str, Call] = {
             **{name: self._prepared(name, text) for name, text in _BY_PERSON.items()},
             **{name: self._whole(text) for name, text in (_WHOLE | edge_questions.DUCKDB).items()},
+            **{name: self._arrow(text) for name, text in _ARROW.items()},
             **{name: self._by_vector(text) for name, text in by_vector.items()},
         }
 
@@ -98,8 +126,10 @@ class DuckdbEngine:
                 for column in ("src", "dst"):
                     connection.execute(f"CREATE INDEX {name}_{column} ON {name} ({column})")
 
-    def rows(self, fetched: list[tuple[object, ...]]) -> list[list[object]]:
+    def rows(self, fetched: list[tuple[object, ...]] | pa.Table) -> list[list[object]]:
         """Rows as lists."""
+        if isinstance(fetched, pa.Table):
+            return [list(row.values()) for row in fetched.to_pylist()]
         return [list(row) for row in fetched]
 
     def facts(self) -> dict[str, object]:
@@ -115,6 +145,10 @@ class DuckdbEngine:
             return connection.execute(f"EXECUTE {statement}({inputs['pid']})").fetchall()
 
         return call
+
+    def _arrow(self, text: str) -> Call:
+        connection = self._connection
+        return lambda _: connection.execute(text).to_arrow_table()
 
     def _whole(self, text: str) -> Call:
         connection = self._connection

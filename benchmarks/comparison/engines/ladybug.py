@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import ladybug
+import pyarrow as pa
 
 from comparison import edge_questions
-from comparison.contract import TOP
+from comparison.contract import HIGH_SCORE, SEEDS, TOP
 from comparison.prepared import with_prepared
 
 if TYPE_CHECKING:
@@ -45,12 +46,24 @@ _BY_PERSON = {
     **{f"reach-{hops}": f"{_START}{_WITHIN[hops]} RETURN count(*)" for hops in (1, 2, 3)},
     **{f"neighbours-{hops}": f"{_START}{_WITHIN[hops]} RETURN b.pid" for hops in (1, 2)},
 }
+_TRIANGLE = "MATCH (a:Person)-[:Knows]->(b:Person)-[:Knows]->(c:Person), (a)-[:Knows]->(c)"
+_SPREAD = "MATCH (a:Person)-[:Knows* SHORTEST 1..3]->(b:Person)"
 _WHOLE = {
     "top-degree": "MATCH (p:Person)-[:Knows]->() RETURN p.pid, count(*) AS degree"
     f" ORDER BY degree DESC, p.pid LIMIT {TOP}",
     "two-paths": "MATCH ()-[:Knows]->(:Person)-[:Knows]->() RETURN count(*)",
     "anti-join": "MATCH (p:Person) WHERE NOT EXISTS { MATCH (p)-[:Knows]->(:Person) } RETURN count(*)",
+    "triangles": f"{_TRIANGLE} RETURN count(*)",
+    "triangles-ends": f"{_TRIANGLE} WHERE a.score > {HIGH_SCORE} AND c.score > {HIGH_SCORE} RETURN count(*)",
+    "four-cycle": "MATCH (a:Person)-[:Knows]->(:Person)-[:Knows]->(:Person)-[:Knows]->(:Person)-[:Knows]->(a)"
+    f" WHERE a.pid < {SEEDS} RETURN count(*)",
+    "mutual": "MATCH (a:Person)-[:Knows]->(:Person)-[:Knows]->(a) RETURN count(*)",
+    "fan-out": "MATCH (a:Person)-[:Knows]->(:Person)-[:Knows]->() RETURN a.pid, count(*) AS n"
+    f" ORDER BY n DESC, a.pid LIMIT {TOP}",
+    "spread": f"{_SPREAD} WHERE a.pid < {SEEDS} AND b.pid >= {SEEDS} RETURN count(DISTINCT b.pid)",
+    "spread-each": f"{_SPREAD} WHERE a.pid < {SEEDS} AND b.pid <> a.pid RETURN a.pid, count(*)",
 }
+_ARROW = {"triangles-rows": f"{_TRIANGLE} RETURN a.pid, b.pid, c.pid"}
 _NEAREST = (
     "MATCH (m:Message) {where} RETURN m.mid,"
     " array_distance(m.embedding, CAST($vector, 'FLOAT[{dimension}]')) AS distance"
@@ -79,6 +92,7 @@ class LadybugEngine:
         calls: dict[str, Call] = {
             **{name: self._call(text) for name, text in (_BY_PERSON | nearest).items()},
             **{name: self._call(text, takes_inputs=False) for name, text in (_WHOLE | edge_questions.LADYBUG).items()},
+            **{name: self._arrow(text) for name, text in _ARROW.items()},
             "vector-hops": self._vector_hops,
         }
         self.calls = with_prepared(calls, calls)
@@ -99,8 +113,10 @@ class LadybugEngine:
         connection.execute("CHECKPOINT")
         connection.close()
 
-    def rows(self, fetched: list[list[object]]) -> list[list[object]]:
-        """Rows as they are."""
+    def rows(self, fetched: list[list[object]] | pa.Table) -> list[list[object]]:
+        """Rows as they are, or those of an Arrow table."""
+        if isinstance(fetched, pa.Table):
+            return [list(row.values()) for row in fetched.to_pylist()]
         return fetched
 
     def facts(self) -> dict[str, object]:
@@ -115,6 +131,10 @@ class LadybugEngine:
         if takes_inputs:
             return lambda inputs: execute(text, inputs).get_all()
         return lambda _: execute(text).get_all()
+
+    def _arrow(self, text: str) -> Callable[[Inputs], object]:
+        execute = self._connection.execute
+        return lambda _: execute(text).get_as_arrow()
 
     def _vector_hops(self, inputs: Inputs) -> object:
         """In two queries: one query that continues from the ten messages is planned as a scan of all of them."""

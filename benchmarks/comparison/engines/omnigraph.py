@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import omnigraph
 from comparison import edge_questions
-from comparison.contract import ADJACENCY_BYTES, FUSION_K, TOP
+from comparison.contract import ADJACENCY_BYTES, FUSION_K, HIGH_SCORE, SEEDS, TOP
 from comparison.engines.omnigraph_load import fill
 from comparison.prepared import ASKED, with_prepared
 from omnigraph import Graph
@@ -29,6 +30,8 @@ def _ranked(clauses: str, projection: str, rank: str, *, params: str) -> str:
 
 
 _SCORED = "$b.score > 50.0"
+_TRIANGLE = "$a: Person $a knows $b $b knows $c $a knows $c"
+_SEED = f"$a: Person $a.pid < {SEEDS}"
 _WITHIN = {1: f"$a knows $b {_SCORED}", 2: f"$a knows{{1,2}} $b {_SCORED}", 3: f"$a knows{{1,3}} $b {_SCORED}"}
 _GRAPH_QUERIES = {
     "point": _by_person("", "$a.first_name, $a.last_name, $a.score"),
@@ -42,7 +45,20 @@ _GRAPH_QUERIES = {
     f" order {{ degree desc, $p.pid }} limit {TOP} }}",
     "two-paths": "query q() { match { $a: Person $a knows $b $b knows $c } return { count($c) as n } }",
     "anti-join": "query q() { match { $p: Person not { $p knows $_ } } return { count($p) as n } }",
+    "triangles": f"query q() {{ match {{ {_TRIANGLE} }} return {{ count($c) as n }} }}",
+    "triangles-ends": f"query q() {{ match {{ {_TRIANGLE} $a.score > {HIGH_SCORE} $c.score > {HIGH_SCORE} }}"
+    " return { count($c) as n } }",
+    "four-cycle": f"query q() {{ match {{ {_SEED} $a knows $b $b knows $c $c knows $d $d knows $a }}"
+    " return { count($d) as n } }",
+    "mutual": "query q() { match { $a: Person $a knows $b $b knows $a } return { count($b) as n } }",
+    "fan-out": "query q() { match { $a: Person $a knows $b $b knows $c } return { $a.pid, count($c) as n }"
+    f" order {{ n desc, $a.pid }} limit {TOP} }}",
+    "spread": f"query q() {{ match {{ {_SEED} $a knows{{1,3}} $b $b.pid >= {SEEDS} }}"
+    " return { count(distinct $b) as n } }",
+    "spread-each": f"query q() {{ match {{ {_SEED} $a knows{{1,3}} $b }} return {{ $a.pid, count($b) as n }} }}",
 }
+#: Queries whose result is fetched as an Arrow table: so many rows are not wanted as Python values.
+_ARROW_QUERIES = {"triangles-rows": f"query q() {{ match {{ {_TRIANGLE} }} return {{ $a.pid, $b.pid, $c.pid }} }}"}
 
 
 def _search_queries(dimension: int) -> dict[str, str]:
@@ -70,7 +86,10 @@ class OmniGraphEngine:
         self._graph = Graph.open(store / "social.omni")
         dimension = int((store / "dimension").read_text(encoding="utf-8"))
         queries = _GRAPH_QUERIES | edge_questions.OMNIGRAPH | _search_queries(dimension)
-        calls = {name: self._call(text) for name, text in queries.items()}
+        calls: dict[str, Call] = {
+            **{name: self._call(text) for name, text in queries.items()},
+            **{name: self._arrow_call(text) for name, text in _ARROW_QUERIES.items()},
+        }
         self.calls = with_prepared(calls, {name: self._prepared(queries[name]) for name in ASKED})
 
     @staticmethod
@@ -82,13 +101,19 @@ class OmniGraphEngine:
             fill(graph, dataset)
             graph.ensure_indices()
 
-    def rows(self, fetched: list[dict[str, object]]) -> list[list[object]]:
+    def rows(self, fetched: list[dict[str, object]] | pa.Table) -> list[list[object]]:
         """Values in projection order."""
+        if isinstance(fetched, pa.Table):
+            fetched = fetched.to_pylist()
         return [list(row.values()) for row in fetched]
 
     def facts(self) -> dict[str, object]:
         """What the adjacency index of `Knows` needs in memory."""
         return {ADJACENCY_BYTES: adjacency_bytes_per_edge(self._graph)}
+
+    def _arrow_call(self, text: str) -> Call:
+        query = self._graph.query
+        return lambda inputs: query(text, inputs).to_arrow()
 
     def _call(self, text: str) -> Call:
         query = self._graph.query

@@ -6,10 +6,11 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 from threading import Condition, Event, Lock, Thread
 from typing import Generic, Protocol, TypeVar
@@ -269,6 +270,15 @@ class Budget:
         while not task.done.wait(LOOK_S):
             self.check()
         return task.outcome()
+
+    def together(self, works: Sequence[Callable[[], _Made]]) -> list[_Made]:
+        """What pieces of work come to that are done at once, each in a thread of its own; otherwise as `patiently`."""
+        self.check()
+        tasks = [_KERNELS.start(partial(copy_context().run, work)) for work in works]
+        for task in tasks:
+            while not task.done.wait(LOOK_S):
+                self.check()
+        return [task.outcome() for task in tasks]
 
     # ---- memory
 

@@ -18,6 +18,7 @@ EXTRAS = MappingProxyType(
         "boto3": "aws",
         "cedarpy": "server",
         "networkx": "networkx",
+        "numba": "fast",
         "pandas": "pandas",
         "polars": "polars",
         "prometheus_client": "server",

@@ -181,6 +181,29 @@ class Rows:
         assert rows.weights is not None
         return rows.keep(rows.weights > 0)
 
+    def collapsed(self) -> Rows:
+        """Equal rows in a row as one, which stands for all of them; the rows as they are where that saves little."""
+        if self.columns or self.count < 2 or self._is_deferred:
+            return self
+        if not self.variables:
+            return Rows(count=1, weights=np.array([self.total]))
+        differs = np.ones(self.count, np.bool_)
+        differs[1:] = False
+        for ids in self.variables.values():
+            differs[1:] |= ids[1:] != ids[:-1]
+        starts = np.flatnonzero(differs)
+        if len(starts) * 2 > self.count:
+            return self
+        weights = np.diff(starts, append=self.count) if self.weights is None else np.add.reduceat(self.weights, starts)
+        return replace(self.take(starts), weights=weights)
+
+    @property
+    def _is_deferred(self) -> bool:
+        """Whether some row ids would have to be made first."""
+        variables = self.variables
+        parts = variables.parts if isinstance(variables, Variables) else variables
+        return not all(isinstance(ids, np.ndarray) for ids in parts.values())
+
     @property
     def width(self) -> int:
         """The number of variables, columns and weights each row has."""

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -31,7 +30,8 @@ from omnigraph.engine.operators.neighbours import (
     ScannedNeighbours,
     neighbours_of,
 )
-from omnigraph.engine.operators.reach import reach_within
+from omnigraph.engine.operators.reach import Question as Reachable
+from omnigraph.engine.operators.reach import reach_counts, reach_totals, reach_within
 from omnigraph.engine.predicates import keep_true, push_down
 from omnigraph.engine.rows import Rows
 from omnigraph.engine.tables.adjacency import Adjacency, Side, build_side
@@ -74,6 +74,7 @@ from support.compared_values import (
     texts,
 )
 from support.engine_tables import append, column, delete, new_context, stored, upsert
+from support.kernels import MODES, kernels
 from support.subtests import each_case
 
 #: Row ids of edges are far from their places, so that one is never taken for the other.
@@ -187,9 +188,10 @@ def test_ranges_run_one_after_the_other(parts: list[tuple[int, int]]) -> None:
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=8))
 def test_pairs_of_places_and_targets_follow_the_question(counts: list[int], asked: list[int]) -> None:
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    reach = Reach(offsets, np.arange(int(offsets[-1])))
+    reach = Reach(offsets[:-1], offsets[1:], np.arange(int(offsets[-1])))
     places = np.array([place % len(counts) for place in asked], np.int64)
-    index, spots = neighbours_of(reach, places)
+    index, found = neighbours_of(reach, places)
+    spots = reach.targets[found]
     expected = [
         (number, spot)
         for number, place in enumerate(places.tolist())
@@ -214,18 +216,31 @@ def walker(edges: Edges, direction: Direction, gap: int = 1) -> AdjacentNeighbou
     return AdjacentNeighbours(index_of(edges), direction, numbered(begin), numbered(end))
 
 
-def answers(
-    neighbours: AdjacentNeighbours, sources: np.ndarray, low: int, high: int, *, is_dense: bool
-) -> list[list[int]]:
+def answers(neighbours: Neighbours, row_ids: np.ndarray, low: int, high: int) -> list[list[int]]:
     """Per source, the row ids that it reaches."""
     found: list[list[int]] = []
-    parts = reach_within(neighbours, sources, low, high, is_dense=is_dense, budget=Budget())
-    for start, reach in parts:
+    question = Reachable(neighbours, neighbours.numbers(row_ids), low, high)
+    for start, reach in reach_within(question, Budget()):
         assert start == len(found), "parts follow each other"
         ids = neighbours.row_ids(reach.targets).tolist()
-        bounds = reach.offsets.tolist()
-        found += [ids[low_:high_] for low_, high_ in pairwise(bounds)]
+        bounds = zip(reach.starts.tolist(), reach.ends.tolist(), strict=True)
+        found += [sorted(ids[begin:end]) for begin, end in bounds]
     return found
+
+
+def check_sums(neighbours: AdjacentNeighbours, row_ids: np.ndarray, low: int, high: int) -> None:
+    """What is reached, counted per source and weighed per node, with and without nodes that are left out."""
+    numbers = neighbours.numbers(row_ids)
+    question = Reachable(neighbours, numbers, low, high)
+    lists = [neighbours.target_numbers(np.array(ids, np.int64)) for ids in answers(neighbours, row_ids, low, high)]
+    weights = np.arange(len(numbers)) + 2
+    for allowed in (None, np.arange(neighbours.stride) % 2 == 0):
+        kept = [nodes if allowed is None else nodes[allowed[nodes]] for nodes in lists]
+        totals = np.zeros(neighbours.stride, np.int64)
+        for nodes, weight in zip(kept, weights, strict=True):
+            totals[nodes] += weight
+        assert reach_counts(question, allowed, Budget()).tolist() == [len(nodes) for nodes in kept]
+        assert reach_totals(question, weights, allowed, Budget()).tolist() == totals.tolist()
 
 
 @settings(max_examples=250)
@@ -242,31 +257,39 @@ def test_reached_is_what_a_walk_by_definition_reaches(edges, bounds, direction, 
     neighbours = walker(edges, direction, gap)
     sources = np.array(nodes, np.int64) * gap
     expected = [sorted(n * gap for n in edges.reached(node, direction, low, high)) for node in nodes]
-    for is_dense in (True, False):
-        assert answers(neighbours, sources, low, high, is_dense=is_dense) == expected
+    for mode in MODES:
+        with kernels(mode):
+            assert answers(neighbours, sources, low, high) == expected
+            check_sums(neighbours, sources, low, high)
 
 
-@pytest.mark.parametrize("share", [0.0, 2.0], ids=["by marks", "by sorting"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("cells", [1, 10, 30])
 @settings(max_examples=60)
 @given(edges=edges_between(same_type=True), bounds=hops())
-def test_parts_and_bitmaps_of_any_size_give_the_same(cells, share, edges, bounds) -> None:
+def test_parts_of_any_size_give_the_same(cells, mode, edges, bounds) -> None:
     neighbours = walker(edges, Direction.OUT)
     sources = np.arange(edges.sources)
     expected = [sorted(edges.reached(node, Direction.OUT, *bounds)) for node in sources.tolist()]
     with (
         mock.patch.object(reachability, "_BITMAP_CELLS", cells),
-        mock.patch.object(reachability, "_DENSE_SHARE", share),
         mock.patch.object(reachability, "_STEP_EDGES", 2),
         mock.patch.object(reachability, "_STEP_NODES", 3),
+        mock.patch.object(reachability, "_WRITTEN_NODES", cells),
+        mock.patch.object(reachability, "_LEAST_SOURCES", 1),
+        mock.patch.object(reachability, "_SURELY_SHORT", 0),
+        mock.patch.object(reachability, "PART_STEPS", 2),
+        kernels(mode),
     ):
-        assert answers(neighbours, sources, *bounds, is_dense=True) == expected
+        assert answers(neighbours, sources, *bounds) == expected
+        check_sums(neighbours, sources, *bounds)
 
 
-@pytest.mark.parametrize("is_dense", [True, False])
-def test_nobody_reaches_nobody(is_dense: bool) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_without_sources_nothing_is_reached(mode: str) -> None:
     neighbours = walker(Edges(1, 1, ((0, 0),)), Direction.OUT)
-    assert answers(neighbours, np.zeros(0, np.int64), 1, 2, is_dense=is_dense) == []
+    with kernels(mode):
+        assert answers(neighbours, np.zeros(0, np.int64), 1, 2) == []
 
 
 #: 0 → 1 → 2 → 0 is a cycle, 2 → 3 leaves it, 1 and 3 have loops, 0 → 1 is doubled.
@@ -294,9 +317,10 @@ KNOWN = Edges(4, 4, ((0, 1), (0, 1), (1, 2), (2, 0), (2, 3), (1, 1), (3, 3)))
 )
 def test_cycles_loops_and_bounds_on_a_known_graph(node, direction, low, high, expected) -> None:
     assert KNOWN.reached(node, direction, low, high) == expected, "the model itself"
-    for is_dense in (True, False):
-        (found,) = answers(walker(KNOWN, direction), np.array([node]), low, high, is_dense=is_dense)
-        assert found == sorted(expected)
+    for mode in MODES:
+        with kernels(mode):
+            (found,) = answers(walker(KNOWN, direction), np.array([node]), low, high)
+            assert found == sorted(expected)
 
 
 # ---- Three ways to neighbours, one answer: on stored graphs with deleted and replaced rows
@@ -415,14 +439,14 @@ def check_steps(world: World, direction: Direction, nodes: list[int]) -> None:
         places, reach = way.once(numbers)
         ends = world.nodes(direction, way.row_ids(reach.targets))
         for node, place in zip(nodes, places.tolist(), strict=True):
-            found = ends[reach.offsets[place] : reach.offsets[place + 1]]
+            found = ends[reach.starts[place] : reach.ends[place]]
             assert sorted(found) == sorted(edges.neighbours(node, direction)), (name, "once")
         places, reach = way.edges(numbers)
         assert reach.edges is not None
         ends = world.nodes(direction, way.row_ids(reach.targets))
         taken = world.edge_numbers(np.asarray(reach.edges))
         for node, place in zip(nodes, places.tolist(), strict=True):
-            part = slice(int(reach.offsets[place]), int(reach.offsets[place + 1]))
+            part = slice(int(reach.starts[place]), int(reach.ends[place]))
             steps = sorted(zip(ends[part], taken[part], strict=True))
             assert steps == edges.steps(node, direction), (name, "edges")
 
@@ -431,14 +455,14 @@ def check_reach(world: World, direction: Direction, nodes: list[int], low: int, 
     sources = world.row_ids(direction, nodes)
     expected = [sorted(world.edges.reached(node, direction, low, high)) for node in nodes]
     for name, way in world.ways(direction).items():
-        for is_dense in (True, False) if name == "adjacent" else (False,):
+        for mode in MODES if name == "adjacent" else ("auto",):
             found: list[list[int]] = []
-            reached = reach_within(way, sources, low, high, is_dense=is_dense, budget=Budget())
-            for _, reach in reached:
-                ends = world.nodes(direction, way.row_ids(reach.targets))
-                bounds = reach.offsets.tolist()
-                found += [sorted(ends[x:y]) for x, y in pairwise(bounds)]
-            assert found == expected, (name, is_dense)
+            with kernels(mode):
+                for _, reach in reach_within(Reachable(way, way.numbers(sources), low, high), Budget()):
+                    ends = world.nodes(direction, way.row_ids(reach.targets))
+                    bounds = zip(reach.starts.tolist(), reach.ends.tolist(), strict=True)
+                    found += [sorted(ends[x:y]) for x, y in bounds]
+            assert found == expected, (name, mode)
 
 
 @settings(max_examples=15)

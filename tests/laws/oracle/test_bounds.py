@@ -18,6 +18,7 @@ from omnigraph.core import budget as budget_module
 from omnigraph.core.budget import Budget, MemoryAccount, ReadLimits
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.engine import executor, rows
+from omnigraph.engine.nodes import Arm, PlanOp
 from omnigraph.engine.operators import pipeline
 from omnigraph.engine.predicates import push_down
 from omnigraph.errors import MAX_DIAGNOSTICS, BadRequestError, QueryCancelledError, ResourceLimitError
@@ -43,6 +44,11 @@ QUERIES = {
     "expand": "match { $a: Person $a knows $b } return { $a.name, $b.name }",
     "edges": "match { $a: Person $a $e: knows $b $e.since > 1 } return { $b.name }",
     "reach": "match { $a: Person $a knows{1,4} $b } return { $a.name, $b.name }",
+    "close": "match { $a: Person $b: Person $a knows $b } return { $a.name, $b.name }",
+    "close by edge": "match { $a: Person $b: Person $a $e: knows $b } return { $a.name, $b.name, $e.since }",
+    "intersect": "match { $a: Person $a knows $b $b knows{1,2} $c $a knows $c $b knows $c } return { $c.name }",
+    "triangle": "match { $a: Person $a knows $b $b knows $c $a knows $c } return { $a.name, $c.name }",
+    "triangles": "match { $a: Person $a knows $b $b knows $c $a knows $c } return { count($c) as n }",
     "anti-join": "match { $a: Person not { $a knows $b $b.age > 38 } } return { $a.name }",
     "semi-join": "match { $a: Person exists { $a knows $b $b.age > 38 } } return { $a.name }",
     "union": "match { $a: Person | Town } return { $a.name }",
@@ -59,7 +65,7 @@ QUERIES = {
 #: What the messages of each part of a query begin with.
 LABELS = {
     *("NodeScan", "UnionScan", "Expand", "ExpandEdges", "Search", "PathSearch", "Filter", "AntiJoin", "SemiJoin"),
-    *("OptionalJoin", "Project", "Group", "Order", "Rank"),
+    *("Close", "Intersect", "OptionalJoin", "Project", "Group", "Order", "Rank"),
 }
 
 
@@ -124,16 +130,17 @@ def test_every_operator_and_stage_looks(graph: Graph, monkeypatch: pytest.Monkey
     for name in QUERIES:
         rows_of(graph, name)
     assert seen >= LABELS
-    operators = {kind.__name__ for kind in get_args(ir.Op)}
+    operators = {kind.__name__ for kind in get_args(PlanOp)}
     assert operators <= LABELS, "a new operator is watched here too"
-    assert operators == {op.partition(" ")[0] for op in map(_label, get_args(ir.Op))}
+    assert operators == {op.partition(" ")[0] for op in map(_label, get_args(PlanOp))}
 
 
 def _label(kind: type[Any]) -> str:
     """The label of an operator whose fields are all one text, but for what has fields of its own."""
     step = ir.Step("x", ir.Direction.OUT, "x", "x")
     search = ir.Search("x", "x", (step,), ("x",))
-    special = {"steps": (step,), "search": search}
+    arm = Arm("x", "x", ir.Direction.OUT)
+    special = {"steps": (step,), "search": search, "arms": (arm,)}
     made = kind(**{field.name: special.get(field.name, "x") for field in fields(kind)})
     return pipeline.operator_label(made)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from omnigraph import Graph
 from omnigraph.errors import CompilerError, IntegerOverflowError
@@ -17,7 +18,9 @@ from support.oracle.answers import Answer
 from support.oracle.graphs import SCHEMA, World, halves, load
 
 MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"
-MODES = ("indexed", "csr", "scan")
+KERNELS_VARIABLE = "OMNIGRAPH_KERNELS"
+#: The ways of traversal, and the last one once more with the loops that walk it as machine code.
+MODES = ("indexed", "scan", "csr", "compiled")
 
 
 class IndexState(StrEnum):
@@ -31,15 +34,11 @@ class IndexState(StrEnum):
 @contextmanager
 def traversal_mode(mode: str) -> Iterator[None]:
     """The environment in which one way of traversal is forced."""
-    before = os.environ.get(MODE_VARIABLE)
-    os.environ[MODE_VARIABLE] = mode
-    try:
+    forced = {MODE_VARIABLE: mode}
+    if mode == "compiled":
+        forced = {MODE_VARIABLE: "csr", KERNELS_VARIABLE: "compiled"}
+    with mock.patch.dict(os.environ, forced):
         yield
-    finally:
-        if before is None:
-            del os.environ[MODE_VARIABLE]
-        else:
-            os.environ[MODE_VARIABLE] = before
 
 
 class Workshop:

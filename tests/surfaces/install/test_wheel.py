@@ -161,3 +161,13 @@ def test_the_extra_spark_has_what_spark_needs(make: Make, request: pytest.Fixtur
     if request.node.callspec.params["make"] == "installed":
         done = spark.run(code=ON_SPARK)
         assert "'ada'" in done.stdout, done.stderr
+
+
+def test_the_extra_fast_makes_machine_code(make: Make) -> None:
+    code = (
+        "from omnigraph.engine.kernels import compiled; compiled._MACHINE.load(); print(len(compiled._MACHINE._loops))"
+    )
+    fast, base = make("fast"), make(None)
+    assert _lacking(fast) == {"server", "spark"}
+    assert fast.run(code=code).stdout == "5\n"
+    assert base.run(code=code).stdout == "0\n"

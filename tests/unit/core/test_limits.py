@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
+from functools import partial
 from random import Random
 from threading import Barrier, Event, Semaphore
 from typing import Annotated, Any, Literal
@@ -137,6 +138,31 @@ def test_kernels_give_their_outcome_and_their_failure() -> None:
     assert here == threading.get_ident() != elsewhere
     with pytest.raises(KeyError, match="inside"):
         budget.patiently(fails)
+
+
+def test_kernels_at_once_give_their_outcomes_in_order_and_their_failure() -> None:
+    budget, meet = Budget(), Barrier(2, timeout=30)
+
+    def outcome(number: int) -> int:
+        meet.wait()
+        return number
+
+    assert budget.together([partial(outcome, 1), partial(outcome, 2)]) == [1, 2]
+    assert budget.together([]) == []
+    with pytest.raises(ZeroDivisionError):
+        budget.together([lambda: 1, lambda: 1 // 0])
+
+
+def test_kernels_at_once_that_go_on_do_not_keep_their_read() -> None:
+    cancel, go_on = Event(), Event()
+
+    def kernel() -> None:
+        cancel.set()
+        go_on.wait(30)
+
+    with pytest.raises(QueryCancelledError):
+        Budget(cancel=cancel).together([kernel, kernel])
+    go_on.set()
 
 
 def test_long_reads_take_turns_and_short_ones_do_not_wait() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -361,3 +362,32 @@ def test_only_names_that_no_text_can_spell_are_hidden() -> None:
     assert is_hidden("~1")
     assert not is_hidden("a")
     assert not is_hidden("_a~")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(1, 3)), max_size=20),
+    st.sampled_from([(), ("a",), ("a", "b")]),
+    st.booleans(),
+)
+def test_collapsed_rows_stand_for_the_same(drawn, names, is_weighted) -> None:
+    columns = {name: np.array([row[place] for row in drawn], np.int64) for place, name in enumerate(("a", "b"))}
+    weights = np.array([row[2] for row in drawn], np.int64) if is_weighted else None
+    rows = Rows(count=len(drawn), variables={name: columns[name] for name in names}, weights=weights)
+    found = rows.collapsed()
+    assert found.count <= rows.count
+    assert _totals(found, names) == _totals(rows, names)
+    if drawn and not names:
+        assert found.count == 1
+
+
+def _totals(rows: Rows, names: tuple[str, ...]) -> Counter[tuple[int, ...]]:
+    totals: Counter[tuple[int, ...]] = Counter()
+    for row in range(rows.count):
+        key = tuple(int(rows.variables[name][row]) for name in names)
+        totals[key] += 1 if rows.weights is None else int(rows.weights[row])
+    return totals
+
+
+def test_rows_with_columns_are_not_collapsed() -> None:
+    rows = bag(1, 1, 1, 1)
+    assert rows.collapsed() is rows

@@ -7,31 +7,23 @@ from collections.abc import Iterator
 import numpy as np
 
 from omnigraph.core.arrow import pa
-from omnigraph.core.ids import edge_table_key, node_table_key
+from omnigraph.core.ids import edge_table_key
 from omnigraph.engine.distinct import distinct_numbers
 from omnigraph.engine.operators.neighbours import (
     AdjacentNeighbours,
-    IndexedNeighbours,
     Neighbours,
     Reach,
-    ScannedNeighbours,
     bounded_parts,
+    find_neighbours,
     neighbours_of,
     reached_targets,
 )
-from omnigraph.engine.operators.reach import reach_within
+from omnigraph.engine.operators.reach import Question, reach_counts, reach_totals, reach_within
 from omnigraph.engine.predicates import Restriction
-from omnigraph.engine.rows import Deferred, IntArray, Numbers, Rows, Variables, batch_rows
+from omnigraph.engine.rows import BoolArray, Deferred, IntArray, Numbers, Rows, Variables, batch_rows
 from omnigraph.engine.tables.context import Context
 from omnigraph.engine.tables.edge_columns import EdgeColumns, FromEdge, FromRow, FromTarget, Pairs, pairs_of
-from omnigraph.engine.tables.settings import TraversalMode, TraversalPath, choose_path, followed_edges
-from omnigraph.engine.tables.traversal_index import (
-    adjacency_key,
-    find_adjacency,
-    known_adjacency,
-    source_type,
-    traversal_facts,
-)
+from omnigraph.engine.tables.settings import TraversalPath
 from omnigraph.lang.query.ir import Expand
 
 #: Sums of counts are exact in 64-bit floats below this.
@@ -44,6 +36,8 @@ _COLLAPSE_PAIRS = 1 << 22
 _DEFERRED_PAIRS = 4096
 #: Arrays as long as the result that making pairs takes beside it.
 _WORKING_COLUMNS = 4
+#: Pairs of one batch: larger arrays take fresh pages, which costs more than making what is in them.
+_MORSEL_PAIRS = 1 << 18
 
 
 class ExpandOperator:
@@ -75,7 +69,7 @@ class ExpandOperator:
             if not rows.count:
                 return
         hops = 1 if crosses_types else op.high
-        neighbours = self._neighbours(rows.count, hops)
+        self.path, neighbours = find_neighbours(self._context, self._edge, op.direction, rows.count, hops)
         row_ids = rows.variables[op.source]
         rows = rows.only(self._live)
         if op.edge_variable is not None:
@@ -88,13 +82,22 @@ class ExpandOperator:
             yield from self._reach(rows, row_ids, neighbours)
 
     def _reach(self, rows: Rows, row_ids: IntArray, neighbours: Neighbours) -> Iterator[Rows]:
-        op = self._op
-        is_dense = self.path is TraversalPath.ADJACENCY
+        op, budget = self._op, self._context.budget
         sources, source_of = distinct_numbers(row_ids)
-        budget = self._context.budget
-        reached = reach_within(neighbours, sources, op.low, op.high, is_dense=is_dense, budget=budget)
-        for start, reach in reached:
-            count = len(reach.offsets) - 1
+        question = Question(neighbours, neighbours.numbers(sources), op.low, op.high)
+        if isinstance(neighbours, AdjacentNeighbours) and self._is_counted(rows, question):
+            allowed = self._allowed(neighbours)
+            if op.target not in self._live:
+                yield rows.multiplied(reach_counts(question, allowed, budget)[source_of]).collapsed()
+                return
+            weights = np.zeros(len(sources), np.int64)
+            np.add.at(weights, source_of, 1 if rows.weights is None else rows.weights)
+            totals = reach_totals(question, weights, allowed, budget)
+            found = np.flatnonzero(totals)
+            yield Rows(count=len(found), variables={op.target: neighbours.row_ids(found)}, weights=totals[found])
+            return
+        for start, reach in reach_within(question, budget):
+            count = len(reach.starts)
             if count == len(sources):
                 part, places = rows, source_of
             else:
@@ -102,21 +105,34 @@ class ExpandOperator:
                 part, places = rows.take(inside), source_of[inside] - start
             yield from self._emit(part, places, reach, neighbours)
 
+    def _is_counted(self, rows: Rows, question: Question) -> bool:
+        """Whether what is reached need not be written out: it is counted per row, or per target."""
+        if self._op.target in self._live and (rows.variables or rows.columns):
+            return False
+        # A restriction is looked up for all nodes then.
+        return self._restriction.is_empty or question.expected_nodes() * 4 >= question.neighbours.stride
+
+    def _allowed(self, neighbours: AdjacentNeighbours) -> BoolArray | None:
+        """Per number of a node, whether it may be a target."""
+        if self._restriction.is_empty:
+            return None
+        return neighbours.mask(self._restriction.keeps)
+
     # ---- rows from neighbours
 
     def _emit(self, rows: Rows, places: IntArray, reach: Reach, neighbours: Neighbours) -> Iterator[Rows]:
         op = self._op
-        counts = reach.offsets[places + 1] - reach.offsets[places]
+        counts = reach.counts(places)
         keeps_edge = op.edge_variable is not None and op.edge_variable in self._live
         keeps_target = op.target in self._live
         if not keeps_edge and not keeps_target and self._keeps_all():
-            yield rows.multiplied(counts)
+            yield rows.multiplied(counts).collapsed()
             return
         pairs = int(counts.sum())
         if keeps_target and not keeps_edge and self._can_collapse(rows, pairs):
             yield self._collapse(rows, places, counts, reach, neighbours)
             return
-        most = batch_rows(rows.width + keeps_target + keeps_edge + _WORKING_COLUMNS)
+        most = min(_MORSEL_PAIRS, batch_rows(rows.width + keeps_target + keeps_edge + _WORKING_COLUMNS))
         if pairs <= most:
             yield self._pairs(rows, places, reach, neighbours)
             return
@@ -130,7 +146,7 @@ class ExpandOperator:
     def _pairs(self, rows: Rows, places: IntArray, reach: Reach, neighbours: Neighbours) -> Rows:
         """One row per pair of a row and a neighbour, or a weight per row when the neighbour is not used."""
         op, budget = self._op, self._context.budget
-        counts = reach.offsets[places + 1] - reach.offsets[places]
+        counts = reach.counts(places)
         pairs = int(counts.sum())
         budget.allow(rows.taken_bytes(pairs) + pairs * _WORKING_COLUMNS * 8)
         if pairs >= _DEFERRED_PAIRS and isinstance(neighbours, AdjacentNeighbours):
@@ -164,7 +180,7 @@ class ExpandOperator:
     ) -> Rows:
         """The same with row ids that are made when they are asked for."""
         op, context = self._op, self._context
-        pairs = self._kept(pairs_of(reach.offsets, places, counts), reach)
+        pairs = self._kept(pairs_of(reach.starts, places, counts), reach)
         parts: dict[str, IntArray | Deferred] = {}
         if op.target in self._live:
             parts[op.target] = FromTarget(context.entities(op.target), reach.targets, pairs)
@@ -234,26 +250,3 @@ class ExpandOperator:
         if self._restriction.is_empty:
             return result
         return result.keep(self._restriction.keeps(result.variables[self._op.target]))
-
-    # ---- the way to the neighbours
-
-    def _neighbours(self, frontier: int, hops: int) -> Neighbours:
-        context, op, edge = self._context, self._op, self._edge
-        if context.settings.traversal_mode is TraversalMode.AUTO:
-            known = known_adjacency(context, edge)
-            if known is not None:
-                self.path = TraversalPath.ADJACENCY
-                source = context.type_entities(node_table_key(source_type(edge, op.direction)))
-                return AdjacentNeighbours(known, op.direction, source, context.entities(op.target))
-        facts = traversal_facts(context, edge, op.direction, frontier, hops)
-        self.path = choose_path(facts, context.settings)
-        edges = context.type_entities(edge_table_key(edge.name))
-        target = context.entities(op.target)
-        source = context.type_entities(node_table_key(source_type(edge, op.direction)))
-        if self.path is TraversalPath.ADJACENCY:
-            return AdjacentNeighbours(find_adjacency(context, edge), op.direction, source, target)
-        key = adjacency_key(context, edge)
-        cost = edges.row_count if self.path is TraversalPath.EDGE_SCAN else followed_edges(facts)
-        context.caches.traversal_debt.put(key, facts.debt + cost)
-        way = IndexedNeighbours if self.path is TraversalPath.INDEXED else ScannedNeighbours
-        return way(edges, op.direction, source, target)

@@ -9,6 +9,7 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, pa
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.engine.distinct import distinct_numbers
 from omnigraph.engine.operators.unions import Run, not_among, of_type
 from omnigraph.engine.results.projection import order_codes
 from omnigraph.engine.rows import Column, IntArray, Rows, batch_rows
@@ -85,7 +86,7 @@ class PathOperator:
         """The paths of every row; equal sources are searched once."""
         op, context = self._op, self._context
         identities = context.identity(op.source, rows.variables[op.source])
-        sources, source_of = np.unique(identities, return_inverse=True)
+        sources, source_of = distinct_numbers(identities)
         rows = rows.only(self._live)
         search = self._shortest if op.choice is ir.PathChoice.SHORTEST else self._trails
         for paths in search(sources):
@@ -143,7 +144,7 @@ class PathOperator:
     def _ids(self, variable: str, numbers: IntArray) -> Array:
         """Lists of the ids of nodes or edges, one list per row of numbers."""
         context = self._context.narrowed({_AT: NODES, _EDGE: EDGES})
-        distinct, places = np.unique(numbers.ravel(), return_inverse=True)
+        distinct, places = distinct_numbers(numbers.ravel())
         ids = context.columns(variable, distinct, ("id",))["id"].take(pa.array(places.ravel()))
         return _lists(ids.cast(pa.utf8()), numbers)
 
@@ -222,7 +223,7 @@ class PathOperator:
     def _edge_order(self, edges: IntArray) -> IntArray:
         """Numbers that sort as edges do: by their ids, then by their types."""
         context = self._context.narrowed({_EDGE: EDGES})
-        distinct, places = context.budget.patiently(partial(np.unique, edges, return_inverse=True), len(edges))
+        distinct, places = context.budget.patiently(partial(distinct_numbers, edges), len(edges))
         ids = context.columns(_EDGE, distinct, ("id",))["id"]
         context.budget.check()
         id_codes = context.budget.patiently(partial(order_codes, ids, descending=False), len(distinct))

@@ -14,7 +14,11 @@ from omnigraph.core.budget import Budget
 from omnigraph.core.cache import by_identity
 from omnigraph.core.values import StoredValue
 from omnigraph.engine.distinct import combined_numbers, distinct_numbers
+from omnigraph.engine.nodes import Close, Intersect, PlanOp
+from omnigraph.engine.operators.close import CloseOperator
 from omnigraph.engine.operators.expand import ExpandOperator
+from omnigraph.engine.operators.fuse import fused
+from omnigraph.engine.operators.intersect import IntersectOperator
 from omnigraph.engine.operators.paths import PathOperator
 from omnigraph.engine.operators.unions import (
     ExpandEdgesOperator,
@@ -244,7 +248,7 @@ _NO_HINTS = ScanHints()
 
 def run_pipeline(
     context: Context,
-    ops: Sequence[ir.Op],
+    ops: Sequence[PlanOp],
     start: Iterable[Rows],
     needed: Iterable[str],
     *,
@@ -257,6 +261,7 @@ def run_pipeline(
 
     `first` is the number of the first operator, where the ones before it ran elsewhere.
     """
+    ops = fused(ops)
     stages: list[_Stage] = []
     for number, (op, live) in enumerate(zip(ops, live_after(ops, frozenset(needed)), strict=True), first):
         here = (*place, number)
@@ -269,7 +274,7 @@ def run_pipeline(
 
 def _operator(
     context: Context,
-    op: ir.Op,
+    op: PlanOp,
     live: frozenset[str],
     hints: ScanHints,
     *,
@@ -281,6 +286,10 @@ def _operator(
             return ScanOperator(context, op, live, hints.columns, hints.limit)
         case ir.Expand():
             return ExpandOperator(context, op, live)
+        case Close():
+            return CloseOperator(context, op, live)
+        case Intersect():
+            return IntersectOperator(context, op, live)
         case ir.Filter():
             return FilterOperator(context, op, live)
         case ir.AntiJoin() | ir.SemiJoin():
@@ -299,13 +308,18 @@ def _operator(
             assert_never(op)
 
 
-def operator_label(op: ir.Op) -> str:
+def operator_label(op: PlanOp) -> str:
     """An operator as messages name it."""
     match op:
         case ir.NodeScan(variable, node_type):
             return f"NodeScan {_name(variable)}: {node_type}"
         case ir.Expand():
             return f"Expand {_name(op.source)} {op.edge_type} {_name(op.target)}"
+        case Close():
+            return f"Close {_name(op.source)} {op.edge_type} {_name(op.target)}"
+        case Intersect():
+            arms = ", ".join(f"{_name(arm.source)} {arm.edge_type}" for arm in op.arms)
+            return f"Intersect {_name(op.target)}: {arms}"
         case ir.Filter():
             return "Filter"
         case ir.AntiJoin():
@@ -359,7 +373,10 @@ def _next(budget: Budget, stage: _Stage, batches: Iterator[Rows]) -> Rows | None
     begin = time.perf_counter()
     rows = next(batches, None)
     measured.seconds += time.perf_counter() - begin
-    if isinstance(stage.operator, ExpandOperator) and stage.operator.path is not None:
+    if (
+        isinstance(stage.operator, ExpandOperator | CloseOperator | IntersectOperator)
+        and stage.operator.path is not None
+    ):
         measured.path = str(stage.operator.path)
     if rows is not None:
         measured.rows += rows.total

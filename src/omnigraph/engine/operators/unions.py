@@ -8,6 +8,7 @@ import numpy as np
 
 from omnigraph.core.arrow import pa
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.engine.distinct import distinct_numbers
 from omnigraph.engine.rows import BoolArray, IntArray, Rows, batch_rows
 from omnigraph.engine.tables.context import NODES, NOTHING, OUTER_ROW, Context, path_columns
 from omnigraph.lang.query import ir
@@ -86,7 +87,7 @@ class SearchOperator:
         """The nodes that every row reaches; equal sources are searched once."""
         op, context = self._op, self._context
         identities = context.identity(op.source, rows.variables[op.source])
-        sources, source_of = np.unique(identities, return_inverse=True)
+        sources, source_of = distinct_numbers(identities)
         seeds, targets = self._reached(sources)
         order = np.argsort(seeds, kind="stable")
         seeds, targets = seeds[order], targets[order]

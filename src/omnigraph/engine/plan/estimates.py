@@ -12,7 +12,7 @@ from typing import assert_never
 
 from omnigraph.core.ids import edge_table_key, node_table_key
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, scalar_of
-from omnigraph.engine.plan.nodes import Close, Intersect, PlanOp
+from omnigraph.engine.nodes import Close, Intersect, PlanOp
 from omnigraph.engine.plan.pattern import LinkOp, Types, node_types
 from omnigraph.engine.plan.statistics import PropertyStatistics, Statistics
 from omnigraph.frozen import frozen

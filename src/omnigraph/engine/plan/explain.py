@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.core.ids import node_table_key
+from omnigraph.engine.nodes import Close, Intersect, PlanOp
+from omnigraph.engine.operators.fuse import fused
+from omnigraph.engine.operators.neighbours import way_to_neighbours
 from omnigraph.engine.operators.pipeline import Measured, Profile, operator_label
 from omnigraph.engine.plan.estimates import Model, rows_behind
 from omnigraph.engine.plan.planned import PlannedRead, plan_of
@@ -110,8 +113,9 @@ def _rows(rows: float) -> str:
     return f"{count} row{'' if count == 1 else 's'}"
 
 
-def _steps(level: _Level, ops: Sequence[ir.Op]) -> Iterator[_Step]:
+def _steps(level: _Level, written: Sequence[PlanOp]) -> Iterator[_Step]:
     context, depth, before = level.context, level.depth, level.rows
+    ops = fused(written)
     for number, (op, rows) in enumerate(zip(ops, rows_behind(level.model, ops, before), strict=True)):
         here = (*level.place, number)
         match op:
@@ -119,6 +123,12 @@ def _steps(level: _Level, ops: Sequence[ir.Op]) -> Iterator[_Step]:
                 yield _Step(here, depth, _scan_text(context, op), rows)
             case ir.Expand():
                 yield _Step(here, depth, _expand_text(context, op, before), rows)
+            case Close():
+                text = f"{operator_label(op)}: {_way(context, op.edge_type, op.direction, before)}"
+                yield _Step(here, depth, text, rows)
+            case Intersect():
+                ways = {_way(context, arm.edge_type, arm.direction, before) for arm in op.arms}
+                yield _Step(here, depth, f"{operator_label(op)}: {' and '.join(sorted(ways))}", rows)
             case ir.Filter():
                 yield _Step(here, depth, "Filter in memory", rows)
             case ir.UnionScan() | ir.ExpandEdges() | ir.Search() | ir.PathSearch():
@@ -177,6 +187,10 @@ def _expand_text(context: Context, op: ir.Expand, rows: float) -> str:
     bounds = "" if op.high == 1 else f"{{{op.low},{op.high}}}"
     arrow = _ARROWS[op.direction].format(f"{op.edge_type}{bounds}")
     return f"Expand {_name(op.source)} {arrow} {_name(op.target)}: {path}{ready}"
+
+
+def _way(context: Context, edge_type: str, direction: ir.Direction, rows: float) -> str:
+    return str(way_to_neighbours(context, context.catalog.edges[edge_type], direction, max(1, round(rows))))
 
 
 def _rank_text(context: Context, query: ir.ReadIR, steps: Sequence[_Step]) -> str:

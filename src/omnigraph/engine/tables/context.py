@@ -18,6 +18,7 @@ from omnigraph.core.budget import Budget
 from omnigraph.core.cache import LruCache, SingleFlight, by_identity
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.values import StoredValue
+from omnigraph.engine.nodes import Close, Intersect, PlanOp
 from omnigraph.engine.rows import BoolArray, Column, IntArray, Numbers, Rows
 from omnigraph.engine.tables.adjacency import Adjacency
 from omnigraph.engine.tables.entities import Entities, EntityCaches
@@ -55,7 +56,7 @@ NOTHING = -1
 
 
 @by_identity
-def variable_tables(ops: Sequence[ir.Op]) -> dict[str, TableKey]:
+def variable_tables(ops: Sequence[PlanOp]) -> dict[str, TableKey]:
     """The table of every variable that a pipeline binds; a negation has variables of its own."""
     found: dict[str, TableKey] = {}
     for op in ops:
@@ -68,6 +69,11 @@ def variable_tables(ops: Sequence[ir.Op]) -> dict[str, TableKey]:
                 found[op.target] = node_table_key(op.target_type)
                 if op.edge_variable is not None:
                     found[op.edge_variable] = edge_table_key(op.edge_type)
+            case Close():
+                if op.edge_variable is not None:
+                    found[op.edge_variable] = edge_table_key(op.edge_type)
+            case Intersect(target, target_type):
+                found[target] = node_table_key(target_type)
             case ir.ExpandEdges():
                 found[op.target] = _nodes_of(op.target_types)
                 edges = {step.edge_type for step in op.steps}
@@ -90,7 +96,7 @@ def _nodes_of(node_types: Sequence[str]) -> TableKey:
 
 
 @by_identity
-def optional_variables(ops: Sequence[ir.Op]) -> frozenset[str]:
+def optional_variables(ops: Sequence[PlanOp]) -> frozenset[str]:
     """The variables that may be bound to nothing."""
     return frozenset(name for op in ops if isinstance(op, ir.OptionalJoin) for name in op.binds)
 
@@ -106,14 +112,26 @@ def walked_paths(projections: Sequence[ir.Projection]) -> frozenset[str]:
 
 
 @by_identity
-def live_after(ops: Sequence[ir.Op], needed: frozenset[str]) -> list[frozenset[str]]:
+def live_after(ops: Sequence[PlanOp], needed: frozenset[str]) -> list[frozenset[str]]:
     """Per operator, the variables that something behind it still asks for."""
     live = needed
     result: list[frozenset[str]] = []
     for op in reversed(ops):
         result.append(live)
-        live = (live - frozenset(_introduced(op))) | frozenset(_used(op))
+        live = _live_before(op, live)
     return result[::-1]
+
+
+def live_before(ops: Sequence[PlanOp], needed: frozenset[str]) -> frozenset[str]:
+    """The variables that a pipeline, or what comes behind it, asks those before it for."""
+    live = needed
+    for op in reversed(ops):
+        live = _live_before(op, live)
+    return live
+
+
+def _live_before(op: PlanOp, live: frozenset[str]) -> frozenset[str]:
+    return (live - frozenset(_introduced(op))) | frozenset(_used(op))
 
 
 @by_identity
@@ -172,7 +190,7 @@ def counts_rows(aggregate: ir.Aggregate) -> bool:
             return False
 
 
-def variable_names(ops: Iterable[ir.Op]) -> Iterator[str]:
+def variable_names(ops: Iterable[PlanOp]) -> Iterator[str]:
     """The variables that a pipeline binds, without those of negations."""
     for op in ops:
         yield from _introduced(op)
@@ -189,7 +207,7 @@ def rank_field(rank: ir.Rank) -> ir.PropertyRef:
     return rank_field(rank.first) if isinstance(rank, ir.Rrf) else rank.field
 
 
-def _introduced(op: ir.Op) -> Iterator[str]:
+def _introduced(op: PlanOp) -> Iterator[str]:
     match op:
         case ir.NodeScan(variable):
             yield variable
@@ -197,6 +215,11 @@ def _introduced(op: ir.Op) -> Iterator[str]:
             yield op.target
             if op.edge_variable is not None:
                 yield op.edge_variable
+        case Close():
+            if op.edge_variable is not None:
+                yield op.edge_variable
+        case Intersect(target):
+            yield target
         case ir.UnionScan(variable):
             yield variable
         case ir.ExpandEdges():
@@ -215,13 +238,20 @@ def _introduced(op: ir.Op) -> Iterator[str]:
             assert_never(op)
 
 
-def _used(op: ir.Op) -> Iterator[str]:
+def _used(op: PlanOp) -> Iterator[str]:
     match op:
         case ir.NodeScan(filters=filters):
             yield from _outer_variables(filters, (op.variable,))
         case ir.Expand():
             yield op.source
             yield from _outer_variables((*op.filters, *op.edge_filters), (op.target, op.edge_variable))
+        case Close():
+            yield op.source
+            yield op.target
+            yield from _outer_variables(op.edge_filters, (op.edge_variable,))
+        case Intersect():
+            yield from (arm.source for arm in op.arms)
+            yield from _outer_variables(op.filters, (op.target,))
         case ir.Filter(predicate):
             yield from ir.variables(predicate)
         case ir.UnionScan(filters=filters):
@@ -388,7 +418,7 @@ class Context:
         """The settings of the engine."""
         return self.caches.settings
 
-    def inside(self, pipeline: Sequence[ir.Op]) -> Context:
+    def inside(self, pipeline: Sequence[PlanOp]) -> Context:
         """The same query inside a block that binds variables of its own."""
         tables = variable_tables(pipeline)
         optional = (self.optional - tables.keys()) | optional_variables(pipeline)
@@ -458,7 +488,7 @@ class Context:
             return
         types = numbers[bound] >> _TYPE_SHIFT
         keys = self._keys_of_numbers[key == NODES]
-        for number in np.unique(types):
+        for number in np.flatnonzero(np.bincount(types)):
             places = bound[types == number]
             yield keys[int(number)], places, numbers[places] & _ROW_MASK
 

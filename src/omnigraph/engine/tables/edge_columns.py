@@ -150,11 +150,12 @@ class Pairs:
         return Pairs(np.bincount(self.rows[index], minlength=len(self.counts)), self.spots_at(index), self.first)
 
 
-def pairs_of(offsets: IntArray, places: IntArray, counts: IntArray) -> Pairs:
-    """Every pair of a row and one of its neighbours; row `i` has those behind `offsets[places[i]]`."""
-    if len(places) == 1 or bool((places[1:] == places[:-1] + 1).all()):
-        return Pairs(counts, slice(int(offsets[places[0]]), int(offsets[places[-1] + 1])))
-    return Pairs(counts, ranges(offsets[places], counts))
+def pairs_of(starts: IntArray, places: IntArray, counts: IntArray) -> Pairs:
+    """Every pair of a row and one of its neighbours; those of row `i` begin at `starts[places[i]]`."""
+    firsts = starts[places]
+    if len(firsts) and bool((firsts[1:] == firsts[:-1] + counts[:-1]).all()):
+        return Pairs(counts, slice(int(firsts[0]), int(firsts[0]) + int(counts.sum())))
+    return Pairs(counts, ranges(firsts, counts))
 
 
 def looked_up(numbers: Numbers, table: IntArray | None) -> IntArray:

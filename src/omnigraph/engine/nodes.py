@@ -13,8 +13,8 @@ from omnigraph.lang.query import ir
 class Close:
     """Keep the rows whose `source` has an edge to `target`; both are bound before.
 
-    Without `edge_variable` a row stays once, however many edges there are, if one of them satisfies all
-    `edge_filters`. With it, one row is emitted per such edge. A self-loop followed in both directions is one edge.
+    Without `edge_variable` a row stays once, however many edges there are. With it, one row is emitted per edge that
+    satisfies all `edge_filters`. A self-loop followed in both directions is one edge.
     """
 
     source: str
@@ -38,8 +38,8 @@ class Arm:
 class Intersect:
     """Bind `target` to the nodes that are neighbours of the sources of all `arms`, each once per row.
 
-    The same as an `Expand` along the first arm and a `Close` along every other one. Rows survive if the node satisfies
-    all `filters`.
+    The same as an `Expand` along one of the arms and a `Close` along every other one. Rows survive if the node
+    satisfies all `filters`.
     """
 
     target: str
