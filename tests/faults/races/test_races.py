@@ -35,6 +35,7 @@ from support.races.jobs import (
     ADD_NOTE,
     ADD_PERSON,
     DELETE_PERSON,
+    LAST_OF_ALL,
     MOST_TRIES,
     SCHEMA,
     SET_VISITS,
@@ -174,6 +175,33 @@ def test_a_counter_ends_at_the_number_of_acknowledged_increments(root: Path, cre
     with Graph.open(root, read_only=True) as graph:
         (row,) = table_rows(graph, graph.snapshot(), "node:Person", ["visits"])
     assert row["visits"] == len(receipts)
+
+
+@pytest.mark.parametrize("count", sizes(3, 30))
+def test_what_a_match_read_is_what_its_statement_counted_on(root: Path, crew: Crew, count: int) -> None:
+    earlier = setup_people(root, "hub")
+    reports = crew.run("increment_by_match", root, count=count)
+    assert failed(reports) == []
+    receipts = acknowledged(reports)
+    assert len(receipts) == crew.size * count
+    check_graph(root, receipts, earlier)
+    with Graph.open(root, read_only=True) as graph:
+        (row,) = table_rows(graph, graph.snapshot(), "node:Person", ["visits"])
+    assert row["visits"] == len(receipts)
+
+
+@pytest.mark.parametrize("count", sizes(3, 30))
+def test_nothing_is_written_because_of_rows_that_were_no_more_so(root: Path, crew: Crew, count: int) -> None:
+    earlier = setup_people(root, "hub")
+    reports = crew.run("write_while_open", root, count=count)
+    assert failed(reports) == []
+    receipts = acknowledged(reports)
+    check_graph(root, receipts, earlier)
+    (closed,) = [outcome["graph_version"] for outcome in reports[LAST_OF_ALL] if outcome.get("commit")]
+    noted = [outcome["graph_version"] for outcome in receipts if outcome["graph_version"] != closed]
+    assert all(version < closed for version in noted)
+    with Graph.open(root, read_only=True) as graph:
+        assert len(table_rows(graph, graph.snapshot(), "node:Note", ["text"])) == len(noted)
 
 
 @pytest.mark.parametrize("count", sizes(8, 60))

@@ -57,6 +57,18 @@ SET_VISITS = """
 query set($name: String, $visits: I64) { update Person set { visits: $visits } where name = $name }
 """
 
+COUNT_VISIT = """
+query count($name: String) { match { $p: Person { name: $name } } update $p set { visits: $p.visits + 1 } }
+"""
+NOTE_WHILE_OPEN = """
+query note($text: String) {
+    match { $p: Person { name: "hub", visits: 0 } }
+    insert Note { text: $text }
+}
+"""
+#: The number of the writer that ends what the others wait for: the same in every crew.
+LAST_OF_ALL = 5
+
 #: A bound against endless loops, far above what any race needs.
 MOST_TRIES = 3_000
 
@@ -153,6 +165,28 @@ def increment(graph: Graph, who: int, count: int, branch: str = "main") -> list[
     outcomes: list[Outcome] = []
     for _ in range(count):
         until_acknowledged(step, outcomes)
+    return outcomes
+
+
+def increment_by_match(graph: Graph, who: int, count: int) -> list[Outcome]:
+    """Add one to what a match reads: what was read is fenced, so no condition is given."""
+    outcomes: list[Outcome] = []
+    for _ in range(count):
+        until_acknowledged(lambda: graph.mutate(COUNT_VISIT, {"name": "hub"}), outcomes)
+    return outcomes
+
+
+def write_while_open(graph: Graph, who: int, count: int) -> list[Outcome]:
+    """All but the last writer note something as long as the hub has no visits; the last one ends that.
+
+    What the match reads and what the statement writes are rows of different types.
+    """
+    outcomes: list[Outcome] = []
+    if who == LAST_OF_ALL:
+        until_acknowledged(lambda: graph.mutate(SET_VISITS, {"name": "hub", "visits": 1}), outcomes)
+        return outcomes
+    for number in range(count):
+        until_acknowledged(lambda n=number: graph.mutate(NOTE_WHILE_OPEN, {"text": f"{who}-{n}"}), outcomes)
     return outcomes
 
 
@@ -283,6 +317,8 @@ JOBS: dict[str, Callable[..., list[Outcome]]] = {
         write_own_table,
         write_own_branch,
         increment,
+        increment_by_match,
+        write_while_open,
         edges_against_deletes,
         rate_alike,
         append_alike,
