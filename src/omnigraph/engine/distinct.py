@@ -8,10 +8,26 @@ import numpy as np
 
 from omnigraph.engine.rows import BoolArray, IntArray
 
+# `np.unique` hashes: ten times slower than sorting, which in turn is ten times slower than marking, where numbers are
+# dense enough.
+
 #: Numbers below so many times their count are ranked in a table of all numbers instead of being sorted.
 _TABLE_RATIO = 16
 _TABLE_ROWS = 1 << 16
 _MOST = 2**62
+
+
+def sorted_distinct(numbers: IntArray) -> IntArray:
+    """The distinct numbers, ascending."""
+    if len(numbers) < 2 or bool((numbers[1:] > numbers[:-1]).all()):
+        return numbers
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low <= max(_TABLE_ROWS, _TABLE_RATIO * len(numbers)):
+        is_there = np.zeros(high - low + 1, np.bool_)
+        is_there[numbers - low] = True
+        return np.flatnonzero(is_there) + low
+    ordered = np.sort(numbers)
+    return ordered[_begins(ordered)]
 
 
 def distinct_numbers(numbers: IntArray) -> tuple[IntArray, IntArray]:

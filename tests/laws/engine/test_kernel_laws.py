@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.core.budget import Budget
-from omnigraph.engine.distinct import distinct_numbers
+from omnigraph.engine.distinct import distinct_numbers, sorted_distinct
 from omnigraph.engine.kernels import intersections, lists
 from omnigraph.engine.kernels.intersections import Pair, Ways, are_linked, common_counts, common_pairs, way_sums
-from omnigraph.engine.kernels.lists import Lists, are_in_lists, distinct, first_places, parts_of
+from omnigraph.engine.kernels.lists import Lists, are_in_lists, first_places, parts_of
 from omnigraph.engine.operators.neighbours import lists_of
 from omnigraph.engine.tables.adjacency import build_side
 from support.kernels import kernels
@@ -145,7 +145,7 @@ def test_weights_of_ways_are_added_up(form, near, back, rows, allowed, weights) 
 def test_distinct_numbers_and_their_places(scale, drawn) -> None:
     numbers = np.array(drawn, np.int64) * scale
     expected = sorted(set(numbers.tolist()))
-    assert distinct(numbers).tolist() == expected
+    assert sorted_distinct(numbers).tolist() == expected
     found, places = distinct_numbers(numbers)
     assert found.tolist() == expected
     assert found[places].tolist() == numbers.tolist()

@@ -1,4 +1,4 @@
-"""Neighbour lists, distinct numbers, and work in parts that can be stopped."""
+"""Neighbour lists, and work in parts that can be stopped."""
 
 from __future__ import annotations
 
@@ -84,34 +84,6 @@ def worked(budget: Budget, parts: Iterator[_Part], work: Callable[[_Part], _Made
             yield from budget.together(waiting)
             waiting = []
     yield from budget.together(waiting)
-
-
-# ---- Distinct numbers
-#
-# `np.unique` hashes: ten times slower than sorting, which in turn is ten times slower than marking, where numbers are
-# dense enough.
-
-#: Numbers are marked instead of sorted when their range is at most this many times as large as they are many.
-_DENSE = 16
-_LEAST_RANGE = 1 << 12
-
-
-def distinct(numbers: IntArray) -> IntArray:
-    """The distinct numbers, ascending."""
-    if not len(numbers):
-        return np.zeros(0, np.int64)
-    low, span = _range(numbers)
-    if span <= _LEAST_RANGE + _DENSE * len(numbers):
-        marks = np.zeros(span, np.bool_)
-        marks[numbers - low] = True
-        return np.flatnonzero(marks) + low
-    ordered = np.sort(numbers)
-    return ordered[run_starts(ordered)]
-
-
-def _range(numbers: IntArray) -> tuple[int, int]:
-    low = int(numbers.min())
-    return low, int(numbers.max()) - low + 1
 
 
 # ---- Membership

@@ -11,8 +11,8 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, Batch, pa, pc
 from omnigraph.core.ids import edge_table_key, node_table_key
-from omnigraph.engine.distinct import distinct_numbers
-from omnigraph.engine.kernels.lists import Lists, distinct
+from omnigraph.engine.distinct import distinct_numbers, sorted_distinct
+from omnigraph.engine.kernels.lists import Lists
 from omnigraph.engine.rows import BoolArray, IntArray, Numbers, read_batches
 from omnigraph.engine.tables.adjacency import Adjacency, Side, ends_among
 from omnigraph.engine.tables.context import Context
@@ -191,7 +191,7 @@ class _ReadNeighbours:
         """Each neighbour once."""
         asked, places = distinct_numbers(numbers)
         source, target, _ = self._pairs(asked)
-        keys = distinct(source * ROW_ID_STRIDE + target)
+        keys = sorted_distinct(source * ROW_ID_STRIDE + target)
         source, target = keys // ROW_ID_STRIDE, keys % ROW_ID_STRIDE
         return places, Reach.of_runs(source, len(asked), target)
 

@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from omnigraph.core.budget import Budget
+from omnigraph.engine.distinct import sorted_distinct
 from omnigraph.engine.kernels import machine_code
 from omnigraph.engine.kernels.compiled import Loop, machine_loop
-from omnigraph.engine.kernels.lists import PART_STEPS, Lists, distinct, worked
+from omnigraph.engine.kernels.lists import PART_STEPS, Lists, worked
 from omnigraph.engine.operators.neighbours import AdjacentNeighbours, Neighbours, Reach, bounded_parts, neighbours_of
 from omnigraph.engine.rows import BoolArray, IntArray
 from omnigraph.frozen import frozen
@@ -281,7 +282,7 @@ class _SortedKeys:
         self._seen = np.sort(np.concatenate([self._seen, keys]))
 
     def add_new(self, keys: IntArray) -> IntArray:
-        new: IntArray = distinct(keys)
+        new: IntArray = sorted_distinct(keys)
         places = np.minimum(np.searchsorted(self._seen, new), len(self._seen) - 1)
         new = new[self._seen[places] != new]
         self.add(new)

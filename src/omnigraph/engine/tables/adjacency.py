@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 
 from omnigraph.core.arrow import Array, pc
+from omnigraph.engine.distinct import sorted_distinct
 from omnigraph.engine.rows import IntArray, Numbers
 from omnigraph.engine.tables.numberings import Numbering, is_among
 from omnigraph.engine.tables.runs import (
@@ -15,7 +16,6 @@ from omnigraph.engine.tables.runs import (
     Ends,
     Patch,
     Runs,
-    distinct_numbers,
     gathered_ends,
     joined_edges,
     merged_runs,
@@ -199,7 +199,7 @@ class Side:
 
     def stepped(self, removed: EdgeList, added: EdgeList, sources: int, targets: int, stage: int) -> Side | None:
         """The side of another state, from edges as this direction sees them; None if one to remove is not there."""
-        nodes = distinct_numbers(np.concatenate([removed.source, added.source]))
+        nodes = sorted_distinct(np.concatenate([removed.source, added.source]))
         before = self.edges_of(nodes)
         stays = ~is_among(before.edge, np.sort(removed.edge))
         if int(np.count_nonzero(~stays)) != len(removed):

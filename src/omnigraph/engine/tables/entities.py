@@ -13,6 +13,7 @@ from omnigraph.core.arrow import Array, Batch, pa, pc
 from omnigraph.core.arrow import Rows as ArrowRows
 from omnigraph.core.budget import Budget
 from omnigraph.core.cache import LruCache, SingleFlight
+from omnigraph.engine.distinct import distinct_numbers
 from omnigraph.engine.rows import IntArray, plain_numbers
 from omnigraph.engine.tables.adjacency import ends_among
 from omnigraph.engine.tables.kept_columns import Change, ColumnCache, KeptColumn, Patch
@@ -462,7 +463,7 @@ class Entities:
             schema = self.table.schema
             return {name: pa.array([], schema.field(name).type) for name in names}
         self._allow(len(row_ids), names)
-        distinct, places = np.unique(row_ids, return_inverse=True)
+        distinct, places = distinct_numbers(row_ids)
         parts: list[ArrowRows] = []
         done, size, step = 0, 0, _FIRST_TAKEN
         while done < len(distinct):

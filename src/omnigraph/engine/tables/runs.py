@@ -206,12 +206,6 @@ def places_of(edges: Numbers, row_ids: IntArray) -> IntArray:
     return np.flatnonzero(np.isin(edges, row_ids))
 
 
-def distinct_numbers(numbers: IntArray) -> IntArray:
-    """Numbers in their order, each once."""
-    ordered = np.sort(numbers)
-    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
-
-
 def offsets_of(sorted_source: IntArray, sources: int) -> IntArray:
     """The offsets of the runs of equal values among sorted sources, and the end of the last one."""
     counts = np.bincount(sorted_source, minlength=sources)

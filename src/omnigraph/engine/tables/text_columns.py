@@ -11,6 +11,7 @@ import numpy as np
 
 from omnigraph.core.arrow import Array, pa, pc
 from omnigraph.core.budget import Budget
+from omnigraph.engine.distinct import sorted_distinct
 from omnigraph.engine.rows import BoolArray, FloatArray, IntArray, Numbers
 from omnigraph.engine.tables.entities import Entities, row_id_array
 from omnigraph.engine.tables.runs import ranges
@@ -389,7 +390,7 @@ def _texts_with_phrase(item: LiveSegment, wanted: Sequence[tuple[bytes, int]]) -
     common = next(begins)
     for other in begins:
         common = np.intersect1d(common, other, assume_unique=True)
-    texts = np.unique(common // _POSITIONS)
+    texts = sorted_distinct(common // _POSITIONS)
     return texts[item.is_alive[texts]]
 
 
@@ -508,4 +509,4 @@ def close_rows(tokens: Tokens, text: str, edits: int, budget: Budget) -> IntArra
             dtype=np.int32,
         )
         close |= np.any(distances <= edits, axis=0)
-    return np.unique(tokens.row_ids[close[tokens.codes]])
+    return sorted_distinct(tokens.row_ids[close[tokens.codes]])
