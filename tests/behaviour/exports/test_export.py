@@ -360,6 +360,8 @@ def test_a_number_that_is_not_finite_ends_the_export(
     lance.write_dataset(rows, dataset, mode="append")
     spoiled = replace(snapshot, pins={"node:P": replace(pin, version=pin.version + 1)})
     monkeypatch.setattr(open_graph, "resolve_target", lambda *_: spoiled)
+    # Another one: a graph keeps the snapshots that it resolved.
+    graph = Graph.open(graph.uri)
     with pytest.raises(BadRequestError, match=r"node:P\.x of 'a'"):
         graph.export(tmp_path / "out", engine="local", **options)
     assert [path.name for path in tmp_path.iterdir()] == ["g.omni"]

@@ -106,9 +106,7 @@ def test_68_a_deviation_is_that_of_a_sample(given_: tuple[Scalar, Rows]) -> None
     found = deviations(*arguments(scalar, rows)).to_pylist()
 
     def deviation(values: list[Any]) -> float | None:
-        if len(values) < 2 or max(map(abs, values)) > 1e150:
-            return None
-        return statistics.stdev(map(Fraction, values))
+        return statistics.stdev(map(Fraction, values)) if len(values) > 1 else None
 
     largest = max((abs(value) for _, value in rows if value is not None), default=0)
     assert same(found, by_group(rows, deviation), max(1e-6, largest * 1e-12))

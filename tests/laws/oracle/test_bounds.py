@@ -46,6 +46,7 @@ QUERIES = {
     "reach": "match { $a: Person $a knows{1,4} $b } return { $a.name, $b.name }",
     "close": "match { $a: Person $b: Person $a knows $b } return { $a.name, $b.name }",
     "close by edge": "match { $a: Person $b: Person $a $e: knows $b } return { $a.name, $b.name, $e.since }",
+    "close in a block": "match { $a: Person $a knows $b not { $b knows $a } } return { $a.name, $b.name }",
     "intersect": "match { $a: Person $a knows $b $b knows{1,2} $c $a knows $c $b knows $c } return { $c.name }",
     "triangle": "match { $a: Person $a knows $b $b knows $c $a knows $c } return { $a.name, $c.name }",
     "triangles": "match { $a: Person $a knows $b $b knows $c $a knows $c } return { count($c) as n }",

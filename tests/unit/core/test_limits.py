@@ -332,9 +332,8 @@ def test_values_of_hardly_any_size_are_counted_as_well(monkeypatch: pytest.Monke
     assert kept(cache, "abcde") == "cde"
 
 
-def test_only_the_last_states_of_a_thing_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.core.cache._MAX_STATES", 2)
-    cache: LruCache[str] = LruCache(100, len)
+def test_only_the_last_states_of_a_thing_are_kept() -> None:
+    cache: LruCache[str] = LruCache(100, len, states=2)
     cache.put("x", "other")
     for key in "abac":
         cache.put(key, "1", state_of="table")

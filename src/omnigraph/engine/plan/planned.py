@@ -66,20 +66,25 @@ def plan_of(context: Context, query: ir.ReadIR) -> PlannedRead:
     statistics = statistics_of(context, _named_by(query))
     plan = _planned(context, query, statistics)
     # Both objects are kept with the plan, so that no other ones get their identities.
-    caches.plans.put(key, _KeptPlan(plan, state, context.snapshot.pins))
+    caches.plans.put(key, _KeptPlan(plan, state, context.snapshot.pins), state_of=("snapshots", id(query)))
     return plan
 
 
 def _planned(context: Context, query: ir.ReadIR, statistics: Statistics) -> PlannedRead:
     """The plan of equal statistics: most commits leave them as they are."""
-    key = (id(query), statistics)
-    known = context.caches.plans.get(key)
+    plans, key = context.caches.plans, (id(query), statistics)
+    known = plans.get(key)
     if isinstance(known, _KeptPlan):
         return known.plan
     made = plan_read(query, statistics, context.settings.plan)
+    newest = plans.get(("newest", id(query)))
+    if isinstance(newest, _KeptPlan) and newest.plan.query == made:
+        # The same object, since what follows from a plan is kept by which one it is.
+        made = newest.plan.query
     is_chosen = context.settings.plan.order is PlanOrder.COST
     plan = PlannedRead(query, made, statistics, _checked_rows(made, statistics) if is_chosen else None)
-    context.caches.plans.put(key, _KeptPlan(plan))
+    plans.put(key, _KeptPlan(plan), state_of=("statistics", id(query)))
+    plans.put(("newest", id(query)), _KeptPlan(plan))
     return plan
 
 
@@ -133,7 +138,7 @@ def match_of(context: Context, ops: tuple[ir.Op, ...], needed: tuple[str, ...]) 
     if isinstance(known, _KeptMatch):
         return known.planned
     planned = plan_match(ops, needed, statistics, context.settings.plan)
-    context.caches.plans.put(key, _KeptMatch(ops, planned))
+    context.caches.plans.put(key, _KeptMatch(ops, planned), state_of=("matches", id(ops)))
     return planned
 
 
