@@ -114,6 +114,19 @@ def plans_made(monkeypatch: pytest.MonkeyPatch) -> list[ir.ReadIR]:
     return made
 
 
+def test_ranges_of_a_key_follow_the_values_once_they_are_in_memory(tmp_path: Path) -> None:
+    text = "query q() { match { $a: N  $a to $b  $a.k < 10  $b.k >= 10 } return { count($b) as n } }"
+    with Graph.init(tmp_path / "numbers.omni", "node N { k: I64 @key } edge To: N -> N") as graph:
+        nodes = [("N", {"k": number}) for number in range(1000)]
+        load_rows(graph, tmp_path, nodes, [("To", str(number), str(number + 1), {}) for number in range(999)])
+        graph.query("match { $a: N } return { $a.k }").to_arrow()
+        for _ in range(20):
+            graph.query(text).to_arrow()
+        scan = graph.explain(text).partition("\nplan\n")[2].splitlines()[0]
+    assert re.search(r"NodeScan \$a: .* about (\d+) rows", scan)
+    assert int(re.search(r"about (\d+) rows", scan)[1]) < 50
+
+
 def test_a_plan_is_kept_between_runs(people: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     text = query('$a: Person  $a knows $b  $b.name = "p77"')
     for _ in range(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import log2
 from typing import assert_never
 from weakref import ref
@@ -243,10 +244,14 @@ def statistics_of(context: Context, named: _Named) -> Statistics:
     edges = [context.catalog.edges[name] for name in named.edges]
     names = {*named.nodes, *(end for edge in edges for end in (edge.source, edge.target))}
     rows = {name: rounded_count(pins[node_table_key(name)].row_count) for name in names}
-    properties = {(str(key), name): _unique(context, key, name, rows) for key, name in named.properties}
-    known = {place: found for place, found in properties.items() if found is not None}
+    known: dict[tuple[str, str], PropertyStatistics] = {}
     for key, name in named.properties:
-        if (str(key), name) not in known and (found := _values(context, key, name)) is not None:
+        unique, sampled = _unique(context, key, name, rows), _values(context, key, name)
+        if unique is not None and sampled is not None:
+            # The rules know how many values there are, the sample which.
+            sampled = replace(sampled, distinct=unique.distinct)
+        found = sampled or unique
+        if found is not None:
             known[str(key), name] = found
     return Statistics.of(rows, {edge.name: _edges(context, edge) for edge in edges}, known)
 
