@@ -382,7 +382,7 @@ class Manifest:
             without = _superseded(view, state.all_heads) if is_due else None
             return self._table.append(view, rows, without=without, metadata=metadata), None, event
 
-        _, event = self._commit(tenure, append)
+        _, event = self._commit(tenure, append, keeps_tags=False)
         if tenure.is_lost and event not in self._read(lambda view, _: _tag_events(view)):
             tenure.lose()
             raise LeaseLostError
@@ -445,6 +445,8 @@ class Manifest:
         tenure: Tenure,
         attempt: Callable[[ManifestView, ManifestState, Mapping[str, str]], _Made[_Result]],
         seen: Position | None = None,
+        *,
+        keeps_tags: bool = True,
     ) -> tuple[ManifestView, _Result]:
         """Make one version of the manifest under a tenure; `attempt` gets what it goes on top of.
 
@@ -466,6 +468,10 @@ class Manifest:
                     pause_s = random.uniform(0, 0.004 * 2**number)
                     time.sleep(pause_s)  # the winner needs about one publish to finish
                     continue
+                tags = self._tags.get(state.manifest_version)
+                if tags is not None and keeps_tags:
+                    # Nothing lies between the two versions: the tags need no other look.
+                    self._tags.put(view.version, tags)
                 heads = state.all_heads if head is None else (*state.all_heads, head)
                 self._current = (view, state_of(heads, view.version, fence))
                 return view, result
